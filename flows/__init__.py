@@ -1,0 +1,1 @@
+"""What runs when. Each module declares one DAG in plain Python."""

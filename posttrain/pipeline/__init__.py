@@ -1,0 +1,1 @@
+"""Declare, plan, run and record the stages of a recipe."""
