@@ -1,0 +1,91 @@
+"""`posttrain`: finds the verb, runs it, and turns a `UserError` into one sentence and exit code 2."""
+
+import importlib
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import click
+
+from posttrain import __version__
+from posttrain.errors import UserError, nearest
+
+
+class Verb(NamedTuple):
+    """Where a command lives and the line that `--help` shows without importing it."""
+
+    target: str
+    help: str
+
+
+VERBS: Mapping[str, Mapping[str, Verb]] = {
+    "Run": {
+        "run": Verb("posttrain.cli.run:run", "Run a recipe: only the stages that are not up to date."),
+        "plan": Verb("posttrain.cli.plan:plan", "Show what would run, why, and how long it took last."),
+        "status": Verb("posttrain.cli.status:status", "Show each stage's state and its artifacts."),
+        "compile": Verb("posttrain.cli.compile:compile_", "Write dvc.yaml and params.yaml from the recipe."),
+        "stage": Verb("posttrain.cli.stage:stage", "Run one stage, as the generated dvc.yaml does."),
+    },
+}
+
+
+class VerbGroup(click.Group):
+    """A click group that imports a verb's module only when that verb is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for section in VERBS.values() for name in section]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = _find(cmd_name)
+        if verb is None:
+            return None
+        module, _, attribute = verb.target.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and _find(args[0]) is None:
+            raise UserError(f"there is no command '{args[0]}'{nearest(args[0], self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, section in VERBS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, verb.help) for name, verb in section.items()])
+
+
+def _find(name: str) -> Verb | None:
+    return next((section[name] for section in VERBS.values() if name in section), None)
+
+
+@click.group(
+    cls=VerbGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Start with: posttrain plan, then posttrain run. Every verb has its own --help.",
+)
+@click.version_option(__version__, prog_name="posttrain")
+def cli() -> None:
+    """Versioned pipelines for LLM post-training.
+
+    A recipe (recipe.yaml) sets the parameters of a flow (flows/*.py). Stages run when their code,
+    parameters, inputs or environment changed; every artifact is kept by DVC, every metric goes to
+    MLflow, and Prefect runs and schedules the whole.
+    """
+
+
+def main() -> None:
+    """Entry point of the console script and of `python -m posttrain`."""
+    try:
+        cli.main(standalone_mode=False)
+    except UserError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(2)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped by the keyboard; run the same command again to go on from here", err=True)
+        sys.exit(130)
