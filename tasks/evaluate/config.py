@@ -1,0 +1,34 @@
+"""Parameters of an evaluation."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from posttrain.pipeline.config import StageConfig
+
+
+class EvaluateConfig(StageConfig):
+    """How the policies are sampled and what is computed from the samples."""
+
+    num_samples: int = Field(8, ge=1)
+    """Samples per problem and policy."""
+    pass_at: tuple[int, ...] = (1, 2, 4, 8)
+    """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
+    temperature: float = Field(1.0, gt=0.0)
+    """Sampling temperature; at 1 pass@1 is the policy's own probability of being right."""
+    max_tokens: int = Field(72, ge=1)
+    """Longest completion, in tokens."""
+    batch_size: int = Field(512, ge=1)
+    """Sequences that are decoded together."""
+    num_exhibits: int = Field(6, ge=0)
+    """Problems whose completions are shown side by side in the report."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        beyond = [k for k in self.pass_at if k < 1 or k > self.num_samples]
+        if beyond:
+            raise ValueError(
+                f"pass_at asks for k={beyond[0]} of {self.num_samples} samples;"
+                " raise num_samples or drop that k"
+            )
+        return self
