@@ -21,6 +21,10 @@ class StageConfig(BaseModel):
         except ValidationError as error:
             raise UserError(_sentence(cls, error, where)) from None
 
+    def local_files(self) -> Mapping[str, str]:
+        """Files that this config names, by name; the flow hands them to the task's `files` port."""
+        return {}
+
 
 def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> str:
     """Turn pydantic's first complaint into one sentence with a path that the user typed."""

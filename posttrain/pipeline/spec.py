@@ -84,6 +84,11 @@ class Reference:
     def __str__(self) -> str:
         return f"{self.stage}.{self.output}" if self.stage else str(self.path)
 
+    @classmethod
+    def to_file(cls, path: Path) -> "Reference":
+        """A file or directory that no stage makes."""
+        return cls(ArtifactType.SOURCE, path=path)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -160,7 +165,10 @@ class Dag:
         if source is None:
             hint = nearest(reference.stage, self.stages)
             raise UserError(f"{where}: there is no stage '{reference.stage}'{hint}")
-        made = source[str(reference.output)].type
+        if reference.output not in source.task.outputs:
+            hint = nearest(str(reference.output), source.task.outputs)
+            raise UserError(f"{where}: {reference.stage} has no output '{reference.output}'{hint}")
+        made = source[reference.output].type
         wanted = stage.task.inputs[port.split(".")[0]].type
         if made is not wanted:
             raise UserError(f"{where} takes {wanted}, but {reference} is {made}")

@@ -1,0 +1,223 @@
+"""A recipe: the parameters of one flow, read from YAML, and the DAG that it resolves to."""
+
+import importlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError
+
+from posttrain.errors import UserError, nearest
+from posttrain.pipeline.config import StageConfig
+from posttrain.pipeline.spec import Dag, Reference, Stage, Task
+
+RECIPE_FILE = "recipe.yaml"
+PARAMS_FILE = "params.yaml"
+
+
+class RunSettings(StageConfig):
+    """How the stages of a recipe are run, as opposed to what they compute."""
+
+    seed: int = Field(default=0, ge=0)
+    """Every random choice of every stage derives from it."""
+    threads: int = Field(default=2, ge=1)
+    """Threads of one stage; results are bitwise equal only for an equal thread count."""
+    device: Literal["cpu", "cuda"] = "cpu"
+    """Class of device that the stages compute on."""
+    level: Literal["L0", "L1", "L2", "L3"] = "L0"
+    """Reproducibility that the recipe promises: L0 is bitwise on one machine's CPU."""
+    retries: int = Field(default=1, ge=0)
+    """Times that a crashed stage is started again; it goes on from its last checkpoint."""
+    timeout_minutes: float = Field(default=60.0, gt=0)
+    """A stage that runs longer is stopped."""
+    stall_minutes: float = Field(default=10.0, gt=0)
+    """A stage that shows no sign of progress for this long is stopped."""
+
+    def keyed(self) -> dict[str, str]:
+        """The settings that can change a stage's bytes, and so belong into its key."""
+        names = ("seed", "threads", "device", "level")
+        return {name: str(getattr(self, name)) for name in names}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe file with its overrides applied; nothing is validated against the flow yet."""
+
+    path: Path
+    flow: str
+    run: RunSettings
+    sections: Mapping[str, Mapping[str, Any]]
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """Where the recipe's dvc.yaml, params.yaml and data/ live."""
+        return self.path.parent
+
+    @property
+    def name(self) -> str:
+        """The recipe's folder under recipes/, or the flow's name for the one at the root."""
+        in_recipes = self.directory.parent.name == "recipes"
+        return self.directory.name if in_recipes else self.flow.rpartition(".")[2]
+
+    def resolve(self, root: Path) -> Dag:
+        """Let the flow declare its DAG from this recipe, and check the result."""
+        build = FlowBuilder(self)
+        _load_flow(self, root).declare(build)
+        return build.finish()
+
+    def resolved(self, dag: Dag) -> dict[str, Any]:
+        """The recipe with every field stated: what params.yaml holds."""
+        resolved: dict[str, Any] = {"flow": self.flow, "run": self.run.model_dump(mode="json")}
+        for stage in dag.stages.values():
+            resolved[stage.name] = stage.config.model_dump(mode="json")
+            if rewired := self.sections.get(stage.name, {}).get("inputs"):
+                resolved[stage.name]["inputs"] = dict(rewired)
+        return resolved
+
+
+class FlowBuilder:
+    """What a flow's `declare` uses to turn recipe sections into stages."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._dag = Dag()
+
+    def has(self, section: str) -> bool:
+        """True where the recipe sets this section: lets a flow choose between two stages."""
+        return section in self._recipe.sections
+
+    def stage(
+        self, name: str, task: Task, **inputs: Reference | Mapping[str, Reference] | None
+    ) -> Stage:
+        """Add a stage whose parameters are the recipe's section `name`.
+
+        An input is another stage's output (`sft["policy"]`), or a mapping of them for a `many`
+        port. The section's own `inputs:` mapping rewires single ports. Local files that the
+        config names arrive at the task's `files` port.
+        """
+        section = dict(self._recipe.sections.get(name, {}))
+        rewired = section.pop("inputs", None) or {}
+        config = task.config.parse(section, where=name)
+        wired = _flatten(inputs)
+        wired.update(_files(self._recipe.directory, name, config))
+        for port, text in rewired.items():
+            wired[port] = _reference(f"{name}.inputs.{port}", str(text), task, port)
+        return self._dag.add(Stage(name, task, config, wired))
+
+    def finish(self) -> Dag:
+        """The checked DAG; a recipe section that no stage uses is refused."""
+        for name in self._recipe.sections:
+            if name not in self._dag.stages:
+                hint = nearest(name, [*self._dag.stages, "run", "flow"])
+                raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
+        self._dag.check()
+        return self._dag
+
+
+def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
+    """Read a recipe file (or a folder that holds recipe.yaml) and apply `a.b=value` overrides."""
+    file = path / RECIPE_FILE if path.is_dir() else path
+    values = _read_yaml(file)
+    changes = dict(_parse_override(text) for text in overrides)
+    for key, value in changes.items():
+        _assign(values, key, value)
+    flow = values.pop("flow", None)
+    if not isinstance(flow, str):
+        raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
+    run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
+    sections = {name: _section(file, name, value) for name, value in values.items()}
+    return Recipe(file.resolve(), flow, run, sections, changes)
+
+
+def _read_yaml(file: Path) -> dict[str, Any]:
+    if not file.is_file():
+        raise UserError(f"there is no recipe at {file}; name a recipe file or a folder that has one")
+    try:
+        values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = mark.line + 1 if mark else "?"
+        raise UserError(f"{file}:{line}: not valid YAML: {error.problem}") from None
+    if not isinstance(values, dict):
+        raise UserError(f"{file}: a recipe is a mapping of sections, starting with 'flow:'")
+    return values
+
+
+def _section(file: Path, name: str, value: object) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"{file}: section '{name}' must be a mapping of parameters, got {value!r}")
+    return value
+
+
+def _parse_override(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals or not re.fullmatch(r"[\w.-]+", key):
+        raise UserError(f"--set takes section.parameter=value, got '{text}'")
+    return key, YAML(typ="safe").load(value)
+
+
+def _assign(values: dict[str, Any], dotted: str, value: object) -> None:
+    *parents, last = dotted.split(".")
+    place = values
+    for parent in parents:
+        inner = place.get(parent)
+        if inner is None:
+            inner = place[parent] = {}
+        if not isinstance(inner, dict):
+            raise UserError(f"--set {dotted}: '{parent}' is a value, not a section")
+        place = inner
+    place[last] = value
+
+
+def _flatten(inputs: Mapping[str, Reference | Mapping[str, Reference] | None]) -> dict[str, Reference]:
+    flat: dict[str, Reference] = {}
+    for port, value in inputs.items():
+        if isinstance(value, Reference):
+            flat[port] = value
+        elif value is not None:
+            flat.update({f"{port}.{name}": reference for name, reference in value.items()})
+    return flat
+
+
+def _files(directory: Path, stage: str, config: StageConfig) -> dict[str, Reference]:
+    files: dict[str, Reference] = {}
+    for name, given in config.local_files().items():
+        path = directory / Path(given).expanduser()
+        if not path.exists():
+            raise UserError(f"{stage}: source '{name}' is at {path}, and nothing is there")
+        files[f"files.{name}"] = Reference.to_file(path)
+    return files
+
+
+def _reference(where: str, text: str, task: Task, port: str) -> Reference:
+    stage, dot, output = text.partition(".")
+    if not dot:
+        raise UserError(f"{where}: write it as stage.output, for example sft.policy; got '{text}'")
+    declared = task.inputs.get(port.partition(".")[0])
+    if declared is None:
+        raise UserError(f"{where}: there is no such input{nearest(port, task.inputs)}")
+    return Reference(declared.type, stage=stage, output=output)
+
+
+def _load_flow(recipe: Recipe, root: Path) -> Any:
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+    try:
+        module = importlib.import_module(recipe.flow)
+    except ModuleNotFoundError as error:
+        if not recipe.flow.startswith(str(error.name)):
+            raise
+        flows = [f"flows.{file.stem}" for file in (root / "flows").glob("[!_]*.py")]
+        hint = nearest(recipe.flow, flows)
+        raise UserError(f"{recipe.path.name}: there is no flow '{recipe.flow}'{hint}") from None
+    if not callable(getattr(module, "declare", None)):
+        raise UserError(f"{recipe.flow} declares no DAG: it needs a function declare(build)")
+    return module
