@@ -1,0 +1,1 @@
+"""Tables between stages, and the parts that curate them."""

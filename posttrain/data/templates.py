@@ -1,0 +1,71 @@
+"""How a prompt and a completion become token ids: one place, used by every stage alike.
+
+Prompt and completion are tokenised apart and joined, so that the ids which the sampler continues are
+exactly the ids that training masked out; no merge ever crosses the border between the two.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from posttrain.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+BORDER = "\n"
+
+
+def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
+    """The text that the model continues: the tokenizer's chat template, else prompt and newline."""
+    if not tokenizer.chat_template:
+        return prompt + BORDER
+    message = [{"role": "user", "content": prompt}]
+    text = str(tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+    if prompt.strip() not in text:
+        raise UserError(
+            f"the tokenizer's chat template drops the prompt {prompt[:40]!r}; "
+            "use a template that writes the user message, or none"
+        )
+    return text
+
+
+def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[list[int]]:
+    """Token ids of the rendered prompts, with the tokenizer's own opening token."""
+    texts = [render_prompt(tokenizer, prompt) for prompt in prompts]
+    # A chat template writes its own opening token; a second one would be template drift.
+    rows = _encode(tokenizer, texts, special=not tokenizer.chat_template)
+    eos = tokenizer.eos_token_id
+    rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
+    _refuse_empty(rows, texts, "prompt")
+    return rows
+
+
+def encode_completions(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]
+) -> list[list[int]]:
+    """Token ids of the completions, each closed by the end-of-sequence token."""
+    rows = _encode(tokenizer, texts, special=False)
+    _refuse_empty(rows, texts, "completion")
+    return [[*row, tokenizer.eos_token_id] for row in rows]
+
+
+def decode_completion(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
+    """Text of generated ids, without special tokens."""
+    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+
+def _encode(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, special: bool
+) -> list[list[int]]:
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)
+    return [list(row) for row in encoded["input_ids"]]
+
+
+def _refuse_empty(rows: list[list[int]], texts: Sequence[str], what: str) -> None:
+    for row, text in zip(rows, texts, strict=True):
+        if not row:
+            raise UserError(
+                f"the {what} {text[:40]!r} has no tokens; drop empty texts in the curate stage"
+            )
