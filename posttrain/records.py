@@ -148,7 +148,7 @@ def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return frame.select(ids, pl.all())
 
 
-22572fadc9a9a58ddataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
     """One training or test item: a prompt, its reference answer, and how to check an answer.
 
@@ -167,13 +167,13 @@ class Problem:
     metadata: str = "{}"
     parents: tuple[str, ...] = ()
 
-    22572fadc9a9a58dproperty
+    @property
     def id(self) -> str:
         """Content hash of source, prompt, answer and verifier."""
         return row_id(self.source, self.prompt, self.answer, self.verifier)
 
 
-22572fadc9a9a58ddataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Completion:
     r"""One answer to a problem, with the verdict of the problem's verifier.
 
@@ -193,7 +193,7 @@ class Completion:
     verified: bool
     reason: str
 
-    22572fadc9a9a58dproperty
+    @property
     def id(self) -> str:
         """Content hash of problem id, text and generator."""
         return row_id(self.problem.id, self.text, self.generator)
