@@ -1,7 +1,7 @@
 """How a prompt and a completion become token ids: one place, used by every stage alike.
 
-Prompt and completion are tokenised apart and joined, so that the ids which the sampler continues are
-exactly the ids that training masked out; no merge ever crosses the border between the two.
+Prompt and completion are tokenised apart and joined, so that the ids which the sampler continues
+are exactly the ids that training masked out; no merge ever crosses the border between the two.
 """
 
 from collections.abc import Sequence

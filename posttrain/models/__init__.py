@@ -1,0 +1,1 @@
+"""Models: build, load, save, log-probabilities, optimisers, reward heads, checkpoints."""

@@ -1,0 +1,124 @@
+"""Load and save a policy in the Hugging Face format: safetensors and nothing that runs code."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from posttrain.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A causal language model and the tokenizer that belongs to it."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+
+def load_policy(path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Policy:
+    """Load a checkpoint directory, in evaluation mode, or refuse it with one sentence."""
+    from transformers import AutoModelForCausalLM
+
+    model = load_weights(AutoModelForCausalLM, path, device=device, dtype=dtype)
+    tokenizer = load_tokenizer(path)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise UserError(
+            f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {rows}; "
+            "take model and tokenizer from one checkpoint"
+        )
+    return Policy(model, tokenizer)
+
+
+def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of a checkpoint directory; it needs an end token, and gets a pad token."""
+    from transformers import AutoTokenizer
+
+    if not (path / "tokenizer.json").is_file():
+        raise UserError(f"{path}: there is no tokenizer.json; save the tokenizer beside the model")
+    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"{path}: the tokenizer has no end-of-sequence token; set eos_token")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_weights(
+    auto_class: Any, path: Path, *, device: str, dtype: torch.dtype, **options: Any
+) -> Any:
+    """Load `auto_class` from a directory after refusing pickles, foreign code and missing files."""
+    from transformers.utils import logging
+
+    check_files(path)
+    logging.disable_progress_bar()
+    try:
+        model, report = auto_class.from_pretrained(
+            path,
+            dtype=dtype,
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            attn_implementation="sdpa",
+            output_loading_info=True,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(f"{path}: transformers cannot load this: {_first_line(error)}") from None
+    if report["missing_keys"]:
+        name = sorted(report["missing_keys"])[0]
+        raise UserError(f"{path}: the weights lack '{name}'; save the whole model again")
+    return model.to(device).eval()
+
+
+def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
+    """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    path.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def check_files(path: Path) -> None:
+    """Refuse a directory that is no checkpoint, holds only pickles, or asks to run its own code."""
+    config = path / "config.json"
+    if not path.is_dir():
+        raise UserError(f"{path}: there is no such checkpoint directory; check the path")
+    if not config.is_file():
+        raise UserError(f"{path}: there is no config.json; give a Hugging Face model directory")
+    if not any(path.glob("*.safetensors")):
+        pickled = next((file.name for file in sorted(path.glob("*.bin"))), None)
+        what = f"the weights are pickled ({pickled})" if pickled else "there are no weights"
+        raise UserError(f"{path}: {what}; save the model with safetensors")
+    try:
+        described = json.loads(config.read_text())
+    except ValueError:
+        raise UserError(f"{config}: this is not JSON; save the model again") from None
+    if "auto_map" in described:
+        raise UserError(
+            f"{path}: this model brings its own code (auto_map); "
+            "use an architecture that transformers itself implements"
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0]

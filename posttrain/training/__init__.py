@@ -1,0 +1,1 @@
+"""The one supervised training loop and the curve that it draws."""
