@@ -1,0 +1,10 @@
+"""The ledger: every stage run ever, append-only, in SQLite or PostgreSQL.
+
+SQLAlchemy Core declares the schema and drives PostgreSQL. For SQLite the same SQL texts go through
+the standard library's driver, because importing SQLAlchemy costs more than a whole lineage query.
+"""
+
+from posttrain.pipeline.ledger.ledger import Conflict, Ledger, open_ledger
+from posttrain.pipeline.ledger.records import ArtifactRecord, Run, StageRun
+
+__all__ = ["ArtifactRecord", "Conflict", "Ledger", "Run", "StageRun", "open_ledger"]

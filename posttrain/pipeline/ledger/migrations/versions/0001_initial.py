@@ -1,0 +1,13 @@
+"""The first schema."""
+
+from alembic import op
+
+from posttrain.pipeline.ledger.schema import METADATA
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    """Create every table; a fresh ledger does the same without Alembic."""
+    METADATA.create_all(op.get_bind())

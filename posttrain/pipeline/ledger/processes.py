@@ -1,0 +1,40 @@
+"""Tell whether the process that began a run still lives, across restarts and reused ids."""
+
+import os
+import socket
+from pathlib import Path
+
+
+def this_process() -> str:
+    """`host pid birth` of the calling process."""
+    return f"{socket.gethostname()} {os.getpid()} {_birth(os.getpid())}"
+
+
+def is_gone(process: str) -> bool:
+    """True when `process` ran on this host and is no longer there; unknown counts as alive."""
+    host, pid, birth = process.split(" ")
+    return host == socket.gethostname() and _birth(int(pid)) != birth
+
+
+def _birth(pid: int) -> str:
+    """Boot id and start tick where Linux tells them, else whether the process exists at all."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except FileNotFoundError:
+        return _exists(pid)
+    # The command name is in parentheses and may hold spaces; what follows it is regular.
+    state, *fields = status.rpartition(")")[2].split()
+    return "gone" if state == "Z" else f"{boot}:{fields[18]}"
+
+
+def _exists(pid: int) -> str:
+    if Path("/proc/self/stat").exists():
+        return "gone"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "gone"
+    except PermissionError:
+        return "alive"
+    return "alive"

@@ -1,0 +1,74 @@
+"""What the ledger remembers: runs, stage runs, and the artifacts that they read and wrote."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+StageStatus = Literal["succeeded", "failed", "cached", "restored"]
+RunStatus = Literal["running", "succeeded", "failed", "killed"]
+
+# Statuses after which the outputs of a key are known to be good.
+PROVEN: tuple[StageStatus, ...] = ("succeeded", "restored")
+# Statuses after which the stage's outputs are in place.
+DONE: tuple[StageStatus, ...] = ("succeeded", "cached", "restored")
+
+
+@dataclass(frozen=True)
+class ArtifactRecord:
+    """One artifact as a stage run saw it.
+
+    `role` is the port's name, `digest` the hex SHA-256, `size` in bytes, `rows` for tables only,
+    `producer` the stage that made it (None for a file from outside the DAG).
+    """
+
+    role: str
+    type: str
+    path: str
+    digest: str
+    size: int
+    rows: int | None = None
+    producer: str | None = None
+
+
+@dataclass(frozen=True)
+class StageRun:
+    """One execution, or one reuse, of a stage. Times are UTC epoch seconds, `timings` are seconds.
+
+    `components` says what the key was made of: group (code, params, inputs ...) -> name -> value.
+    """
+
+    id: str
+    run_id: str
+    stage: str
+    task: str
+    key: str
+    status: StageStatus
+    started: float
+    ended: float
+    components: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+    inputs: tuple[ArtifactRecord, ...] = ()
+    outputs: tuple[ArtifactRecord, ...] = ()
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    host: str = ""
+    log_path: str = ""
+    error: str | None = None
+    attempt: int = 1
+    mlflow_run_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One invocation of a recipe. A run whose process is gone reads as killed."""
+
+    id: str
+    recipe: str
+    started: float
+    command: str = ""
+    ended: float | None = None
+    status: RunStatus = "running"
+    git_commit: str | None = None
+    git_dirty: bool = False
+    mlflow_run_id: str | None = None
+    prefect_run_id: str | None = None
+    overrides: Mapping[str, str] = field(default_factory=dict)

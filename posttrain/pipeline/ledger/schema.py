@@ -1,0 +1,137 @@
+"""The tables, in SQLAlchemy Core: what a fresh ledger is created from, and Alembic's target.
+
+Everything repeated is stored once: a stage that is found up to date a thousand times adds a
+thousand rows to `stage_runs` and none to `edges`, and edges are integers only, so that a walk
+over a million of them stays in cache.
+"""
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.types import BigInteger
+
+METADATA = MetaData()
+# SQLite numbers rows by itself only where the type is spelled INTEGER.
+_NUM = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _num() -> "Column[int]":
+    return Column("num", _NUM, primary_key=True, autoincrement=True)
+
+
+RUNS = Table(
+    "runs",
+    METADATA,
+    _num(),
+    Column("id", String, nullable=False, unique=True),
+    Column("recipe", String, nullable=False),
+    Column("started", Float(53), nullable=False),
+    Column("ended", Float(53)),
+    Column("status", String, nullable=False),
+    Column("git_commit", String),
+    Column("git_dirty", Boolean, nullable=False),
+    Column("command", Text, nullable=False),
+    Column("mlflow_run_id", String),
+    Column("prefect_run_id", String),
+    Column("overrides", Text, nullable=False),
+    # Who is running it: host, process id and that process' birth, to tell a killed run.
+    Column("process", String, nullable=False),
+)
+
+DOCUMENTS = Table(
+    "documents",
+    METADATA,
+    _num(),
+    Column("sha", String, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+ARTIFACTS = Table(
+    "artifacts",
+    METADATA,
+    _num(),
+    Column("digest", String, nullable=False),
+    Column("type", String, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    UniqueConstraint("digest", "type"),
+)
+
+PORTS = Table(
+    "ports",
+    METADATA,
+    _num(),
+    Column("path", String, nullable=False),
+    Column("role", String, nullable=False),
+    Column("producer", String, nullable=False),
+    UniqueConstraint("path", "role", "producer"),
+)
+
+DERIVATIONS = Table(
+    "derivations",
+    METADATA,
+    _num(),
+    Column("sha", String, nullable=False, unique=True),
+    Column("outputs_sha", String, nullable=False),
+)
+
+STAGE_RUNS = Table(
+    "stage_runs",
+    METADATA,
+    _num(),
+    Column("id", String, nullable=False, unique=True),
+    Column("run_id", String, nullable=False, index=True),
+    Column("stage", String, nullable=False),
+    Column("task", String, nullable=False),
+    Column("key", String, nullable=False),
+    Column("status", String, nullable=False),
+    Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
+    Column("started", Float(53), nullable=False),
+    Column("ended", Float(53), nullable=False),
+    Column("components", Text, nullable=False),
+    Column("timings", Text, nullable=False),
+    Column("metrics", Text, nullable=False),
+    Column("host", String, nullable=False),
+    Column("log_path", String, nullable=False),
+    Column("error", Text),
+    Column("attempt", Integer, nullable=False),
+    Column("mlflow_run_id", String),
+    Index("ix_stage_runs_key", "key", "status", "num"),
+    Index("ix_stage_runs_stage", "stage", "status", "num"),
+)
+
+EDGES = Table(
+    "edges",
+    METADATA,
+    Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False),
+    Column("direction", SmallInteger, nullable=False),  # 0: the stage reads it, 1: it writes it
+    Column("position", SmallInteger, nullable=False),
+    Column("artifact", _NUM, ForeignKey("artifacts.num"), nullable=False),
+    Column("port", _NUM, ForeignKey("ports.num"), nullable=False),
+    Column("rows", BigInteger),
+    PrimaryKeyConstraint("derivation", "direction", "position"),
+    Index("ix_edges_artifact", "artifact", "direction", "derivation"),
+    sqlite_with_rowid=False,
+)
+
+RECALLS = Table(
+    "recalls",
+    METADATA,
+    _num(),
+    Column("id", String, nullable=False, unique=True),
+    Column("digest", String, nullable=False, index=True),
+    Column("reason", Text, nullable=False),
+    Column("predicate", Text),
+    Column("recalled", Float(53), nullable=False),
+)
