@@ -11,7 +11,7 @@ _COLUMNS = (
     "log_path,error,attempt,mlflow_run_id"
 )
 _EDGES = (
-    "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer"
+    "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,a.md5"
     " FROM edges e JOIN artifacts a ON a.num=e.artifact JOIN ports p ON p.num=e.port"
     " WHERE e.derivation IN ({values}) ORDER BY e.derivation,e.direction,e.position"
 )
@@ -79,8 +79,8 @@ class StageRunReader:
     ) -> dict[int, tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]]]:
         sides: dict[int, tuple[list[ArtifactRecord], list[ArtifactRecord]]] = {}
         for row in query_in(self._store, _EDGES, sorted(set(derivations))):
-            derivation, direction, role, kind, path, digest, size, rows, producer = row
-            record = ArtifactRecord(role, kind, path, digest, size, rows, producer or None)
+            derivation, direction, role, kind, path, digest, size, rows, producer, md5 = row
+            record = ArtifactRecord(role, kind, path, digest, size, rows, producer or None, md5)
             sides.setdefault(derivation, ([], []))[direction].append(record)
         return {number: (tuple(read), tuple(made)) for number, (read, made) in sides.items()}
 

@@ -18,7 +18,8 @@ class ArtifactRecord:
     """One artifact as a stage run saw it.
 
     `role` is the port's name, `digest` the hex SHA-256, `size` in bytes, `rows` for tables only,
-    `producer` the stage that made it (None for a file from outside the DAG).
+    `producer` the stage that made it (None for a file from outside the DAG), `md5` the name under
+    which the DVC cache holds the bytes (None where it does not).
     """
 
     role: str
@@ -28,6 +29,7 @@ class ArtifactRecord:
     size: int
     rows: int | None = None
     producer: str | None = None
+    md5: str | None = None
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ ARTIFACTS = Table(
     Column("digest", String, nullable=False),
     Column("type", String, nullable=False),
     Column("size", BigInteger, nullable=False),
+    Column("md5", String),
     UniqueConstraint("digest", "type"),
 )
 

@@ -50,8 +50,8 @@ def _write_edges(store: Store, derivations: Mapping[int, StageRun]) -> None:
     artifacts = intern_rows(
         store,
         "artifacts",
-        ("digest", "type", "size"),
-        [(record.digest, record.type, record.size) for record in records],
+        ("digest", "type", "size", "md5"),
+        [(record.digest, record.type, record.size, record.md5) for record in records],
         key=2,
     )
     ports = intern_rows(store, "ports", ("path", "role", "producer"), map(port, records), key=3)

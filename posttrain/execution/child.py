@@ -1,0 +1,175 @@
+"""The inside of a stage's process: set up, run the task, verify its outputs, report."""
+
+import contextlib
+import errno
+import fcntl
+import importlib
+import json
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import connection, parent_process
+from pathlib import Path
+
+from posttrain.errors import UserError
+from posttrain.pipeline.config import StageConfig
+from posttrain.pipeline.context import StageContext
+from posttrain.execution.determinism import make_deterministic
+from posttrain.pipeline.spec import ArtifactType
+
+HEARTBEAT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt at one stage, as sent to its process."""
+
+    stage: str
+    entry: str
+    config: StageConfig
+    inputs: Mapping[str, Path]
+    outputs: Mapping[str, Path]
+    types: Mapping[str, ArtifactType]
+    scratch: Path
+    log: Path
+    seed: int
+    threads: int
+    device: str
+
+
+class Channel:
+    """The one-way pipe to the executor; safe to use from the heartbeat thread too."""
+
+    def __init__(self, pipe: connection.Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, event: Mapping[str, object]) -> None:
+        """Send one event; the executor being gone ends this process."""
+        try:
+            with self._lock:
+                self._pipe.send(dict(event))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
+
+
+def main(assignment: Assignment, pipe: connection.Connection) -> None:
+    """Run one assignment and send exactly one final event: done, refused or failed."""
+    channel = Channel(pipe)
+    _start_watchers(channel)
+    with _logged(assignment.log), _exclusive(assignment.scratch):
+        try:
+            final = _perform(assignment, channel)
+        except UserError as error:
+            final = {"kind": "refused", "error": str(error)}
+        except OSError as error:
+            final = _os_failure(error, assignment)
+        except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
+            traceback.print_exc()
+            final = {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+        sys.stdout.flush()
+        sys.stderr.flush()
+        channel.send(final)
+
+
+def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
+    make_deterministic(assignment.seed, assignment.threads)
+    context = StageContext(
+        seed=assignment.seed,
+        threads=assignment.threads,
+        device=assignment.device,
+        scratch=assignment.scratch,
+        emit=lambda event: _emit(channel, event),
+    )
+    module, _, function = assignment.entry.partition(":")
+    imported = time.perf_counter()
+    run = getattr(importlib.import_module(module), function)
+    started = time.perf_counter()
+    metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+    ran = time.perf_counter()
+    rows = {name: _verify(assignment, name) for name in assignment.outputs}
+    timings = {
+        "import": started - imported,
+        "run": ran - started,
+        "verify": time.perf_counter() - ran,
+    }
+    figures = {name: float(value) for name, value in (metrics or {}).items()}
+    return {"kind": "done", "metrics": figures, "rows": rows, "timings": timings}
+
+
+def _emit(channel: Channel, event: Mapping[str, object]) -> None:
+    if event["kind"] == "note":
+        print(event["line"], flush=True)
+    channel.send(event)
+
+
+def _verify(assignment: Assignment, name: str) -> int | None:
+    """Refuse an output that is missing, empty or not of its type; return a table's rows."""
+    path, kind = assignment.outputs[name], assignment.types[name]
+    where = f"stage '{assignment.stage}', output '{name}'"
+    if not path.exists():
+        raise UserError(f"{where} was not written; the task must create {path.name}")
+    if kind.is_directory:
+        if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
+            raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
+        return None
+    if kind is ArtifactType.REPORT:
+        json.loads(path.read_text(encoding="utf-8"))
+        return None
+    from posttrain.data.tables import check_table
+    from posttrain.records import SCHEMAS
+
+    return check_table(path, SCHEMAS[kind])
+
+
+def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
+    if error.errno == errno.ENOSPC:
+        place = assignment.log.parent
+        return {
+            "kind": "refused",
+            "error": f"stage '{assignment.stage}': no space left on the disk of {place}; "
+            "free some (nothing was published), then run again",
+        }
+    traceback.print_exc()
+    return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+
+
+@contextlib.contextmanager
+def _logged(log: Path) -> Iterator[None]:
+    """Send everything that this process prints, native code included, to the stage's log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        yield
+
+
+@contextlib.contextmanager
+def _exclusive(scratch: Path) -> Iterator[None]:
+    """Hold the scratch folder, so that a dying attempt never writes beside its successor."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _start_watchers(channel: Channel) -> None:
+    """Beat for the executor, and die with it: a stage without an executor would be an orphan."""
+    parent = parent_process()
+    assert parent is not None
+
+    def die_with_parent() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    def beat() -> None:
+        while True:
+            time.sleep(HEARTBEAT_SECONDS)
+            channel.send({"kind": "heartbeat"})
+
+    for target in (die_with_parent, beat):
+        threading.Thread(target=target, daemon=True).start()

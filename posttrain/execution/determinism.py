@@ -1,0 +1,38 @@
+"""Make one process repeatable: threads, seeds and kernels, set before a stage runs."""
+
+import hashlib
+import os
+import random
+
+
+def derived_seed(seed: int, purpose: str) -> int:
+    """A seed of its own for every purpose, so that stages do not share random streams."""
+    text = f"{seed}:{purpose}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") & 0x7FFFFFFF
+
+
+def thread_environment(threads: int) -> dict[str, str]:
+    """Variables that native libraries read once, when they are loaded."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
+    quiet = {
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "PYTHONHASHSEED": "0",
+    }
+    return dict.fromkeys(names, str(threads)) | quiet
+
+
+def make_deterministic(seed: int, threads: int) -> None:
+    """Seed every generator of this process and pin torch to repeatable kernels."""
+    import numpy as np
+    import torch
+
+    os.environ.update(thread_environment(threads))
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(mode=True)
+    torch.backends.cudnn.benchmark = False

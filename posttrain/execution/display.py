@@ -1,0 +1,130 @@
+"""What a person sees while stages run: live bars on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+_MARKS = {"succeeded": "ran", "restored": "restored", "cached": "up to date", "failed": "FAILED"}
+_PLAIN_SECONDS = 20.0
+
+
+class Display(Protocol):
+    """Told of every stage's start, progress and end; calls come from several threads."""
+
+    def started(self, stage: str, reasons: Sequence[str]) -> None:
+        """A stage begins to execute."""
+
+    def progress(self, stage: str, done: int, total: int, unit: str) -> None:
+        """`done` of `total` units are finished."""
+
+    def finished(self, stage: str, status: str, seconds: float) -> None:
+        """A stage is over: succeeded, restored, cached or failed."""
+
+
+class SilentDisplay:
+    """For tests and for `posttrain stage run`."""
+
+    def started(self, stage: str, reasons: Sequence[str]) -> None:
+        """Say nothing."""
+
+    def progress(self, stage: str, done: int, total: int, unit: str) -> None:
+        """Say nothing."""
+
+    def finished(self, stage: str, status: str, seconds: float) -> None:
+        """Say nothing."""
+
+
+class PlainDisplay:
+    """One line per start and end, and now and then one for progress: for logs and CI."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, float] = {}
+
+    def started(self, stage: str, reasons: Sequence[str]) -> None:
+        """Say which stage runs and why."""
+        self._told[stage] = time.monotonic()
+        _say(f"{stage}: running ({_short(reasons)})")
+
+    def progress(self, stage: str, done: int, total: int, unit: str) -> None:
+        """Say it every twenty seconds."""
+        now = time.monotonic()
+        if now - self._told.get(stage, 0.0) >= _PLAIN_SECONDS:
+            self._told[stage] = now
+            _say(f"{stage}: {unit} {done}/{total}")
+
+    def finished(self, stage: str, status: str, seconds: float) -> None:
+        """Say how it ended."""
+        took = f" in {seconds:.1f} s" if status in ("succeeded", "failed") else ""
+        _say(f"{stage}: {_MARKS[status]}{took}")
+
+
+class LiveDisplay:
+    """Bars for the stages that run, a line above them for each that is over."""
+
+    def __init__(self, console: Console) -> None:
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description:<12}"),
+            BarColumn(bar_width=32),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bars.stop()
+
+    def started(self, stage: str, reasons: Sequence[str]) -> None:
+        """Open the stage's bar."""
+        self._bars.console.print(f"  [cyan]run[/]  {stage:<12} [dim]{_short(reasons)}[/]")
+        self._tasks[stage] = self._bars.add_task(stage, total=None, unit="")
+
+    def progress(self, stage: str, done: int, total: int, unit: str) -> None:
+        """Move the stage's bar."""
+        if stage in self._tasks:
+            self._bars.update(self._tasks[stage], completed=done, total=total, unit=unit)
+
+    def finished(self, stage: str, status: str, seconds: float) -> None:
+        """Close the bar and leave a line."""
+        if stage in self._tasks:
+            self._bars.remove_task(self._tasks.pop(stage))
+        colour = "red" if status == "failed" else "green"
+        took = f" [dim]{seconds:.1f} s[/]" if status in ("succeeded", "failed") else ""
+        self._bars.console.print(f"  [{colour}]{_MARKS[status]:<10}[/] {stage:<12}{took}")
+
+
+def _short(reasons: Sequence[str]) -> str:
+    more = f" and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    return f"{reasons[0]}{more}" if reasons else "no reason recorded"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

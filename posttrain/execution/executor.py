@@ -1,0 +1,241 @@
+"""Bring one stage up to date: reuse, restore or execute it, then publish and record."""
+
+import shutil
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from posttrain.errors import UserError
+from posttrain.execution.child import Assignment
+from posttrain.execution.determinism import derived_seed
+from posttrain.pipeline.digest import digest_path
+from posttrain.pipeline.dvc import DvcStore
+from posttrain.pipeline.ledger import ArtifactRecord, Ledger, StageRun
+from posttrain.pipeline.plan import Decision, Planner
+from posttrain.execution.publish import discard, prepare, publish
+from posttrain.execution.supervise import Limits, Outcome, StageProcesses
+from posttrain.execution.display import Display
+from posttrain.tracking.base import Tracker
+
+
+class StageFailed(Exception):
+    """A stage did not succeed; `retryable` says whether starting it again can help."""
+
+    def __init__(self, stage: str, error: str, *, retryable: bool, refused: bool) -> None:
+        super().__init__(f"stage '{stage}' failed: {error}" if not refused else error)
+        self.stage = stage
+        self.retryable = retryable
+        self.refused = refused
+
+
+class Timings(dict[str, float]):
+    """Seconds by phase of one stage run."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a block under `name`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self[name] = self.get(name, 0.0) + time.perf_counter() - started
+
+
+@dataclass
+class Executor:
+    """What every stage of one pipeline run shares. Safe to use from several threads."""
+
+    run_id: str
+    planner: Planner
+    ledger: Ledger
+    tracker: Tracker
+    store: DvcStore
+    processes: StageProcesses
+    display: Display
+    tracked_run: str | None = None
+    made: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
+    results: dict[str, StageRun] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def bring_up_to_date(self, name: str, *, attempt: int = 1) -> StageRun:
+        """Make the outputs of `name` be there and right; raises `StageFailed`."""
+        started, timings = time.time(), Timings()
+        with timings.phase("key"), self._lock:
+            decision = self.planner.decide(name, self.made)
+            inputs = tuple(self.planner.input_records(name, self.made).values())
+        assert decision.key is not None
+        base = StageRun(
+            id=uuid.uuid4().hex,
+            run_id=self.run_id,
+            stage=name,
+            task=self.planner.dag.stages[name].task.package,
+            key=decision.key.digest,
+            status="cached",
+            started=started,
+            ended=started,
+            components=decision.key.components,
+            inputs=inputs,
+            host=socket.gethostname(),
+            attempt=attempt,
+        )
+        if decision.action == "run" or (
+            decision.action == "restore" and not self._restore(decision, timings)
+        ):
+            record = self._execute(base, decision, timings)
+        else:
+            record = self._reuse(base, decision, timings)
+        self.accept(name, record)
+        return record
+
+    def accept(self, name: str, record: StageRun) -> None:
+        """Let the stages after `name` see its outputs."""
+        with self._lock:
+            self.made[name] = {output.role: output for output in record.outputs}
+            self.results[name] = record
+        self.display.finished(name, record.status, record.ended - record.started)
+
+    def _reuse(self, base: StageRun, decision: Decision, timings: Timings) -> StageRun:
+        assert decision.known is not None
+        known = decision.known
+        status = "restored" if decision.action == "restore" else "cached"
+        record = replace(
+            base,
+            status=status,
+            ended=time.time(),
+            outputs=known.outputs,
+            metrics=known.metrics,
+            timings=dict(timings),
+            log_path=known.log_path,
+            mlflow_run_id=known.mlflow_run_id,
+        )
+        self.ledger.record(record)
+        return record
+
+    def _restore(self, decision: Decision, timings: Timings) -> bool:
+        """Bring the known outputs back from the cache; False where an object is lost."""
+        assert decision.known is not None
+        with timings.phase("restore"):
+            for record in decision.known.outputs:
+                path = self.planner.workspace.output(record.path)
+                if not self.store.restore(path, str(record.md5)):
+                    return False
+        return True
+
+    def _execute(self, base: StageRun, decision: Decision, timings: Timings) -> StageRun:
+        name, workspace = base.stage, self.planner.workspace
+        log = workspace.run_dir(self.run_id) / f"{name}.log"
+        staging = workspace.staging(name, base.id)
+        self.display.started(name, decision.reasons)
+        tracked = self.tracker.start_stage(self.tracked_run, base, self._params(name))
+        base = replace(base, log_path=str(log.relative_to(workspace.root)), mlflow_run_id=tracked)
+        try:
+            staged = prepare(staging, self._finals(name))
+            assignment = self._assignment(base, staged, log)
+            with timings.phase("execute"):
+                outcome = self._attempt(assignment, name, tracked)
+            if outcome.ok:
+                record = self._publish(base, staged, outcome, timings)
+        except (UserError, OSError) as error:
+            outcome = Outcome(ok=False, error=str(error), refused=isinstance(error, UserError))
+        finally:
+            discard(staging)
+        if not outcome.ok:
+            self._fail(base, outcome, timings)
+        self.ledger.record(record)
+        self.tracker.finish_stage(tracked, record)
+        shutil.rmtree(assignment.scratch, ignore_errors=True)
+        return record
+
+    def _attempt(self, assignment: Assignment, name: str, tracked: str | None) -> Outcome:
+        settings = self.planner.recipe.run
+        limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
+        return self.processes.attempt(assignment, limits, self._watcher(name, tracked))
+
+    def _watcher(self, name: str, tracked: str | None) -> Callable[[Mapping[str, Any]], None]:
+        def watch(event: Mapping[str, Any]) -> None:
+            if event["kind"] == "progress":
+                self.display.progress(name, event["done"], event["total"], event["unit"])
+            elif event["kind"] == "metrics":
+                self.tracker.metrics(tracked, event["step"], event["metrics"])
+
+        return watch
+
+    def _publish(
+        self, base: StageRun, staged: Mapping[str, Path], outcome: Outcome, timings: Timings
+    ) -> StageRun:
+        stage = self.planner.dag.stages[base.stage]
+        finals = self._finals(base.stage)
+        with timings.phase("digest"):
+            digests = {role: digest_path(path) for role, path in staged.items()}
+        with timings.phase("publish"):
+            publish(staged, finals)
+        with timings.phase("store"):
+            stored = self.store.store(list(finals.values()))
+        outputs = tuple(
+            ArtifactRecord(
+                role=role,
+                type=stage.task.outputs[role].type,
+                path=str(relative),
+                digest=digests[role].sha256,
+                size=digests[role].size,
+                rows=outcome.rows.get(role),
+                producer=base.stage,
+                md5=stored[finals[role]].md5,
+            )
+            for role, relative in stage.outputs().items()
+        )
+        return replace(
+            base,
+            status="succeeded",
+            ended=time.time(),
+            outputs=outputs,
+            metrics=outcome.metrics,
+            timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
+        )
+
+    def _fail(self, base: StageRun, outcome: Outcome, timings: Timings) -> None:
+        record = replace(
+            base, status="failed", ended=time.time(), error=outcome.error, timings=dict(timings)
+        )
+        self.ledger.record(record)
+        self.tracker.finish_stage(base.mlflow_run_id, record)
+        self.display.finished(base.stage, "failed", record.ended - record.started)
+        raise StageFailed(
+            base.stage, str(outcome.error), retryable=outcome.retryable, refused=outcome.refused
+        )
+
+    def _assignment(self, base: StageRun, staged: Mapping[str, Path], log: Path) -> Assignment:
+        stage = self.planner.dag.stages[base.stage]
+        settings = self.planner.recipe.run
+        workspace = self.planner.workspace
+        paths = {
+            role: ref.path or workspace.output(self.made[str(ref.stage)][str(ref.output)].path)
+            for role, ref in stage.inputs.items()
+        }
+        return Assignment(
+            stage=stage.name,
+            entry=stage.task.entry,
+            config=stage.config,
+            inputs=paths,
+            outputs=staged,
+            types={role: port.type for role, port in stage.task.outputs.items()},
+            scratch=workspace.scratch(stage.name, base.key),
+            log=log,
+            seed=derived_seed(settings.seed, stage.name),
+            threads=settings.threads,
+            device=settings.device,
+        )
+
+    def _finals(self, name: str) -> dict[str, Path]:
+        stage = self.planner.dag.stages[name]
+        workspace = self.planner.workspace
+        return {role: workspace.output(str(path)) for role, path in stage.outputs().items()}
+
+    def _params(self, name: str) -> dict[str, Any]:
+        return self.planner.dag.stages[name].config.model_dump(mode="json")

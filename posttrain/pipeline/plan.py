@@ -1,0 +1,210 @@
+"""Decide, stage by stage, what is up to date: the framework's key and nothing else."""
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from posttrain.errors import UserError
+from posttrain.pipeline.code import CodeClosure, code_closure
+from posttrain.pipeline.digest import StatCache, digest_path
+from posttrain.pipeline.key import Difference, Key, differences, stage_key
+from posttrain.pipeline.ledger import Ledger
+from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
+from posttrain.pipeline.recipe import Recipe
+from posttrain.pipeline.spec import Dag, Stage
+from posttrain.pipeline.workspace import Workspace
+
+Action = Literal["cached", "restore", "run", "pending"]
+FIRST_PARTY = ("posttrain", "tasks", "flows")
+
+
+class ObjectStore(Protocol):
+    """Where the bytes of published outputs are kept."""
+
+    def has(self, md5: str) -> bool:
+        """True where the object can be restored from the local cache."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What will happen to one stage, and why.
+
+    cached: its outputs are in place. restore: they come back from the cache. run: it executes.
+    pending: that depends on whether a stage before it makes other bytes than last time.
+    """
+
+    stage: str
+    action: Action
+    reasons: tuple[str, ...]
+    key: Key | None = None
+    known: StageRun | None = None
+    seconds: float | None = None
+
+
+@dataclass
+class Planner:
+    """Computes keys and compares them with the ledger; opens no heavy library."""
+
+    recipe: Recipe
+    dag: Dag
+    workspace: Workspace
+    ledger: Ledger
+    stat_cache: StatCache
+    store: ObjectStore
+    forced: frozenset[str] = frozenset()
+    closures: dict[str, CodeClosure] = field(default_factory=dict)
+
+    def plan(self) -> list[Decision]:
+        """Decide for every stage before anything runs, without touching the workspace."""
+        decisions: dict[str, Decision] = {}
+        lasting = self.ledger.durations(list(self.dag.stages))
+        for name in self.dag.order():
+            known = {
+                upstream: decisions[upstream].known
+                for upstream in self.dag.upstream(name)
+                if decisions[upstream].action in ("cached", "restore")
+            }
+            decisions[name] = self._foresee(name, known, lasting.get(name))
+        return [decisions[name] for name in self.dag.stages]
+
+    def decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
+        """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""
+        inputs = self.input_records(name, made)
+        key = self._key(name, {role: record.digest for role, record in inputs.items()})
+        last = self.ledger.latest(name, self.recipe.name)
+        if name in self.forced:
+            return Decision(name, "run", ("asked for on the command line",), key)
+        known = self.ledger.succeeded(key.digest)
+        if known is None:
+            return Decision(name, "run", _why(last, key.components), key)
+        if self._in_place(known):
+            return Decision(name, "cached", (), key, known)
+        if all(record.md5 and self.store.has(record.md5) for record in known.outputs):
+            return Decision(name, "restore", ("made before, kept in the cache",), key, known)
+        return Decision(name, "run", ("its outputs are gone from the workspace and the cache",), key)
+
+    def input_records(
+        self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]
+    ) -> dict[str, ArtifactRecord]:
+        """Role, digest and size of every input of a stage."""
+        records: dict[str, ArtifactRecord] = {}
+        for role, ref in sorted(self.dag.stages[name].inputs.items()):
+            if ref.path is not None:
+                digest = digest_path(ref.path, cache=self.stat_cache)
+                path = _relative(ref.path, self.recipe.directory)
+                records[role] = ArtifactRecord(role, ref.type, path, digest.sha256, digest.size)
+            else:
+                assert ref.stage is not None
+                assert ref.output is not None
+                source = made[ref.stage][ref.output]
+                records[role] = ArtifactRecord(
+                    role=role,
+                    type=source.type,
+                    path=source.path,
+                    digest=source.digest,
+                    size=source.size,
+                    rows=source.rows,
+                    producer=ref.stage,
+                    md5=source.md5,
+                )
+        return records
+
+    def closure(self, name: str) -> CodeClosure:
+        """The first-party code that a stage can reach from its entry."""
+        entry = self.dag.stages[name].task.entry
+        if entry not in self.closures:
+            cache = self.workspace.state / "code"
+            self.closures[entry] = code_closure(
+                entry, root=self.workspace.root, packages=FIRST_PARTY, cache=cache
+            )
+        return self.closures[entry]
+
+    def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:
+        """Records of a stage's outputs as they lie in the workspace, for `--only` and `stage run`."""
+        stage = self.dag.stages[name]
+        records = {}
+        for role, relative in stage.outputs().items():
+            path = self.workspace.output(str(relative))
+            if not path.exists():
+                raise UserError(
+                    f"{relative} does not exist; run stage '{name}' first: posttrain run --only {name}"
+                )
+            digest = digest_path(path, cache=self.stat_cache)
+            kind = stage.task.outputs[role].type
+            records[role] = ArtifactRecord(
+                role, kind, str(relative), digest.sha256, digest.size, producer=name
+            )
+        return records
+
+    def _foresee(
+        self, name: str, known: Mapping[str, StageRun | None], seconds: float | None
+    ) -> Decision:
+        upstream = self.dag.upstream(name)
+        open_stages = [stage for stage in upstream if known.get(stage) is None]
+        if not open_stages:
+            made = {stage: _by_role(run) for stage, run in known.items() if run is not None}
+            decision = self.decide(name, made)
+            return Decision(**{**decision.__dict__, "seconds": seconds})
+        reasons: tuple[str, ...] = ()
+        if name in self.forced:
+            reasons = ("asked for on the command line",)
+        else:
+            last = self.ledger.latest(name, self.recipe.name)
+            if last is None:
+                reasons = ("it never ran",)
+            else:
+                components = dict(self._key(name, last.components.get("inputs", {})).components)
+                reasons = tuple(_sentences(differences(last.components, components)))
+        if reasons:
+            return Decision(name, "run", reasons, seconds=seconds)
+        waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
+        return Decision(name, "pending", (waits,), seconds=seconds)
+
+    def _key(self, name: str, inputs: Mapping[str, str]) -> Key:
+        stage = self.dag.stages[name]
+        return stage_key(
+            code=self.closure(name),
+            params=stage.config.model_dump(mode="json"),
+            inputs=inputs,
+            runtime=self._runtime(stage),
+        )
+
+    def _runtime(self, stage: Stage) -> dict[str, str]:
+        return self.recipe.run.keyed() | {
+            "task": stage.task.package,
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+        }
+
+    def _in_place(self, known: StageRun) -> bool:
+        for record in known.outputs:
+            path = self.workspace.output(record.path)
+            if not path.exists():
+                return False
+            if digest_path(path, cache=self.stat_cache).sha256 != record.digest:
+                return False
+        return True
+
+
+def _by_role(run: StageRun) -> dict[str, ArtifactRecord]:
+    return {record.role: record for record in run.outputs}
+
+
+def _why(last: StageRun | None, components: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    if last is None:
+        return ("it never ran",)
+    found = _sentences(differences(last.components, components))
+    return tuple(found) or ("its last attempt did not succeed",)
+
+
+def _sentences(found: list[Difference]) -> list[str]:
+    return [difference.sentence for difference in found]
+
+
+def _relative(path: Path, base: Path) -> str:
+    try:
+        return path.resolve().relative_to(base.resolve()).as_posix()
+    except ValueError:
+        return str(path)

@@ -1,0 +1,95 @@
+"""Where a project keeps what: the recipe's folder, the state beside it, and the lock on both."""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from posttrain.errors import UserError
+from posttrain.pipeline.recipe import Recipe
+
+STATE_DIR = ".posttrain"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folders of one recipe inside a project."""
+
+    root: Path
+    recipe_dir: Path
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> "Workspace":
+        """The workspace of a recipe: its project is the nearest folder above that has `.dvc`."""
+        for folder in (recipe.directory, *recipe.directory.parents):
+            if (folder / ".dvc").is_dir():
+                return cls(folder, recipe.directory)
+        raise UserError(
+            f"{recipe.directory} is not inside a posttrain project (no .dvc folder above it); "
+            "run the command in a clone of the project"
+        )
+
+    @property
+    def state(self) -> Path:
+        """Everything that a run leaves beside the tracked files."""
+        return self.root / STATE_DIR
+
+    @property
+    def slug(self) -> str:
+        """Name of the recipe's folder inside the state directory."""
+        relative = self.recipe_dir.relative_to(self.root).as_posix()
+        return "root" if relative == "." else relative.replace("/", "-")
+
+    def staging(self, stage: str, attempt_id: str) -> Path:
+        """Where a stage writes before its outputs are verified and published."""
+        return self.state / "staging" / f"{self.slug}-{stage}-{attempt_id}"
+
+    def scratch(self, stage: str, key: str) -> Path:
+        """Resumable state of exactly this key of a stage; outlives a killed run."""
+        return self.state / "scratch" / f"{self.slug}-{stage}-{key[:16]}"
+
+    def run_dir(self, run_id: str) -> Path:
+        """Logs of one pipeline run."""
+        return self.state / "runs" / run_id
+
+    def output(self, relative: str) -> Path:
+        """Absolute path of an output of this recipe."""
+        return self.recipe_dir / relative
+
+    @contextmanager
+    def locked(self, command: str) -> Iterator[None]:
+        """Hold the workspace for this process, or say who does."""
+        self.state.mkdir(exist_ok=True)
+        path = self.state / f"lock-{self.slug}"
+        holder = path.with_suffix(".json")
+        lock = FileLock(path)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(_who_holds(holder, self.recipe_dir)) from None
+        try:
+            me = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
+            holder.write_text(json.dumps(me | {"command": command}), encoding="utf-8")
+            yield
+        finally:
+            holder.unlink(missing_ok=True)
+            lock.release()
+
+
+def _who_holds(holder: Path, folder: Path) -> str:
+    remedy = "wait for it, or stop that process"
+    try:
+        who = json.loads(holder.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return f"the workspace {folder} is locked by another run; {remedy}"
+    minutes = (time.time() - who["since"]) / 60
+    return (
+        f"the workspace {folder} is locked by process {who['pid']} on {who['host']} "
+        f"('{who['command']}', for {minutes:.0f} min); {remedy}"
+    )
