@@ -112,7 +112,8 @@ class Ledger:
         """Seconds that the last execution of each stage took; never executed ones are absent."""
         sql = (
             "SELECT stage,ended-started FROM stage_runs WHERE num IN"
-            " (SELECT MAX(num) FROM stage_runs WHERE stage IN ({values}) AND status='succeeded' GROUP BY stage)"
+            " (SELECT MAX(num) FROM stage_runs WHERE stage IN ({values})"
+            " AND status='succeeded' GROUP BY stage)"
         )
         # A clock that was set back during a stage must not make it take negative time.
         return {stage: max(0.0, took) for stage, took in query_in(self.store, sql, list(stages))}
@@ -145,9 +146,9 @@ class Ledger:
         return [_run(row) for row in self.store.query(sql, params)]
 
 
-def open_ledger(url_or_path: str | Path) -> Ledger:
+def open_ledger(url_or_path: str | Path, *, create: bool = True) -> Ledger:
     """Open, create or migrate the ledger at a path, a `sqlite:///` URL or a PostgreSQL URL."""
-    store = open_store(str(url_or_path))
+    store = open_store(str(url_or_path), create=create)
     ensure_current(store)
     return Ledger(store)
 

@@ -11,8 +11,9 @@ _COLUMNS = (
     "log_path,error,attempt,mlflow_run_id"
 )
 _EDGES = (
-    "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,a.md5"
+    "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,o.md5"
     " FROM edges e JOIN artifacts a ON a.num=e.artifact JOIN ports p ON p.num=e.port"
+    " LEFT JOIN objects o ON o.artifact=e.artifact"
     " WHERE e.derivation IN ({values}) ORDER BY e.derivation,e.direction,e.position"
 )
 

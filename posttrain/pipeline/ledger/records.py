@@ -19,7 +19,7 @@ class ArtifactRecord:
 
     `role` is the port's name, `digest` the hex SHA-256, `size` in bytes, `rows` for tables only,
     `producer` the stage that made it (None for a file from outside the DAG), `md5` the name under
-    which the DVC cache holds the bytes (None where it does not).
+    which the DVC cache holds the bytes; the ledger fills it in wherever it was ever told.
     """
 
     role: str

@@ -65,8 +65,14 @@ ARTIFACTS = Table(
     Column("digest", String, nullable=False),
     Column("type", String, nullable=False),
     Column("size", BigInteger, nullable=False),
-    Column("md5", String),
     UniqueConstraint("digest", "type"),
+)
+
+OBJECTS = Table(
+    "objects",
+    METADATA,
+    Column("artifact", _NUM, ForeignKey("artifacts.num"), primary_key=True, autoincrement=False),
+    Column("md5", String, nullable=False),
 )
 
 PORTS = Table(

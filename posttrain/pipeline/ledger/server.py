@@ -1,5 +1,6 @@
 """A ledger on a database server (PostgreSQL), through SQLAlchemy."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -25,13 +26,15 @@ class ServerStore:
             first = str(error).splitlines()[0]
             raise UserError(f"cannot open the ledger at {_public(url)}: {first}") from None
         self._depth = 0
+        self._lock = threading.RLock()
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT."""
-        rows = [tuple(row) for row in self._connection.execute(text(sql), dict(params or {}))]
-        if not self._depth:
-            self._connection.rollback()
-        return rows
+        with self._lock:
+            rows = [tuple(row) for row in self._connection.execute(text(sql), dict(params or {}))]
+            if not self._depth:
+                self._connection.rollback()
+            return rows
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
         """One statement for each of `rows`."""
@@ -41,16 +44,16 @@ class ServerStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing; the lock is released with the transaction, also when the client dies."""
-        self._depth += 1
-        try:
-            self._connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
-            yield
-            self._connection.commit()
-        except BaseException:
-            self._connection.rollback()
-            raise
-        finally:
-            self._depth -= 1
+        with self._lock:
+            self._depth += 1
+            try:
+                self._connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                yield
+                self._connection.commit()
+            finally:
+                self._depth -= 1
+                # Does nothing after a commit.
+                self._connection.rollback()
 
     def close(self) -> None:
         """Give the connection back and forget the pool."""

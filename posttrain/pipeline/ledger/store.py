@@ -1,5 +1,6 @@
 """How SQL reaches a database: SQLite by the standard library, anything else by SQLAlchemy."""
 
+import os
 import sqlite3
 import threading
 import time
@@ -15,6 +16,15 @@ Params = Mapping[str, object]
 
 _BUSY_SECONDS = 60.0
 _CHUNK = 500
+_REMEDIES = {
+    sqlite3.SQLITE_FULL: "free some disk space and run again",
+    sqlite3.SQLITE_IOERR: "check the disk and its free space",
+    sqlite3.SQLITE_READONLY: "make its folder writable",
+    sqlite3.SQLITE_CANTOPEN: "check the path and its rights",
+    sqlite3.SQLITE_BUSY: "another process holds it; wait for that one, or stop it",
+    sqlite3.SQLITE_CORRUPT: "restore it from a copy, or import an export of it",
+    sqlite3.SQLITE_NOTADB: "that file is something else; name another path",
+}
 
 
 class Store(Protocol):
@@ -46,10 +56,13 @@ def query_in(store: Store, sql: str, values: Sequence[object]) -> list[Row]:
     return rows
 
 
-def open_store(url: str) -> Store:
+def open_store(url: str, *, create: bool = True) -> Store:
     """Connect to a path, a `sqlite:///` URL, or any other URL that SQLAlchemy knows."""
     if "://" not in url or url.startswith("sqlite:"):
-        return SqliteStore(Path(url.removeprefix("sqlite:///")))
+        path = Path(url.removeprefix("sqlite:///"))
+        if not create and not path.exists():
+            raise UserError(f"there is no ledger at {path}; run the recipe first: posttrain run")
+        return SqliteStore(path)
     from posttrain.pipeline.ledger.server import ServerStore
 
     return ServerStore(url)
@@ -64,36 +77,36 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"
+        self._path = path
         self._lock = threading.RLock()
-        try:
+        with self._explained("opened"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(
-                path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-            )
-            self._prepare()
-        except (sqlite3.Error, OSError) as error:
+            self._connection = self._connect()
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            return _prepared(str(self._path))
+        except sqlite3.OperationalError:
+            # WAL needs to write beside the file. Where nobody can, nobody else writes either.
+            if not self._path.exists() or os.access(self._path.parent, os.W_OK):
+                raise
+            return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
+
+    @contextmanager
+    def _explained(self, attempted: str) -> Iterator[None]:
+        """Turn what the machine did (disk full, no rights, damage) into a sentence for the user."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(f"the ledger {self._path} cannot be {attempted}: {error}") from None
+        except sqlite3.DatabaseError as error:
+            code = (error.sqlite_errorcode or 0) & 0xFF
+            if code not in _REMEDIES:
+                raise
+            remedy = _REMEDIES[code]
             raise UserError(
-                f"cannot open the ledger {path}: {error}; check the path and its rights"
+                f"the ledger {self._path} cannot be {attempted}: {error}; {remedy}"
             ) from None
-
-    def _prepare(self) -> None:
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        self._connection.execute("PRAGMA temp_store=MEMORY")
-        self._connection.execute("PRAGMA mmap_size=1073741824")
-        if self._connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-            self._switch_to_wal()
-
-    def _switch_to_wal(self) -> None:
-        """SQLite does not wait here for its busy timeout, so the first openers take turns."""
-        deadline = time.monotonic() + _BUSY_SECONDS
-        while True:
-            try:
-                self._connection.execute("PRAGMA journal_mode=WAL")
-                return
-            except sqlite3.OperationalError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.02)
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT."""
@@ -108,15 +121,44 @@ class SqliteStore:
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """All or nothing. IMMEDIATE waits for the other writer now instead of failing later."""
-        with self._lock:
+        with self._lock, self._explained("written"):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield
-            except BaseException:
-                self._connection.execute("ROLLBACK")
-                raise
-            self._connection.execute("COMMIT")
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
 
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _prepared(target: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        target,
+        timeout=_BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=target.startswith("file:"),
+    )
+    connection.execute("PRAGMA synchronous=NORMAL")
+    connection.execute("PRAGMA temp_store=MEMORY")
+    connection.execute("PRAGMA mmap_size=1073741824")
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        _switch_to_wal(connection)
+    return connection
+
+
+def _switch_to_wal(connection: sqlite3.Connection) -> None:
+    """SQLite does not wait here for its busy timeout, so the first openers take turns."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)

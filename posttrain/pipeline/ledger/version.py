@@ -22,7 +22,7 @@ def ensure_current(store: Store) -> None:
     else:
         raise UserError(
             f"the ledger at {store.url} was written by a newer posttrain (schema {version}, this "
-            f"one knows up to {HEAD}); upgrade posttrain, or export the ledger there and import it here"
+            f"one knows up to {HEAD}); upgrade posttrain, or export it there and import it here"
         )
 
 

@@ -12,6 +12,7 @@ _STAGE_RUN = (
     ":key,:status,:derivation,:started,:ended,:components,:timings,:metrics,:host,:log_path,:error,"
     ":attempt,:mlflow_run_id)"
 )
+_OBJECT = "INSERT INTO objects (artifact,md5) VALUES (:artifact,:md5) ON CONFLICT DO NOTHING"
 _EDGE = (
     "INSERT INTO edges (derivation,direction,position,artifact,port,rows) VALUES"
     " (:derivation,:direction,:position,:artifact,:port,:rows) ON CONFLICT DO NOTHING"
@@ -50,10 +51,16 @@ def _write_edges(store: Store, derivations: Mapping[int, StageRun]) -> None:
     artifacts = intern_rows(
         store,
         "artifacts",
-        ("digest", "type", "size", "md5"),
-        [(record.digest, record.type, record.size, record.md5) for record in records],
+        ("digest", "type", "size"),
+        [(record.digest, record.type, record.size) for record in records],
         key=2,
     )
+    objects: list[dict[str, object]] = [
+        {"artifact": artifacts[record.digest, record.type], "md5": record.md5}
+        for record in records
+        if record.md5 is not None
+    ]
+    store.execute_many(_OBJECT, objects)
     ports = intern_rows(store, "ports", ("path", "role", "producer"), map(port, records), key=3)
     edges: list[dict[str, object]] = [
         {
