@@ -1,0 +1,130 @@
+"""Masked reductions, and the aggregation of per-token losses into one number."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Aggregation = Literal[
+    "token_mean",
+    "sequence_mean_token_mean",
+    "sequence_mean_token_sum",
+    "constant_length",
+]
+Metrics = dict[str, Tensor]
+
+
+def widened(values: Tensor) -> Tensor:
+    """The values in float32 at least: sums in half precision lose the small terms."""
+    return values if values.dtype == torch.float64 else values.float()
+
+
+def masked_sum(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> Tensor:
+    """Sum over the valid tokens, of all of them or along ``dim``.
+
+    Half precision is summed in float32. NaN and infinity at masked positions do not count; a sum
+    over no token is 0.
+    """
+    wide_BT = widened(values_BT)
+    kept_BT = torch.where(mask_BT.bool(), wide_BT, torch.zeros_like(wide_BT))
+    return kept_BT.sum() if dim is None else kept_BT.sum(dim)
+
+
+def masked_mean(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> Tensor:
+    """Mean over the valid tokens, of all of them or along ``dim``; 0 where there is none."""
+    valid_BT = mask_BT.bool()
+    num_valid = valid_BT.sum() if dim is None else valid_BT.sum(dim)
+    return masked_sum(values_BT, mask_BT, dim) / num_valid.clamp(min=1)
+
+
+def _equal_weights(mask_BT: Tensor) -> Tensor:
+    return mask_BT.double()
+
+
+def _weights_within_sequence(mask_BT: Tensor) -> Tensor:
+    return mask_BT.double() / mask_BT.bool().sum(-1, keepdim=True).clamp(min=1)
+
+
+TOKEN_WEIGHTS: dict[Aggregation, Callable[[Tensor], Tensor]] = {
+    "token_mean": _equal_weights,
+    "sequence_mean_token_mean": _weights_within_sequence,
+    "sequence_mean_token_sum": _equal_weights,
+    "constant_length": _equal_weights,
+}
+
+
+def token_weights(mask_BT: Tensor, aggregation: Aggregation) -> Tensor:
+    """Weight of each token, so that ``loss = sum(weight x token loss) / denominator``. ``[B, T]``.
+
+    ``1 / length`` of its sequence for ``sequence_mean_token_mean``, else 1; 0 at masked tokens. The
+    weights depend on nothing but a sequence's own mask, so they may be taken before packing.
+    Float64.
+    """
+    return TOKEN_WEIGHTS[aggregation](mask_BT.bool())
+
+
+def loss_denominator(
+    mask_BT: Tensor, aggregation: Aggregation, *, constant_length: int | None = None
+) -> Tensor:
+    """What one part of a batch adds to the denominator of the loss. A scalar.
+
+    ======================== ============================ ==================================
+    aggregation              denominator                  source
+    ======================== ============================ ==================================
+    token_mean               valid tokens                 DAPO, arXiv 2503.14476
+    sequence_mean_token_mean sequences                    GRPO, arXiv 2402.03300
+    sequence_mean_token_sum  sequences                    REINFORCE of whole sequences
+    constant_length          sequences x constant_length  Dr.GRPO, arXiv 2503.20783
+    ======================== ============================ ==================================
+
+    The denominator of a batch is the sum of this over its micro-batches and ranks. Sequences
+    without a valid token do not count, so rows that only fill up a batch change nothing. Dr.GRPO's
+    constant is the *generation limit*; the width of the padded batch is not a constant.
+    """
+    if aggregation == "token_mean":
+        return mask_BT.bool().sum()
+    num_sequences = mask_BT.bool().any(-1).sum()
+    if aggregation != "constant_length":
+        return num_sequences
+    if constant_length is None:
+        raise ValueError(
+            "aggregation 'constant_length' needs constant_length, the generation limit"
+        )
+    return num_sequences * constant_length
+
+
+def aggregate(
+    loss_BT: Tensor, mask_BT: Tensor, *, aggregation: Aggregation, denominator: Tensor | float
+) -> Tensor:
+    """``sum(weight x loss) / denominator``: this part's share of the loss of the whole batch.
+
+    ``denominator`` is the whole batch's (see ``loss_denominator``). A part without a valid token
+    gives 0, with a gradient of 0.
+    """
+    wide_BT = widened(loss_BT)
+    weights_BT = token_weights(mask_BT, aggregation).to(wide_BT.dtype)
+    return masked_sum(wide_BT * weights_BT, mask_BT) / denominator
+
+
+def merge_metrics(parts: Sequence[Metrics], weights: Sequence[float]) -> Metrics:
+    """Weighted mean of the metrics of a batch's parts; weights: their valid tokens, or pairs.
+
+    Every part must have the same names. Exact for means; not meant for minima and maxima.
+    """
+    if not parts or sum(weights) <= 0:
+        raise ValueError("merge_metrics needs at least one part with a positive weight")
+    if any(part.keys() != parts[0].keys() for part in parts):
+        raise ValueError("merge_metrics needs the same metric names in every part")
+    total = sum(weights)
+    return {
+        name: torch.stack(
+            [part[name] * (weight / total) for part, weight in zip(parts, weights, strict=True)]
+        ).sum(0)
+        for name in parts[0]
+    }
+
+
+def detached(metrics: Mapping[str, Tensor]) -> Metrics:
+    """The metrics cut off from the graph, so that keeping them does not keep the activations."""
+    return {name: value.detach() for name, value in metrics.items()}

@@ -1,0 +1,42 @@
+"""Sums over groups of rows, for groups of any and unequal sizes, without a loop."""
+
+import torch
+from torch import Tensor
+
+
+def dense_ids(group_B: Tensor) -> tuple[Tensor, int]:
+    """Number the groups 0, 1, ... in the order of their ids; returns ``(index_B, num_groups)``."""
+    ids_P, index_B = torch.unique(group_B, return_inverse=True)
+    return index_B, len(ids_P)
+
+
+def joint_ids(*ids_B: Tensor) -> Tensor:
+    """One id for each distinct combination of ids, e.g. of problem and turn. ``[B]``.
+
+    Groups of turns or steps: ``joint_ids(problem_B, turn_B)`` compares what stands at the same turn
+    of the same problem; ``joint_ids(problem_B, state_B)`` compares the actions taken from one
+    state, as GiGPO does (arXiv 2505.10978).
+    """
+    index_B: Tensor = torch.unique(torch.stack(ids_B, -1), dim=0, return_inverse=True)[1]
+    return index_B
+
+
+def segment_sum(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
+    """Sum of each group. ``[P]``."""
+    return values_B.new_zeros(num_groups).index_add(0, index_B, values_B)
+
+
+def segment_size(index_B: Tensor, num_groups: int) -> Tensor:
+    """Number of rows of each group. ``[P]``, integers."""
+    return torch.bincount(index_B, minlength=num_groups)
+
+
+def segment_min(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
+    """Least value of each group; +infinity for a group without rows. ``[P]``."""
+    empty_P = values_B.new_full((num_groups,), float("inf"))
+    return empty_P.scatter_reduce(0, index_B, values_B, reduce="amin")
+
+
+def segment_max(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
+    """Greatest value of each group; -infinity for a group without rows. ``[P]``."""
+    return -segment_min(-values_B, index_B, num_groups)
