@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from posttrain.errors import UserError
 from posttrain.execution.child import Assignment
@@ -58,32 +58,17 @@ class Executor:
     store: DvcStore
     processes: StageProcesses
     display: Display
-    tracked_run: str | None = None
+    tracked_run: str
     made: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
     results: dict[str, StageRun] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bring_up_to_date(self, name: str, *, attempt: int = 1) -> StageRun:
         """Make the outputs of `name` be there and right; raises `StageFailed`."""
-        started, timings = time.time(), Timings()
+        timings = Timings()
         with timings.phase("key"), self._lock:
             decision = self.planner.decide(name, self.made)
-            inputs = tuple(self.planner.input_records(name, self.made).values())
-        assert decision.key is not None
-        base = StageRun(
-            id=uuid.uuid4().hex,
-            run_id=self.run_id,
-            stage=name,
-            task=self.planner.dag.stages[name].task.package,
-            key=decision.key.digest,
-            status="cached",
-            started=started,
-            ended=started,
-            components=decision.key.components,
-            inputs=inputs,
-            host=socket.gethostname(),
-            attempt=attempt,
-        )
+        base = self._base(decision, attempt)
         if decision.action == "run" or (
             decision.action == "restore" and not self._restore(decision, timings)
         ):
@@ -92,6 +77,31 @@ class Executor:
             record = self._reuse(base, decision, timings)
         self.accept(name, record)
         return record
+
+    def reuse(self, decision: Decision) -> None:
+        """Take over a stage that is known to be up to date."""
+        self.accept(decision.stage, self._reuse(self._base(decision, 1), decision, Timings()))
+
+    def _base(self, decision: Decision, attempt: int) -> StageRun:
+        """The part of a stage's record that is known before anything happens to it."""
+        assert decision.key is not None
+        now = time.time()
+        with self._lock:
+            inputs = tuple(self.planner.input_records(decision.stage, self.made).values())
+        return StageRun(
+            id=uuid.uuid4().hex,
+            run_id=self.run_id,
+            stage=decision.stage,
+            task=self.planner.dag.stages[decision.stage].task.package,
+            key=decision.key.digest,
+            status="cached",
+            started=now,
+            ended=now,
+            components=decision.key.components,
+            inputs=inputs,
+            host=socket.gethostname(),
+            attempt=attempt,
+        )
 
     def accept(self, name: str, record: StageRun) -> None:
         """Let the stages after `name` see its outputs."""
@@ -132,8 +142,14 @@ class Executor:
         log = workspace.run_dir(self.run_id) / f"{name}.log"
         staging = workspace.staging(name, base.id)
         self.display.started(name, decision.reasons)
-        tracked = self.tracker.start_stage(self.tracked_run, base, self._params(name))
-        base = replace(base, log_path=str(log.relative_to(workspace.root)), mlflow_run_id=tracked)
+        tracked = self.tracker.start_stage(
+            self.tracked_run,
+            name,
+            tags={"posttrain.id": base.id, "posttrain.key": base.key, "posttrain.task": base.task},
+            params=self._params(name),
+            inputs=base.inputs,
+        )
+        base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:
             staged = prepare(staging, self._finals(name))
             assignment = self._assignment(base, staged, log)
@@ -146,18 +162,21 @@ class Executor:
         finally:
             discard(staging)
         if not outcome.ok:
-            self._fail(base, outcome, timings)
+            self._fail(base, outcome, timings, tracked)
+        self.tracker.finish_stage(
+            tracked, status="succeeded", metrics=record.metrics, outputs=record.outputs
+        )
+        record = replace(record, mlflow_run_id=self.tracker.external_id(tracked))
         self.ledger.record(record)
-        self.tracker.finish_stage(tracked, record)
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
 
-    def _attempt(self, assignment: Assignment, name: str, tracked: str | None) -> Outcome:
+    def _attempt(self, assignment: Assignment, name: str, tracked: str) -> Outcome:
         settings = self.planner.recipe.run
         limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
         return self.processes.attempt(assignment, limits, self._watcher(name, tracked))
 
-    def _watcher(self, name: str, tracked: str | None) -> Callable[[Mapping[str, Any]], None]:
+    def _watcher(self, name: str, tracked: str) -> Callable[[Mapping[str, Any]], None]:
         def watch(event: Mapping[str, Any]) -> None:
             if event["kind"] == "progress":
                 self.display.progress(name, event["done"], event["total"], event["unit"])
@@ -199,12 +218,18 @@ class Executor:
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
 
-    def _fail(self, base: StageRun, outcome: Outcome, timings: Timings) -> None:
+    def _fail(self, base: StageRun, outcome: Outcome, timings: Timings, tracked: str) -> NoReturn:
+        tags = {"posttrain.error": str(outcome.error)}
+        self.tracker.finish_stage(tracked, status="failed", metrics={}, tags=tags)
         record = replace(
-            base, status="failed", ended=time.time(), error=outcome.error, timings=dict(timings)
+            base,
+            status="failed",
+            ended=time.time(),
+            error=outcome.error,
+            timings=dict(timings),
+            mlflow_run_id=self.tracker.external_id(tracked),
         )
         self.ledger.record(record)
-        self.tracker.finish_stage(base.mlflow_run_id, record)
         self.display.finished(base.stage, "failed", record.ended - record.started)
         raise StageFailed(
             base.stage, str(outcome.error), retryable=outcome.retryable, refused=outcome.refused

@@ -1,6 +1,7 @@
 """A recipe: the parameters of one flow, read from YAML, and the DAG that it resolves to."""
 
 import importlib
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,6 +38,10 @@ class RunSettings(StageConfig):
     """A stage that runs longer is stopped."""
     stall_minutes: float = Field(default=10.0, gt=0)
     """A stage that shows no sign of progress for this long is stopped."""
+
+    def lanes(self) -> int:
+        """Stages that fit on this machine's cores at once."""
+        return max(1, len(os.sched_getaffinity(0)) // self.threads)
 
     def keyed(self) -> dict[str, str]:
         """The settings that can change a stage's bytes, and so belong into its key."""

@@ -1,0 +1,54 @@
+"""`posttrain plan`: what would run, why, and how long it took last time."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.execution.session import open_session
+from posttrain.pipeline.plan import Decision
+
+_ACTIONS = {
+    "cached": "[green]up to date[/]",
+    "restore": "[green]restore[/]",
+    "run": "[cyan]run[/]",
+    "pending": "[yellow]maybe[/]",
+}
+
+
+@click.command()
+@recipe_argument
+@overrides_option
+@click.option("--from", "start", metavar="STAGE", help="As in `posttrain run --from`.")
+@click.option("-v", "--verbose", is_flag=True, help="Every reason, and where code analysis fell back.")
+def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: bool) -> None:
+    """Show what `posttrain run` would do with RECIPE, without doing it."""
+    with open_session(recipe, overrides) as session:
+        if start:
+            session.force(start)
+        decisions = session.planner.plan()
+        Console().print(_table(decisions, verbose=verbose))
+        if verbose:
+            for decision in decisions:
+                closure = session.planner.closure(decision.stage)
+                for module, reason in closure.opaque.items():
+                    click.echo(f"{decision.stage}: all of {module} counts ({reason})")
+        running = [d for d in decisions if d.action in ("run", "pending")]
+        known = sum(d.seconds or 0.0 for d in running)
+        click.echo(f"{len(running)} of {len(decisions)} stages to run; last time they took {known:.0f} s.")
+
+
+def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("stage", "action", "last took", "why"):
+        table.add_column(heading, justify="right" if heading == "last took" else "left")
+    for decision in decisions:
+        reasons = decision.reasons if verbose else decision.reasons[:1]
+        more = len(decision.reasons) - len(reasons)
+        why = "\n".join(reasons) + (f" (and {more} more: -v)" if more else "")
+        seconds = "" if decision.seconds is None else f"{decision.seconds:.1f} s"
+        table.add_row(decision.stage, _ACTIONS[decision.action], seconds, why)
+    return table

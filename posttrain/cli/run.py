@@ -1,0 +1,112 @@
+"""`posttrain run`: bring a recipe up to date and show what came out."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from posttrain.cli.options import overrides_option, recipe_argument, slots_option
+from posttrain.errors import UserError
+from posttrain.execution.display import Display, LiveDisplay, PlainDisplay
+from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.session import Session, open_session
+from posttrain.pipeline.plan import Decision
+from posttrain.tracking import open_tracker
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain run                               the recipe of this folder
+  posttrain run recipes/gsm8k                 another recipe
+  posttrain run --set rl.learning_rate=2e-4   only what depends on it runs
+  posttrain run --from rl                     rl and everything after it, again
+  posttrain run --local                       without Prefect
+"""
+)
+@recipe_argument
+@overrides_option
+@click.option("--from", "start", metavar="STAGE", help="Run STAGE and all after it, even if up to date.")
+@click.option("--only", metavar="STAGE", help="Run STAGE alone, on the inputs that are there.")
+@click.option("--local", is_flag=True, help="Run without Prefect: no import, no server.")
+@slots_option
+def run(
+    recipe: Path, overrides: Sequence[str], start: str | None, only: str | None, local: bool, slots: int | None
+) -> None:
+    """Run the stages of RECIPE that are not up to date.
+
+    A stage is up to date when a run with the same code, parameters, inputs, packages and settings
+    is in the ledger and its outputs are in place or in the cache. A killed run goes on from its
+    last checkpoint: start it again.
+    """
+    if start and only:
+        raise UserError("--from and --only exclude each other; give one of them")
+    began = time.monotonic()
+    with open_session(recipe, overrides) as session, session.workspace.locked(_command_line()):
+        if start:
+            session.force(start)
+        decisions = session.single(only) if only else session.planner.plan()
+        if all(decision.action == "cached" for decision in decisions):
+            session.settle(decisions)
+            click.echo(f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True)
+        else:
+            _execute(session, decisions, local=local, slots=slots)
+        _show(session, time.monotonic() - began)
+
+
+def _execute(
+    session: Session, decisions: Sequence[Decision], *, local: bool, slots: int | None
+) -> None:
+    tracker = open_tracker(session.workspace.state)
+    lanes = slots or session.recipe.run.lanes()
+    with _display() as display:
+        try:
+            session.run(
+                decisions,
+                runner=_runner(local=local, slots=lanes),
+                tracker=tracker,
+                display=display,
+                command=_command_line(),
+            )
+        except StageFailed as failure:
+            raise click.ClickException(
+                f"{failure}\nRun the same command again: finished stages are kept, and a stage with "
+                "checkpoints goes on from the last one."
+            ) from None
+        finally:
+            if complaint := tracker.close():
+                click.echo(f"note: {complaint}", err=True)
+
+
+def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], str | None]:
+    if local:
+        from posttrain.execution.local import run_locally
+
+        return lambda executor, names: run_locally(executor, names, slots=slots)
+    from posttrain.execution.prefect import run_with_prefect
+
+    return lambda executor, names: run_with_prefect(executor, names, slots=slots)
+
+
+@contextmanager
+def _display() -> Iterator[Display]:
+    if sys.stderr.isatty():
+        with LiveDisplay(Console(stderr=True)) as display:
+            yield display
+    else:
+        yield PlainDisplay()
+
+
+def _show(session: Session, seconds: float) -> None:
+    from posttrain.cli.summary import show_summary
+
+    show_summary(session, seconds)
+
+
+def _command_line() -> str:
+    return " ".join(["posttrain", *sys.argv[1:]])

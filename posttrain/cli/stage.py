@@ -1,0 +1,51 @@
+"""`posttrain stage run NAME`: what every stage of the generated dvc.yaml calls."""
+
+import os
+from pathlib import Path
+
+import click
+
+from posttrain.execution.display import PlainDisplay
+from posttrain.execution.executor import StageFailed
+from posttrain.execution.local import run_locally
+from posttrain.execution.session import open_session
+from posttrain.pipeline.recipe import PARAMS_FILE
+from posttrain.tracking import open_tracker
+
+
+@click.group()
+def stage() -> None:
+    """Work with one stage."""
+
+
+@stage.command("run")
+@click.argument("name")
+@click.option(
+    "--params",
+    default=PARAMS_FILE,
+    show_default=True,
+    type=click.Path(path_type=Path),
+    help="The resolved recipe to take parameters from.",
+)
+def run_stage(name: str, params: Path) -> None:
+    """Run stage NAME on the inputs that lie in the workspace, up to date or not.
+
+    Parameters come from params.yaml, so that `dvc repro` and `dvc exp run -S` decide what runs.
+    """
+    with open_session(params) as session, session.workspace.locked(f"posttrain stage run {name}"):
+        session.planner.forced = frozenset({session.require(name)})
+        # DVC writes its own lock entry when the stage that it launched returns.
+        session.keeps_lock = "DVC_STAGE" not in os.environ
+        tracker = open_tracker(session.workspace.state)
+        try:
+            session.run(
+                session.single(name),
+                runner=lambda executor, names: run_locally(executor, names, slots=1),
+                tracker=tracker,
+                display=PlainDisplay(),
+                command=f"posttrain stage run {name}",
+            )
+        except StageFailed as failure:
+            raise click.ClickException(str(failure)) from None
+        finally:
+            tracker.close()

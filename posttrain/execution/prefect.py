@@ -1,0 +1,104 @@
+"""Run a DAG as a Prefect flow: one task per stage, with retries, timeouts and tags.
+
+The only module that imports Prefect; `posttrain run --local` never reaches it. Without a server
+of the user's (PREFECT_API_URL), Prefect starts one for the duration of the run, with its database
+under `.posttrain/prefect`.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.execution.executor import Executor, StageFailed
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import TaskRun
+    from prefect.futures import PrefectFuture
+    from prefect.states import State
+
+_RETRY_SECONDS = 2
+
+
+def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> str | None:
+    """Bring `names` up to date through a Prefect flow run; returns the flow run's id."""
+    _configure(executor.planner.workspace.state)
+    from prefect import flow, task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.futures import wait
+    from prefect.runtime import flow_run
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.task_runners import ThreadPoolTaskRunner
+
+    settings = executor.planner.recipe.run
+    dag = executor.planner.dag
+    failures: dict[str, StageFailed] = {}
+    ids: list[str] = []
+
+    @task(
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=settings.retries,
+        retry_delay_seconds=_RETRY_SECONDS,
+        retry_condition_fn=_worth_retrying,
+        log_prints=False,
+    )
+    def stage(name: str) -> Mapping[str, str]:
+        from prefect.runtime import task_run
+
+        try:
+            record = executor.bring_up_to_date(name, attempt=task_run.run_count or 1)
+        except StageFailed as failure:
+            failures[name] = failure
+            raise
+        failures.pop(name, None)
+        return {"status": record.status, "key": record.key}
+
+    @flow(
+        name=executor.planner.recipe.name,
+        flow_run_name=executor.run_id,
+        task_runner=ThreadPoolTaskRunner(max_workers=slots),
+        persist_result=False,
+        validate_parameters=False,
+    )
+    def pipeline() -> None:
+        ids.append(str(flow_run.id))
+        futures: dict[str, PrefectFuture[Any]] = {}
+        for name in names:
+            named = stage.with_options(
+                name=name,
+                task_run_name=name,
+                tags=[f"task:{dag.stages[name].task.package}", f"recipe:{executor.planner.recipe.name}"],
+                # The stage's own limit stops it first; this one catches a supervisor that hangs.
+                timeout_seconds=settings.timeout_minutes * 60 + 120,
+            )
+            futures[name] = named.submit(
+                name, wait_for=[futures[up] for up in dag.upstream(name) if up in futures]
+            )
+        wait(list(futures.values()))
+        if failures:
+            raise next(iter(failures.values()))
+
+    # The heartbeat thread is joined at the end of a flow, which costs a whole second.
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        pipeline()
+    return ids[0] if ids else None
+
+
+def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, StageFailed) and error.retryable
+
+
+def _configure(state: Path) -> None:
+    """Settings that Prefect reads when it is imported; what the user set stays."""
+    defaults = {
+        "PREFECT_HOME": str(state / "prefect"),
+        "PREFECT_LOGGING_LEVEL": "ERROR",
+        "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "DO_NOT_TRACK": "1",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,173 @@
+"""One invocation of a recipe from opening the workspace to the summary."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from posttrain.errors import UserError, nearest
+from posttrain.execution.display import Display
+from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.lockstate import refresh_lock
+from posttrain.execution.supervise import StageProcesses
+from posttrain.pipeline.digest import StatCache
+from posttrain.pipeline.dvc import DvcStore, LockEntry
+from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
+from posttrain.pipeline.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
+from posttrain.pipeline.ledger.records import RunStatus
+from posttrain.pipeline.plan import Decision, Planner
+from posttrain.pipeline.recipe import Recipe, load_recipe
+from posttrain.pipeline.revision import revision_of
+from posttrain.pipeline.spec import Dag
+from posttrain.pipeline.workspace import Workspace
+from posttrain.tracking.base import Tracker
+
+Runner = Callable[[Executor, Sequence[str]], str | None]
+
+
+@dataclass
+class Session:
+    """A recipe, its DAG and the places that remember; opened cheaply, before any decision."""
+
+    recipe: Recipe
+    dag: Dag
+    workspace: Workspace
+    ledger: Ledger
+    store: DvcStore
+    stat_cache: StatCache
+    planner: Planner
+    records: dict[str, StageRun] = field(default_factory=dict)
+    assumed: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
+    keeps_lock: bool = True
+
+    def entries(self) -> list[LockEntry]:
+        """Every stage as dvc.yaml describes it."""
+        closures = {name: self.planner.closure(name) for name in self.dag.stages}
+        return stage_entries(self.recipe, self.dag, self.workspace, closures)
+
+    def generated(self) -> dict[str, str]:
+        """Texts of dvc.yaml and params.yaml for the recipe as it is now."""
+        return generated_files(self.recipe, self.dag, self.entries())
+
+    def require(self, stage: str) -> str:
+        """`stage` if the flow has it, else a sentence with the nearest name."""
+        if stage not in self.dag.stages:
+            raise UserError(f"there is no stage '{stage}'{nearest(stage, self.dag.stages)}")
+        return stage
+
+    def force(self, stage: str) -> None:
+        """Run `stage` and everything after it, up to date or not."""
+        self.planner.forced = frozenset(self.dag.downstream([self.require(stage)]))
+
+    def single(self, stage: str) -> list[Decision]:
+        """Consider `stage` alone: what comes before it counts as it lies in the workspace."""
+        upstream = self.dag.upstream(self.require(stage))
+        self.assumed = {name: self.planner.outputs_in_place(name) for name in upstream}
+        return [self.planner.decide(stage, self.assumed)]
+
+    def settle(self, decisions: Sequence[Decision]) -> None:
+        """Nothing to run: make sure that the generated files and dvc.lock say what is there."""
+        self.records = {d.stage: d.known for d in decisions if d.known is not None}
+        write_generated(self.recipe.directory, self.generated())
+        self._refresh_lock()
+
+    def run(
+        self,
+        decisions: Sequence[Decision],
+        *,
+        runner: Runner,
+        tracker: Tracker,
+        display: Display,
+        command: str,
+    ) -> Run:
+        """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true."""
+        write_generated(self.recipe.directory, self.generated())
+        run = self._begin(command)
+        tags = {"posttrain.run": run.id, "posttrain.commit": str(run.git_commit)}
+        tracked = tracker.start_run(run.recipe, tags=tags, params=run.overrides)
+        executor = self._executor(run, tracker, tracked, display)
+        for decision in decisions:
+            if decision.action == "cached":
+                executor.reuse(decision)
+        names = [d.stage for d in self._ordered(decisions) if d.stage not in executor.made]
+        status: RunStatus = "failed"
+        prefect_run_id = None
+        try:
+            prefect_run_id = runner(executor, names)
+            status = "succeeded"
+        except StageFailed as failure:
+            if failure.refused:
+                raise UserError(str(failure)) from None
+            raise
+        finally:
+            self.records = dict(executor.results)
+            self._refresh_lock()
+            self.stat_cache.save()
+            tracker.finish_run(tracked, status=status)
+            self.ledger.finish_run(
+                run.id,
+                status,
+                time.time(),
+                mlflow_run_id=tracker.external_id(tracked),
+                prefect_run_id=prefect_run_id,
+            )
+        return run
+
+    def _begin(self, command: str) -> Run:
+        revision = revision_of(self.workspace.root)
+        run = Run(
+            id=time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + uuid.uuid4().hex[:6],
+            recipe=self.recipe.name,
+            started=time.time(),
+            command=command,
+            git_commit=revision.commit,
+            git_dirty=revision.dirty,
+            overrides={name: str(value) for name, value in self.recipe.overrides.items()},
+        )
+        self.ledger.begin_run(run)
+        return run
+
+    def _executor(self, run: Run, tracker: Tracker, tracked: str, display: Display) -> Executor:
+        processes = StageProcesses(self.recipe.run.threads)
+        processes.warm()
+        return Executor(
+            made=dict(self.assumed),
+            run_id=run.id,
+            planner=self.planner,
+            ledger=self.ledger,
+            tracker=tracker,
+            store=self.store,
+            processes=processes,
+            display=display,
+            tracked_run=tracked,
+        )
+
+    def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
+        by_name = {decision.stage: decision for decision in decisions}
+        return [by_name[name] for name in self.dag.order() if name in by_name]
+
+    def _refresh_lock(self) -> None:
+        made = {
+            name: {record.role: record for record in run.outputs}
+            for name, run in self.records.items()
+        }
+        if self.keeps_lock:
+            refresh_lock(self.workspace, self.store, self.entries(), made, self.stat_cache)
+
+
+@contextmanager
+def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]:
+    """Read the recipe, resolve its DAG and open the ledger; heavy libraries stay closed."""
+    recipe = load_recipe(path, overrides)
+    workspace = Workspace.of(recipe)
+    dag = recipe.resolve(workspace.root)
+    stat_cache = StatCache.load(workspace.state / "digests.json")
+    store = DvcStore(workspace.root, recipe.directory)
+    ledger_at = os.environ.get("POSTTRAIN_LEDGER") or workspace.state / "ledger.db"
+    with open_ledger(ledger_at) as ledger:
+        planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
+        yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
+        stat_cache.save()
