@@ -1,0 +1,186 @@
+"""Tracked events as MLflow entities; runs in the tracker's own thread, with explicit run ids."""
+
+import itertools
+import json
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from posttrain.pipeline.ledger.records import ArtifactRecord
+from posttrain.tracking.base import Finished, Started
+
+BATCH = 500
+_MODELS = frozenset({"checkpoint", "reward_model"})
+_STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
+_LONGEST = 5000
+_Item = TypeVar("_Item")
+
+
+@dataclass
+class MlflowWriter:
+    """Writes to one MLflow store. `external` maps our ids to MLflow's; readers share it."""
+
+    client: Any
+    artifacts: str | None
+    external: dict[str, str]
+    experiments: dict[str, str] = field(default_factory=dict)
+    experiment_of: dict[str, str] = field(default_factory=dict)
+    model_of: dict[str, str] = field(default_factory=dict)
+    buffer: dict[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, state: Path, uri: str | None, external: dict[str, str]) -> "MlflowWriter":
+        """Connect to `uri`, else to `MLFLOW_TRACKING_URI`, else to our own SQLite database.
+
+        Two processes that create one database at the same time destroy it, hence the file lock.
+        """
+        from filelock import FileLock
+
+        _quiet()
+        from mlflow import MlflowClient
+
+        state.mkdir(parents=True, exist_ok=True)
+        where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
+        with FileLock(state / "mlflow.lock"):
+            client = MlflowClient(tracking_uri=where)
+        local = where.startswith("sqlite:")
+        return cls(client, (state / "mlartifacts").as_uri() if local else None, external)
+
+    def start(self, handle: str, started: Started, moment: float) -> None:
+        """Create the run, with its parameters, tags and inputs."""
+        tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
+        if started.parent is None:
+            experiment = self._experiment(started.name)
+        else:
+            experiment = self.experiment_of[started.parent]
+            tags["mlflow.parentRunId"] = self.external[started.parent]
+        run = self.client.create_run(
+            experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
+        )
+        self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
+        self._params(run.info.run_id, started.params)
+        self._inputs(run.info.run_id, started.inputs)
+
+    def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
+        """Buffer the metrics of one step."""
+        from mlflow.entities import Metric
+
+        points = self.buffer.setdefault(handle, [])
+        stamp = _milliseconds(moment)
+        points += [Metric(key, float(value), stamp, step) for key, value in values.items()]
+        if len(points) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered metrics."""
+        for handle, points in self.buffer.items():
+            for chunk in _chunks(points, BATCH):
+                self.client.log_batch(self.external[handle], metrics=chunk)
+        self.buffer.clear()
+
+    def finish(self, handle: str, finished: Finished, moment: float) -> None:
+        """Write final metrics, tags and models, then close the run."""
+        self.metrics(handle, 0, finished.metrics, moment)
+        self.flush()
+        run_id = self.external[handle]
+        self._tags(run_id, finished.tags)
+        self._models(handle, finished.outputs)
+        self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
+
+    def _experiment(self, name: str) -> str:
+        """The experiment of a recipe, created on first use."""
+        if name not in self.experiments:
+            found = self.client.get_experiment_by_name(name)
+            if found is not None and found.lifecycle_stage == "deleted":
+                self.client.restore_experiment(found.experiment_id)
+            if found is None:
+                self.experiments[name] = self.client.create_experiment(name, self.artifacts)
+            else:
+                self.experiments[name] = found.experiment_id
+        return self.experiments[name]
+
+    def _params(self, run_id: str, params: Mapping[str, object]) -> None:
+        from mlflow.entities import Param
+
+        entities = [Param(key, str(value)[:_LONGEST]) for key, value in params.items()]
+        for chunk in _chunks(entities, 100):
+            self.client.log_batch(run_id, params=chunk)
+
+    def _tags(self, run_id: str, tags: Mapping[str, str]) -> None:
+        from mlflow.entities import RunTag
+
+        entities = [RunTag(key, value[:_LONGEST]) for key, value in tags.items()]
+        for chunk in _chunks(entities, 100):
+            self.client.log_batch(run_id, tags=chunk)
+
+    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord]) -> None:
+        """Log tables as dataset inputs, and models that this view knows as model inputs."""
+        from mlflow.entities import LoggedModelInput
+
+        datasets = [_dataset_input(record) for record in inputs if record.type not in _MODELS]
+        known = (self.model_of.get(record.digest) for record in inputs if record.type in _MODELS)
+        models = [LoggedModelInput(model) for model in known if model]
+        if datasets or models:
+            self.client.log_inputs(run_id, datasets=datasets, models=models)
+
+    def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
+        """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        logged = []
+        for record in outputs:
+            if record.type not in _MODELS:
+                continue
+            model = self.client.create_logged_model(
+                self.experiment_of[handle],
+                name=f"{record.producer}-{record.role}" if record.producer else record.role,
+                source_run_id=self.external[handle],
+                tags={"mlflow.model.isExternal": "true", **_source_tags(record)},
+                model_type=record.type,
+            )
+            self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+            self.model_of[record.digest] = model.model_id
+            logged.append(LoggedModelOutput(model.model_id, step=0))
+        if logged:
+            self.client.log_outputs(self.external[handle], logged)
+
+
+def _dataset_input(record: ArtifactRecord) -> Any:
+    """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    dataset = Dataset(
+        name=f"{record.producer}.{record.role}" if record.producer else record.role,
+        digest=record.digest[:36],
+        source_type="dvc",
+        source=json.dumps({"path": record.path, "sha256": record.digest}),
+        profile=json.dumps({"rows": record.rows, "bytes": record.size}),
+    )
+    tags = {"mlflow.data.context": record.role, "posttrain.sha256": record.digest}
+    return DatasetInput(dataset, [InputTag(key, value) for key, value in tags.items()])
+
+
+def _source_tags(record: ArtifactRecord) -> dict[str, str]:
+    return {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
+
+
+def _milliseconds(moment: float) -> int:
+    return int(moment * 1000)
+
+
+def _chunks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+def _quiet() -> None:
+    """No telemetry, no chatter, and no minutes of retries against a server that is not there."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+    logging.getLogger("alembic").setLevel(logging.ERROR)

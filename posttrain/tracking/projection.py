@@ -1,0 +1,80 @@
+"""Ledger records as a tracker sees them: the same for a run that is going on and for a replay."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from posttrain.pipeline.ledger.records import Run, RunStatus, StageRun, StageStatus
+from posttrain.tracking.base import Finished, Started, Status, Tracker
+
+_RUN_STATUS: Mapping[RunStatus, Status] = {
+    "running": "killed",
+    "killed": "killed",
+    "failed": "failed",
+    "succeeded": "succeeded",
+}
+_EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
+
+
+def run_started(run: Run, params: Mapping[str, object]) -> Started:
+    """The start of a pipeline run; `params` are the resolved ones, flat, with dotted keys."""
+    tags = {
+        "posttrain.run": run.id,
+        "posttrain.recipe": run.recipe,
+        "posttrain.command": run.command,
+        "posttrain.git_dirty": str(run.git_dirty).lower(),
+    }
+    if run.git_commit:
+        tags["mlflow.source.git.commit"] = run.git_commit
+    overrides = {f"set.{key}": value for key, value in run.overrides.items()}
+    return Started(run.recipe, tags=tags, params={**overrides, **params}, at=run.started)
+
+
+def run_finished(run: Run, metrics: Mapping[str, float] | None = None) -> Finished:
+    """The end of a pipeline run; one that is recorded as running was cut off."""
+    return Finished(_RUN_STATUS[run.status], metrics or {}, at=run.ended)
+
+
+def stage_started(stage: StageRun, parent: str, params: Mapping[str, object]) -> Started:
+    """The start of one stage inside the tracked run `parent`."""
+    tags = {
+        "posttrain.stage_run": stage.id,
+        "posttrain.stage": stage.stage,
+        "posttrain.task": stage.task,
+        "posttrain.key": stage.key,
+        "posttrain.attempt": str(stage.attempt),
+    }
+    return Started(stage.stage, parent, tags, params, stage.inputs, stage.started)
+
+
+def stage_finished(stage: StageRun) -> Finished:
+    """The end of one stage, with a tag for each output that says where and what it is."""
+    tags = {f"posttrain.output.{out.role}": f"{out.path} {out.digest}" for out in stage.outputs}
+    if stage.error:
+        tags["posttrain.error"] = stage.error
+    timings = {f"seconds/{name}": seconds for name, seconds in stage.timings.items()}
+    status: Status = "failed" if stage.status == "failed" else "succeeded"
+    return Finished(status, {**timings, **stage.metrics}, tags, stage.outputs, stage.ended)
+
+
+def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) -> int:
+    """Tell a tracker everything that a ledger remembers; return the number of stages told.
+
+    Reused stages are skipped, as they were when it happened. Metrics of single steps are not in
+    the ledger, only final ones: the curves themselves are artifacts.
+    """
+    told = 0
+    for run, stages in history:
+        executed = [stage for stage in stages if stage.status in _EXECUTED]
+        if not executed:
+            continue
+        parent = tracker.start(run_started(run, {}))
+        for stage in executed:
+            handle = tracker.start(stage_started(stage, parent, _params(stage)))
+            tracker.finish(handle, stage_finished(stage))
+            told += 1
+        tracker.finish(parent, run_finished(run))
+    return told
+
+
+def _params(stage: StageRun) -> dict[str, str]:
+    """Parameters as the key recorded them."""
+    return dict(stage.components.get("params", {}))
