@@ -18,7 +18,6 @@ Sources: Schulman, "Approximating KL Divergence" (2020), for k1-k3; arXiv 2506.0
 the gradients. ``tests/maths/test_kl.py`` checks the table by exact enumeration.
 """
 
-import math
 from collections.abc import Callable
 from typing import Literal
 
@@ -32,10 +31,9 @@ KLEstimator = Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_square
 
 
 def _jensen_shannon(d_BT: Tensor) -> Tensor:
-    # log((1 + u) / 2) with u = exp(-d), without overflow for a very negative d.
-    log_middle_BT = torch.nn.functional.softplus(-d_BT) - math.log(2)
-    inverse_BT = torch.exp(-d_BT)
-    return (inverse_BT * (-d_BT - log_middle_BT) - log_middle_BT) / 2
+    # log((1 + u) / 2) with u = exp(-d), exact near u = 1.
+    log_middle_BT = torch.log1p(torch.expm1(-d_BT) / 2)
+    return (torch.exp(-d_BT) * (-d_BT - log_middle_BT) - log_middle_BT) / 2
 
 
 KL_ESTIMATORS: dict[KLEstimator, Callable[[Tensor], Tensor]] = {

@@ -153,12 +153,11 @@ def test_ragged_groups_equal_the_groups_one_by_one():
     groups = torch.repeat_interleave(torch.tensor([30, -2, 7, 0, 11]), torch.tensor(sizes))
     for baseline in BASELINES:
         for scale in ("none", "population", "sample", "leave_one_out", "mean"):
-            together = group_relative(
-                rewards, groups, baseline=baseline, scale=scale, epsilon=1e-6
-            )
+            together = group_relative(rewards, groups, baseline=baseline, scale=scale, epsilon=1e-6)
             apart = [
-                group_relative(rows, torch.zeros(len(rows)), baseline=baseline, scale=scale,
-                               epsilon=1e-6)
+                group_relative(
+                    rows, torch.zeros(len(rows)), baseline=baseline, scale=scale, epsilon=1e-6
+                )
                 for rows in rewards.split(sizes)
             ]
             torch.testing.assert_close(together, torch.cat(apart))
