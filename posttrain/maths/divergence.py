@@ -1,0 +1,53 @@
+"""Exact divergences of two next-token distributions over the whole vocabulary, for distillation.
+
+``kl`` has the estimates for when only the sampled tokens are at hand.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "chi_squared"]
+
+
+def _kl(first_NV: Tensor, second_NV: Tensor) -> Tensor:
+    # A token that the first forbids contributes 0, also where both are -infinity.
+    gap_NV = torch.where(first_NV == -torch.inf, 0.0, first_NV - second_NV)
+    return (first_NV.exp() * gap_NV).sum(-1)
+
+
+def _jensen_shannon(policy_NV: Tensor, reference_NV: Tensor) -> Tensor:
+    middle_NV = torch.logaddexp(policy_NV, reference_NV) - math.log(2)
+    return (_kl(policy_NV, middle_NV) + _kl(reference_NV, middle_NV)) / 2
+
+
+def _chi_squared(policy_NV: Tensor, reference_NV: Tensor) -> Tensor:
+    # sum (ref - p)^2 / p = sum ref^2 / p - 1, written so that equal distributions give exactly 0.
+    return (policy_NV.exp() * torch.expm1(reference_NV - policy_NV).square()).sum(-1)
+
+
+DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor], Tensor]] = {
+    "reverse_kl": _kl,
+    "forward_kl": lambda policy_NV, reference_NV: _kl(reference_NV, policy_NV),
+    "jensen_shannon": _jensen_shannon,
+    "chi_squared": _chi_squared,
+}
+
+
+def divergence(
+    policy_logits_NV: Tensor, reference_logits_NV: Tensor, *, kind: Divergence
+) -> Tensor:
+    """Divergence of the policy from the reference (or teacher), in nats. ``[..., V]`` -> ``[...]``.
+
+    ``reverse_kl`` KL(policy || reference), ``forward_kl`` KL(reference || policy),
+    ``jensen_shannon`` the mean KL of both to their middle, ``chi_squared`` chi^2(reference ||
+    policy). Source: GKD, arXiv 2306.13649, for the use of the first three.
+
+    Shifting all logits of a row changes nothing; equal distributions give exactly 0.
+    """
+    policy_NV = policy_logits_NV.log_softmax(-1)
+    reference_NV = reference_logits_NV.log_softmax(-1)
+    return DIVERGENCES[kind](policy_NV, reference_NV)
