@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from posttrain.errors import UserError
+from posttrain.models.muon import BatchedMuon
 
 OptimizerKind = Literal["adamw", "muon"]
 ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
@@ -71,12 +72,7 @@ def build_optimizer(
     rest = [p for _, p in named if id(p) not in chosen]
     everything = [p for _, p in named]
     if kind == "muon":
-        muon = torch.optim.Muon(
-            matrices,
-            lr=learning_rate,
-            weight_decay=weight_decay,
-            adjust_lr_fn="match_rms_adamw",
-        )
+        muon = BatchedMuon(matrices, learning_rate=learning_rate, weight_decay=weight_decay)
         adamw = torch.optim.AdamW(rest, lr=learning_rate, betas=betas, weight_decay=0.0, fused=True)
         return Optimizer(everything, {"muon": muon, "adamw": adamw})
     groups = [

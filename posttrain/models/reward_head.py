@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from posttrain.data.batching import length_buckets, pad_rows
 from posttrain.data.templates import encode_completions, encode_prompts
 from posttrain.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.models.logprobs import hidden_states
@@ -36,11 +37,13 @@ class RewardModel:
             )
         ]
         rewards = [0.0] * len(rows)
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+        lengths = [len(row) for row in rows]
         with torch.inference_mode():
-            for batch in _by_tokens(rows, order, batch_tokens):
-                values = sequence_rewards(self.model, *pad_rows([rows[i] for i in batch], self.pad))
-                for index, value in zip(batch, values.tolist(), strict=True):
+            for batch in length_buckets(range(len(rows)), lengths, batch_tokens):
+                input_ids_BT, last_B = pad_rows([rows[index] for index in batch], pad=self.pad)
+                device = self.model.device
+                values_B = sequence_rewards(self.model, input_ids_BT.to(device), last_B.to(device))
+                for index, value in zip(batch, values_B.tolist(), strict=True):
                     rewards[index] = value
         return rewards
 
@@ -90,28 +93,3 @@ def sequence_rewards(model: "PreTrainedModel", input_ids_BT: Tensor, last_B: Ten
     rows_B = torch.arange(len(last_B), device=last_B.device)
     rewards_B: Tensor = model.score(hidden_BTD[rows_B, last_B])[:, 0].float()
     return rewards_B
-
-
-def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Right-padded ids ``[B, T]`` and the index of each row's last token that is not padding.
-
-    transformers pools at the last id that differs from the pad id; so do we, also where a
-    tokenizer uses one id for padding and for the end.
-    """
-    input_ids_BT = torch.nn.utils.rnn.pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=pad
-    )
-    positions_T = torch.arange(input_ids_BT.shape[1])
-    last_B = ((input_ids_BT != pad) * positions_T).argmax(-1)
-    return input_ids_BT, last_B
-
-
-def _by_tokens(rows: Sequence[Sequence[int]], order: Sequence[int], budget: int) -> list[list[int]]:
-    """Cut `order`, sorted by length, into batches of at most `budget` padded tokens."""
-    batches: list[list[int]] = []
-    for index in order:
-        if batches and (len(batches[-1]) + 1) * len(rows[index]) <= budget:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches

@@ -1,0 +1,93 @@
+"""Preference pairs from judged samples: built within a problem, split by problem."""
+
+import hashlib
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+from torch import Tensor
+
+from posttrain.data.batching import pad_rows
+from posttrain.records import IDENTITY, PAIRS, with_row_ids
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Chosen rows, then rejected rows, right-padded; `last_B` indexes their last tokens."""
+
+    input_ids_BT: Tensor
+    last_B: Tensor
+    num_units: int
+
+    def to(self, device: str) -> "PairBatch":
+        """The same batch on `device`."""
+        return PairBatch(self.input_ids_BT.to(device), self.last_B.to(device), self.num_units)
+
+
+def build_pairs(
+    samples: pl.DataFrame, *, pairs_per_problem: int, heldout_fraction: float, seed: int
+) -> pl.DataFrame:
+    """PAIRS from COMPLETIONS: every verified text against every refuted one of the same problem.
+
+    Equal texts of a problem count once; a problem with one kind only gives none. Where there are
+    more than `pairs_per_problem`, a seeded choice is made that uses as many texts as it can.
+    """
+    distinct = samples.unique(["problem_id", "text"], keep="first", maintain_order=True)
+    rows: list[dict[str, object]] = []
+    for group in distinct.partition_by("problem_id", maintain_order=True):
+        rows += _pairs_of(group, pairs_per_problem, seed)
+    frame = pl.DataFrame(rows, schema={name: PAIRS[name] for name in PAIRS if name != "id"})
+    split = _split(frame["problem_id"].unique().to_list(), heldout_fraction, seed)
+    frame = frame.with_columns(
+        pl.col("problem_id").replace_strict(split, return_dtype=pl.String).alias("split")
+    )
+    return with_row_ids(frame, IDENTITY["pairs"]).select(list(PAIRS))
+
+
+def pad_pairs(
+    chosen: Sequence[Sequence[int]], rejected: Sequence[Sequence[int]], *, pad: int
+) -> PairBatch:
+    """Tensors of some pairs."""
+    input_ids_BT, last_B = pad_rows([*chosen, *rejected], pad=pad)
+    return PairBatch(input_ids_BT, last_B, len(chosen))
+
+
+def _pairs_of(group: pl.DataFrame, limit: int, seed: int) -> list[dict[str, object]]:
+    """Pairs of one problem's distinct samples."""
+    problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
+    verdicts = group.select("id", "text", "verified").rows()
+    ranked = sorted(verdicts, key=lambda row: _rank(seed, problem_id, row[0]))
+    good = [row for row in ranked if row[2]]
+    bad = [row for row in ranked if not row[2]]
+    # Along the diagonals of the good x bad table, so that a small limit still meets many texts.
+    cells = sorted(
+        itertools.product(range(len(good)), range(len(bad))),
+        key=lambda cell: ((cell[1] - cell[0]) % len(bad), cell[0]),
+    )
+    return [
+        {
+            "parents": [good[i][0], bad[j][0]],
+            "problem_id": problem_id,
+            "source": source,
+            "prompt": prompt,
+            "chosen": good[i][1],
+            "rejected": bad[j][1],
+            "split": "",
+        }
+        for i, j in cells[:limit]
+    ]
+
+
+def _split(problem_ids: list[str], heldout_fraction: float, seed: int) -> dict[str, str]:
+    """Train or held out, by problem: at least one of each where there are two problems."""
+    ranked = sorted(problem_ids, key=lambda name: _rank(seed, "split", name))
+    num_heldout = min(len(ranked) - 1, max(1, round(heldout_fraction * len(ranked))))
+    return {
+        name: "heldout" if place < num_heldout else "train" for place, name in enumerate(ranked)
+    }
+
+
+def _rank(seed: int, purpose: str, name: str) -> bytes:
+    """A pseudo-random sort key that depends on nothing but the name."""
+    return hashlib.sha256(f"{seed}:{purpose}:{name}".encode()).digest()

@@ -1,0 +1,19 @@
+"""Pretrain: a base model from scratch, or more training of one on a declared mixture."""
+
+from posttrain.pipeline.spec import ArtifactType, Port, Task
+from tasks.pretrain.config import PretrainConfig
+
+TASK = Task(
+    package="tasks.pretrain",
+    config=PretrainConfig,
+    inputs={
+        "corpus": Port(ArtifactType.COMPLETIONS, "raw problems with worked solutions, unverified"),
+        "policy": Port(
+            ArtifactType.CHECKPOINT, "model to go on from (mid-training)", optional=True
+        ),
+    },
+    outputs={
+        "policy": Port(ArtifactType.CHECKPOINT, "base model and tokenizer"),
+        "curve": Port(ArtifactType.CURVE, "loss, gradient norm and learning rate per step"),
+    },
+)

@@ -1,0 +1,45 @@
+"""Parameters of pretraining and mid-training."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.training.config import OptimisationConfig
+
+
+class PretrainConfig(OptimisationConfig):
+    """The model's size, the mixture, and the optimisation; all tokens bear loss."""
+
+    vocab_size: int = Field(400, ge=259)
+    """Size of the tokenizer's vocabulary: 256 bytes, 3 special tokens, the rest merges."""
+    hidden: int = Field(64, ge=8)
+    """Width of the model."""
+    layers: int = Field(2, ge=1)
+    """Depth of the model."""
+    heads: int = Field(4, ge=1)
+    """Attention heads; they split the width evenly."""
+    max_length: int = Field(512, ge=8)
+    """Longest row in tokens; longer ones are left out and counted."""
+    mixture: dict[str, float] = Field(default_factory=dict)
+    """Share of each source among the training tokens; empty takes every row once per epoch."""
+    optimizer: Literal["adamw", "muon"] = "muon"
+    """Muon learns from scratch in about half the steps."""
+    learning_rate: float = Field(3e-3, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimisers."""
+    schedule: Literal["constant", "linear", "cosine", "constant_then_decay"] = "constant_then_decay"
+    """Shape of the learning rate after the warm-up."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.hidden % (2 * self.heads):
+            raise ValueError(
+                f"hidden {self.hidden} does not split into {self.heads} heads of an even width; "
+                f"make it a multiple of {2 * self.heads}"
+            )
+        wrong = [name for name, share in self.mixture.items() if share <= 0]
+        if wrong:
+            raise ValueError(
+                f"mixture gives '{wrong[0]}' the share {self.mixture[wrong[0]]}; "
+                "use positive shares and leave out what should not be used"
+            )
+        return self

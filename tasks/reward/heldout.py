@@ -1,0 +1,93 @@
+"""How good a reward model is on pairs of problems that it has not seen."""
+
+from typing import Any
+
+import polars as pl
+import torch
+
+from posttrain.maths.calibration import (
+    auroc,
+    brier_score,
+    expected_calibration_error,
+    reliability_table,
+)
+from posttrain.maths.intervals import clustered_mean_interval
+from posttrain.models.reward_head import RewardModel
+
+NUM_BINS = 10
+
+
+def grade(reward_model: RewardModel, pairs: pl.DataFrame) -> dict[str, Any]:
+    """The report: accuracy with its interval, AUROC, calibration, and what length alone gives."""
+    chosen = reward_model.score(pairs["prompt"].to_list(), pairs["chosen"].to_list())
+    rejected = reward_model.score(pairs["prompt"].to_list(), pairs["rejected"].to_list())
+    graded = pairs.with_columns(
+        pl.Series("chosen_reward", chosen), pl.Series("rejected_reward", rejected)
+    )
+    gap_B = torch.tensor(chosen, dtype=torch.float64) - torch.tensor(rejected, dtype=torch.float64)
+    return {
+        **_accuracy(graded, gap_B),
+        **_calibration(gap_B),
+        "auroc": _auroc(graded),
+        "length_accuracy": _length_accuracy(pairs),
+        "by_source": _by_source(graded),
+        "num_pairs": len(pairs),
+        "num_problems": pairs["problem_id"].n_unique(),
+    }
+
+
+def _accuracy(graded: pl.DataFrame, gap_B: torch.Tensor) -> dict[str, float]:
+    """Share of pairs in the right order, a tie counting half; pairs of a problem go together."""
+    right_B = (torch.sign(gap_B) + 1) / 2
+    problems_B = torch.tensor(graded["problem_id"].rank("dense").to_list())
+    interval = clustered_mean_interval(right_B, problems_B)
+    return {
+        "accuracy": float(interval.estimate),
+        "accuracy_low": max(0.0, float(interval.low)),
+        "accuracy_high": min(1.0, float(interval.high)),
+    }
+
+
+def _calibration(gap_B: torch.Tensor) -> dict[str, Any]:
+    """Of ``sigmoid(gap)`` as the chance that the first is better, each pair both ways round."""
+    probability_N = torch.sigmoid(torch.cat([gap_B, -gap_B]))
+    outcome_N = torch.cat([torch.ones_like(gap_B), torch.zeros_like(gap_B)])
+    count, claimed, happened = reliability_table(probability_N, outcome_N, num_bins=NUM_BINS)
+    return {
+        "ece": float(expected_calibration_error(probability_N, outcome_N, num_bins=NUM_BINS)),
+        "brier": float(brier_score(probability_N, outcome_N)),
+        "reliability": [
+            {"count": int(n), "claimed": p, "happened": y}
+            for n, p, y in zip(count.tolist(), claimed.tolist(), happened.tolist(), strict=True)
+        ],
+    }
+
+
+def _auroc(graded: pl.DataFrame) -> float:
+    """Across problems, over distinct completions: do verified ones score above refuted ones?"""
+    texts = pl.concat(
+        graded.select("problem_id", pl.col(side).alias("text"), reward=pl.col(f"{side}_reward"))
+        .with_columns(verified=pl.lit(side == "chosen"))
+        .unique(["problem_id", "text"], keep="first", maintain_order=True)
+        for side in ("chosen", "rejected")
+    )
+    rewards_N = torch.tensor(texts["reward"].to_list(), dtype=torch.float64)
+    return float(auroc(rewards_N, torch.tensor(texts["verified"].to_list())))
+
+
+def _length_accuracy(pairs: pl.DataFrame) -> float:
+    """Accuracy of the better of "longer wins" and "shorter wins": what no reading would give."""
+    gap = pairs["chosen"].str.len_chars().cast(pl.Int64) - pairs["rejected"].str.len_chars()
+    longer = float(((gap.sign() + 1) / 2).mean())  # type: ignore[arg-type]
+    return max(longer, 1.0 - longer)
+
+
+def _by_source(graded: pl.DataFrame) -> dict[str, dict[str, float]]:
+    right = ((pl.col("chosen_reward") - pl.col("rejected_reward")).sign() + 1) / 2
+    rows = graded.group_by("source").agg(
+        pl.len().alias("num_pairs"), right.mean().alias("accuracy")
+    )
+    return {
+        source: {"num_pairs": count, "accuracy": accuracy}
+        for source, count, accuracy in rows.sort("source").rows()
+    }

@@ -1,0 +1,12 @@
+"""Parameters of supervised fine-tuning."""
+
+from pydantic import Field
+
+from posttrain.training.config import OptimisationConfig
+
+
+class SftConfig(OptimisationConfig):
+    """Optimisation on the completions; prompt tokens bear no loss."""
+
+    max_length: int = Field(512, ge=8)
+    """Longest prompt and completion in tokens; longer rows are left out and counted."""
