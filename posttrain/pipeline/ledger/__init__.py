@@ -5,6 +5,15 @@ the standard library's driver, because importing SQLAlchemy costs more than a wh
 """
 
 from posttrain.pipeline.ledger.ledger import Conflict, Ledger, open_ledger
-from posttrain.pipeline.ledger.records import ArtifactRecord, Run, StageRun
+from posttrain.pipeline.ledger.records import ArtifactRecord, Recall, Release, Run, StageRun
 
-__all__ = ["ArtifactRecord", "Conflict", "Ledger", "Run", "StageRun", "open_ledger"]
+__all__ = [
+    "ArtifactRecord",
+    "Conflict",
+    "Ledger",
+    "Recall",
+    "Release",
+    "Run",
+    "StageRun",
+    "open_ledger",
+]

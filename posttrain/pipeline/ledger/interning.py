@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
+from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.pipeline.ledger.store import Row, Store, query_in
 
 
@@ -49,13 +50,22 @@ def port(record: ArtifactRecord) -> tuple[str, str, str]:
     return record.path, record.role, record.producer or ""
 
 
-def derivation(run: StageRun) -> tuple[str, str]:
-    """Address of (key, inputs, outputs), and of the outputs alone."""
-    outputs = [[record.role, record.type, record.digest] for record in run.outputs]
-    outputs_sha = hashlib.sha256(encode(sorted(outputs)).encode()).hexdigest()[:32]
-    edges = [
-        [record.role, record.type, record.path, record.digest, record.rows, record.producer]
-        for record in (*run.inputs, *run.outputs)
-    ]
-    text = encode([run.key, len(run.inputs), edges])
-    return hashlib.sha256(text.encode()).hexdigest()[:32], outputs_sha
+class Derivation(NamedTuple):
+    """What went in and what came out under one key; stage runs that repeat it share one."""
+
+    key: str
+    inputs: tuple[ArtifactRecord, ...]
+    outputs: tuple[ArtifactRecord, ...]
+
+    def address(self) -> tuple[str, str]:
+        """Address of all of it, and of the outputs alone."""
+        outputs = sorted([record.role, record.type, record.digest] for record in self.outputs)
+        edges = [
+            [record.role, record.type, record.path, record.digest, record.rows, record.producer]
+            for record in (*self.inputs, *self.outputs)
+        ]
+        return _sha([self.key, len(self.inputs), edges]), _sha(outputs)
+
+
+def _sha(value: object) -> str:
+    return hashlib.sha256(encode(value).encode()).hexdigest()[:32]

@@ -1,15 +1,29 @@
 """The ledger's interface: append runs and stage runs, ask what is known under a key."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from posttrain.pipeline.ledger.interning import encode
+from posttrain.pipeline.ledger.marks import (
+    read_releases,
+    recalls_in_force,
+    write_recalls,
+    write_release,
+)
 from posttrain.pipeline.ledger.processes import is_gone, this_process
 from posttrain.pipeline.ledger.reading import StageRunReader
-from posttrain.pipeline.ledger.records import DONE, PROVEN, Run, RunStatus, StageRun
+from posttrain.pipeline.ledger.records import (
+    DONE,
+    PROVEN,
+    Recall,
+    Release,
+    Run,
+    RunStatus,
+    StageRun,
+)
 from posttrain.pipeline.ledger.store import Params, Row, Store, open_store, query_in
 from posttrain.pipeline.ledger.version import ensure_current
 from posttrain.pipeline.ledger.writing import write_stage_runs
@@ -136,9 +150,35 @@ class Ledger:
         found = self._reader.where("id=:id", {"id": stage_run_id}, limit=1)
         return found[0] if found else None
 
+    def every_stage_run(self) -> Iterator[StageRun]:
+        """All stage runs in the order in which they were recorded, read a thousand at a time."""
+        last = 0
+        while rows := self.store.query(
+            "SELECT num FROM stage_runs WHERE num > :last ORDER BY num LIMIT 1000", {"last": last}
+        ):
+            bounds = {"low": last, "high": rows[-1][0]}
+            yield from self._reader.where("num > :low AND num <= :high", bounds)[::-1]
+            last = rows[-1][0]
+
     def conflicts(self, keys: Sequence[str] | None = None) -> list[Conflict]:
         """Keys (among `keys`, or all) with more than one set of outputs, in order of key."""
         return _conflicts(self.store, self._reader, keys)
+
+    def release(self, release: Release) -> None:
+        """Append a release."""
+        write_release(self.store, release)
+
+    def releases(self) -> list[Release]:
+        """Every release, oldest first."""
+        return read_releases(self.store)
+
+    def recall(self, *recalls: Recall) -> None:
+        """Append recalls, or withdrawals of earlier ones."""
+        write_recalls(self.store, recalls)
+
+    def recalls(self) -> list[Recall]:
+        """The recalls that are in force, oldest first."""
+        return recalls_in_force(self.store)
 
     def _runs(self, condition: str, params: Params, *, limit: int | None) -> list[Run]:
         tail = f" LIMIT {limit}" if limit is not None else ""

@@ -7,12 +7,19 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from posttrain.pipeline.ledger.schema import METADATA
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
+_POSTGRESQL = ("postgres", "postgresql")
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def driver_url(url: str) -> str:
+    """A PostgreSQL URL with the one driver that is supported, psycopg, spelled out."""
+    scheme, separator, rest = url.partition("://")
+    return f"postgresql+psycopg://{rest}" if separator and scheme in _POSTGRESQL else url
 
 
 def creation_sql(url: str) -> list[str]:
     """The statements that make an empty database a ledger, in the database's own dialect."""
-    dialect = sqlalchemy.make_url(url).get_dialect()()
+    dialect = sqlalchemy.make_url(driver_url(url)).get_dialect()()
     statements = ["CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"]
     for table in METADATA.sorted_tables:
         statements.append(str(CreateTable(table).compile(dialect=dialect)))
@@ -27,6 +34,6 @@ def upgrade(url: str, revision: str) -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
-    config.attributes["url"] = url
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = driver_url(url)
     command.upgrade(config, revision)

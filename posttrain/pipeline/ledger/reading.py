@@ -18,6 +18,19 @@ _EDGES = (
 )
 
 
+Sides = tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]]
+
+
+def read_edges(store: Store, derivations: Sequence[int]) -> dict[int, Sides]:
+    """Inputs and outputs of each derivation; one without any is absent."""
+    sides: dict[int, tuple[list[ArtifactRecord], list[ArtifactRecord]]] = {}
+    for row in query_in(store, _EDGES, sorted(set(derivations))):
+        derivation, direction, role, kind, path, digest, size, rows, producer, md5 = row
+        record = ArtifactRecord(role, kind, path, digest, size, rows, producer or None, md5)
+        sides.setdefault(derivation, ([], []))[direction].append(record)
+    return {number: (tuple(read), tuple(made)) for number, (read, made) in sides.items()}
+
+
 class StageRunReader:
     """Turns rows into `StageRun`s; documents never change, so each is parsed once."""
 
@@ -38,7 +51,7 @@ class StageRunReader:
         return self._build(sorted(rows, key=lambda row: -row[0]))
 
     def _build(self, rows: Sequence[Row]) -> list[StageRun]:
-        edges = self._edges([row[7] for row in rows])
+        edges = read_edges(self._store, [row[7] for row in rows])
         parsed = [json.loads(row[10]) for row in rows]
         self._load_documents({sha for groups in parsed for sha in groups.values()})
         return [
@@ -50,7 +63,7 @@ class StageRunReader:
         self,
         row: Row,
         groups: Mapping[str, str],
-        edges: tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]],
+        edges: Sides,
     ) -> StageRun:
         _num, id_, run_id, stage, task, key, status, _derivation, started, ended, *rest = row
         _components, timings, metrics, host, log_path, error, attempt, mlflow_run_id = rest
@@ -74,16 +87,6 @@ class StageRunReader:
             attempt=attempt,
             mlflow_run_id=mlflow_run_id,
         )
-
-    def _edges(
-        self, derivations: Sequence[int]
-    ) -> dict[int, tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]]]:
-        sides: dict[int, tuple[list[ArtifactRecord], list[ArtifactRecord]]] = {}
-        for row in query_in(self._store, _EDGES, sorted(set(derivations))):
-            derivation, direction, role, kind, path, digest, size, rows, producer, md5 = row
-            record = ArtifactRecord(role, kind, path, digest, size, rows, producer or None, md5)
-            sides.setdefault(derivation, ([], []))[direction].append(record)
-        return {number: (tuple(read), tuple(made)) for number, (read, made) in sides.items()}
 
     def _load_documents(self, shas: set[str]) -> None:
         missing = sorted(shas - self._documents.keys())

@@ -1,4 +1,4 @@
-"""What the ledger remembers: runs, stage runs, and the artifacts that they read and wrote."""
+"""What the ledger remembers: runs, stage runs, their artifacts, releases and recalls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,3 +74,29 @@ class Run:
     mlflow_run_id: str | None = None
     prefect_run_id: str | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A named set of artifacts; `statement` is the digest of what was signed about it."""
+
+    tag: str
+    created: float
+    members: tuple[ArtifactRecord, ...]
+    git_commit: str | None = None
+    statement: str | None = None
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Somebody found an artifact bad, or took such a finding back (`withdrawn`).
+
+    `predicate` limits it to the rows of a table for which that SQL expression holds.
+    """
+
+    id: str
+    digest: str
+    reason: str
+    recalled: float
+    predicate: str | None = None
+    withdrawn: bool = False

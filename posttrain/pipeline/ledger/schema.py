@@ -129,7 +129,19 @@ EDGES = Table(
     Column("rows", BigInteger),
     PrimaryKeyConstraint("derivation", "direction", "position"),
     Index("ix_edges_artifact", "artifact", "direction", "derivation"),
+    Index("ix_edges_port", "port", "derivation"),
     sqlite_with_rowid=False,
+)
+
+RELEASES = Table(
+    "releases",
+    METADATA,
+    _num(),
+    Column("tag", String, nullable=False, unique=True),
+    Column("created", Float(53), nullable=False),
+    Column("git_commit", String),
+    Column("statement", String),
+    Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
 )
 
 RECALLS = Table(
@@ -139,6 +151,7 @@ RECALLS = Table(
     Column("id", String, nullable=False, unique=True),
     Column("digest", String, nullable=False, index=True),
     Column("reason", Text, nullable=False),
-    Column("predicate", Text),
     Column("recalled", Float(53), nullable=False),
+    Column("predicate", Text),
+    Column("withdrawn", Boolean, nullable=False),
 )

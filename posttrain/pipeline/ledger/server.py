@@ -8,6 +8,7 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from posttrain.errors import UserError
+from posttrain.pipeline.ledger.migrate import driver_url
 from posttrain.pipeline.ledger.store import Params, Row
 
 # One writer at a time, also across machines: any constant will do as long as it is ours.
@@ -20,11 +21,10 @@ class ServerStore:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self._engine = create_engine(url)
+            self._engine = create_engine(driver_url(url))
             self._connection: Connection = self._engine.connect()
-        except (SQLAlchemyError, ImportError) as error:
-            first = str(error).splitlines()[0]
-            raise UserError(f"cannot open the ledger at {_public(url)}: {first}") from None
+        except (SQLAlchemyError, ImportError, ValueError) as error:
+            raise UserError(f"cannot open the ledger at {_public(url)}: {_first(error)}") from None
         self._depth = 0
         self._lock = threading.RLock()
 
@@ -63,6 +63,12 @@ class ServerStore:
 
 def _public(url: str) -> str:
     """The URL without its password."""
-    from sqlalchemy import make_url
+    scheme, _, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}://{credentials.partition(':')[0]}{at}{place}"
 
-    return make_url(url).render_as_string(hide_password=True)
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "psycopg":
+        return "its driver is missing; install it with: pip install 'psycopg[binary]'"
+    return str(error).splitlines()[0]

@@ -6,6 +6,10 @@ from posttrain.pipeline.ledger.store import Store
 # Every revision ever released, oldest first; each has a file in migrations/versions.
 REVISIONS = ("0001",)
 HEAD = REVISIONS[-1]
+_OWN_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master",
+    "postgresql": "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()",
+}
 
 
 def ensure_current(store: Store) -> None:
@@ -28,16 +32,15 @@ def ensure_current(store: Store) -> None:
 
 def stored_version(store: Store) -> str | None:
     """The revision that the database is stamped with, or None where there is no ledger yet."""
-    catalogue = (
-        "SELECT name FROM sqlite_master WHERE name = 'alembic_version'"
-        if store.url.startswith("sqlite:")
-        else "SELECT tablename FROM pg_tables WHERE tablename = 'alembic_version'"
-        " AND schemaname = current_schema()"
-    )
+    catalogue = f"SELECT * FROM ({_OWN_TABLES[_dialect(store)]}) t WHERE name = 'alembic_version'"
     if not store.query(catalogue):
         return None
     rows = store.query("SELECT version_num FROM alembic_version")
     return str(rows[0][0]) if rows else None
+
+
+def _dialect(store: Store) -> str:
+    return "sqlite" if store.url.startswith("sqlite:") else "postgresql"
 
 
 def _create(store: Store) -> None:
@@ -48,6 +51,10 @@ def _create(store: Store) -> None:
     with store.transaction():
         if stored_version(store) is not None:
             return
+        if store.query(_OWN_TABLES[_dialect(store)]):
+            raise UserError(
+                f"the database {store.url} belongs to another program; name an empty one"
+            )
         for statement in statements:
             store.execute_many(statement, [{}])
         store.execute_many("INSERT INTO alembic_version VALUES (:version)", [{"version": HEAD}])

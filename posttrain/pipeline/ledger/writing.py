@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from posttrain.pipeline.ledger.interning import derivation, document, encode, intern_rows, port
+from posttrain.pipeline.ledger.interning import Derivation, document, encode, intern_rows, port
 from posttrain.pipeline.ledger.records import StageRun
 from posttrain.pipeline.ledger.store import Store, query_in
 
@@ -25,7 +25,9 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
     with store.transaction():
         documents = {pair for named in groups for pair in named.values()}
         intern_rows(store, "documents", ("sha", "body"), documents, key=1)
-        derivations = _intern_derivations(store, runs)
+        derivations = intern_derivations(
+            store, [Derivation(run.key, run.inputs, run.outputs) for run in runs]
+        )
         rows = [
             _row(run, number, {name: sha for name, (sha, _) in named.items()})
             for run, number, named in zip(runs, derivations, groups, strict=True)
@@ -33,21 +35,21 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
         store.execute_many(_STAGE_RUN, rows)
 
 
-def _intern_derivations(store: Store, runs: Sequence[StageRun]) -> list[int]:
-    """The derivation's number of each run; edges are written for the new ones only."""
-    addresses = [derivation(run) for run in runs]
+def intern_derivations(store: Store, derivations: Sequence[Derivation]) -> list[int]:
+    """Number each derivation; edges are written for the new ones only."""
+    addresses = [derivation.address() for derivation in derivations]
     shas = sorted({sha for sha, _ in addresses})
     known = query_in(store, "SELECT sha FROM derivations WHERE sha IN ({values})", shas)
     numbers = intern_rows(store, "derivations", ("sha", "outputs_sha"), addresses, key=1)
-    by_sha = {sha: run for (sha, _), run in zip(addresses, runs, strict=True)}
+    new = {sha: each for (sha, _), each in zip(addresses, derivations, strict=True)}
     for row in known:
-        by_sha.pop(row[0])
-    _write_edges(store, {numbers[(sha,)]: run for sha, run in by_sha.items()})
+        new.pop(row[0])
+    _write_edges(store, {numbers[(sha,)]: each for sha, each in new.items()})
     return [numbers[(sha,)] for sha, _ in addresses]
 
 
-def _write_edges(store: Store, derivations: Mapping[int, StageRun]) -> None:
-    records = [record for run in derivations.values() for record in (*run.inputs, *run.outputs)]
+def _write_edges(store: Store, derivations: Mapping[int, Derivation]) -> None:
+    records = [record for each in derivations.values() for record in (*each.inputs, *each.outputs)]
     artifacts = intern_rows(
         store,
         "artifacts",
@@ -71,8 +73,8 @@ def _write_edges(store: Store, derivations: Mapping[int, StageRun]) -> None:
             "port": ports[port(record)],
             "rows": record.rows,
         }
-        for number, run in derivations.items()
-        for direction, side in enumerate((run.inputs, run.outputs))
+        for number, each in derivations.items()
+        for direction, side in enumerate((each.inputs, each.outputs))
         for position, record in enumerate(side)
     ]
     store.execute_many(_EDGE, edges)

@@ -1,0 +1,95 @@
+"""`posttrain ledger` and `posttrain audit`: move the ledger, and find what it says is wrong."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger import Conflict, Ledger, open_ledger
+from posttrain.pipeline.ledger.location import ENVIRONMENT, ledger_location, project_root
+
+ledger_option = click.option(
+    "--ledger",
+    "at",
+    metavar="PATH_OR_URL",
+    help=f"Ledger to read [default: ${ENVIRONMENT}, or the project's own].",
+)
+
+
+def existing_ledger(at: str | None) -> Ledger:
+    """The ledger named on the command line, by the environment, or by the project around us."""
+    return open_ledger(at or ledger_location(project_root(Path.cwd())), create=False)
+
+
+@click.group()
+def ledger() -> None:
+    """Export the ledger as JSON lines, or import such a file."""
+
+
+@ledger.command(name="export")
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
+@ledger_option
+def export(file: Path, at: str | None) -> None:
+    """Write every record to FILE ('-' for standard output)."""
+    from posttrain.pipeline.ledger.transfer import export_ledger
+
+    with existing_ledger(at) as source:
+        if str(file) == "-":
+            export_ledger(source, sys.stdout)
+            return
+        partial = file.with_name(f".{file.name}.partial")
+        try:
+            with partial.open("w", encoding="utf-8") as stream:
+                count = export_ledger(source, stream)
+            partial.replace(file)
+        except OSError as error:
+            raise UserError(f"cannot write {file}: {error.strerror}") from None
+        finally:
+            partial.unlink(missing_ok=True)
+    click.echo(f"{count:,} records written to {file}", err=True)
+
+
+@ledger.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@ledger_option
+def import_(file: Path, at: str | None) -> None:
+    """Append the records of FILE that the ledger does not have yet."""
+    from posttrain.pipeline.ledger.transfer import import_ledger
+
+    target = at or ledger_location(project_root(Path.cwd()))
+    with open_ledger(target) as sink, file.open(encoding="utf-8") as stream:
+        count = import_ledger(sink, stream, where=str(file))
+    click.echo(f"{count:,} new records", err=True)
+
+
+@click.command()
+@ledger_option
+def audit(at: str | None) -> None:
+    """List stages that made different outputs under one key: they are not reproducible.
+
+    Exits with 1 when there are any.
+    """
+    with existing_ledger(at) as source:
+        conflicts = source.conflicts()
+    for conflict in conflicts:
+        click.echo(_finding(conflict))
+    if conflicts:
+        sys.exit(1)
+    click.echo("Every key ever executed has made one set of outputs.")
+
+
+def _finding(conflict: Conflict) -> str:
+    newest, oldest = conflict.runs[0], conflict.runs[-1]
+    lines = [
+        f"{conflict.stage}: key {conflict.key[:12]} made {len(conflict.runs)} different results"
+    ]
+    before = {record.role: record for record in oldest.outputs}
+    for record in newest.outputs:
+        other = before.get(record.role)
+        if other is not None and other.digest != record.digest:
+            lines.append(
+                f"  {record.path}: {other.digest[:12]} in run {oldest.run_id} on {oldest.host}, "
+                f"{record.digest[:12]} in run {newest.run_id} on {newest.host}"
+            )
+    return "\n".join(lines)
