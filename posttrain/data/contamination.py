@@ -7,10 +7,11 @@ from posttrain.data.sieve import KEEP
 
 SAME_PROMPT = "evaluation_prompt"
 SHARED_NGRAM = "evaluation_ngram"
+_NO_HITS = pl.DataFrame(schema={"row": pl.Int64, "shared": pl.String})
 
 
 def contamination(
-    frame: pl.DataFrame, heldout: pl.DataFrame, *, ngram: int, boilerplate: int
+    frame: pl.DataFrame, heldout: pl.DataFrame, *, ngram: int | None, boilerplate: int
 ) -> pl.DataFrame:
     """Judge problems against `heldout`; `match` is the evaluation problem with the least id.
 
@@ -18,10 +19,11 @@ def contamination(
     share a run of `ngram` words, numbers left out, so that a problem with other numbers counts as
     the same (GPT-3 used 13 words, arXiv:2005.14165 appendix C). Words of a run half as long that
     stands in more than `boilerplate` problems of both tables together are a template, and left
-    out; what then has fewer than `ngram` words is judged by equality alone.
+    out; what then has fewer than `ngram` words is judged by equality alone, as everything is where
+    `ngram` is None.
     """
     same = _same_prompt(frame, heldout)
-    shared = _shared_ngram(frame, heldout, ngram, boilerplate)
+    shared = _shared_ngram(frame, heldout, ngram, boilerplate) if ngram else _NO_HITS
     matches = frame.select(pl.int_range(pl.len()).alias("row"))
     matches = matches.join(same, on="row", how="left", maintain_order="left")
     matches = matches.join(shared, on="row", how="left", maintain_order="left")

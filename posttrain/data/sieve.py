@@ -4,7 +4,11 @@ A filter is a function of a frame that returns one judgement per row, in row ord
 where the row stays, and `match`, the id of the row that speaks against it (empty where none does).
 """
 
+from collections.abc import Callable, Mapping
+
 import polars as pl
+
+Filter = Callable[[pl.DataFrame], pl.DataFrame]
 
 KEEP = ""
 
@@ -27,3 +31,17 @@ def sift(frame: pl.DataFrame, judgements: pl.DataFrame) -> tuple[pl.DataFrame, p
     keep = judgements["reason"] == KEEP
     dropped = frame.filter(~keep).with_columns(judgements.filter(~keep))
     return frame.filter(keep), dropped
+
+
+def sift_all(
+    frame: pl.DataFrame, filters: Mapping[str, Filter]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Pass `frame` through the filters in turn; each sees what the ones before it kept.
+
+    The dropped rows come in the order of the filters. At least one filter is needed.
+    """
+    losses = []
+    for judge_rows in filters.values():
+        frame, dropped = sift(frame, judge_rows(frame))
+        losses.append(dropped)
+    return frame, pl.concat(losses)

@@ -1,0 +1,80 @@
+"""Sift problems and their solutions; what goes is kept beside what stays, with the reason."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from posttrain.data.difficulty import bucket
+from posttrain.data.order import ORDERS
+from posttrain.data.sieve import sift_all
+from posttrain.data.tables import read_table, write_table
+from posttrain.data.tally import tally, tally_by
+from posttrain.errors import UserError
+from posttrain.pipeline.context import StageContext
+from posttrain.records import COMPLETIONS, DROPPED, PROBLEMS
+from tasks.curate.config import CurateConfig
+from tasks.curate.filters import problem_filters, trace_filters
+
+
+def run(
+    config: CurateConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Sift the problems, then the traces of those that stay; order both; write all and a report."""
+    # Sorted by id, every "first one stays" below means the same for any order of the input.
+    problems = read_table(inputs["problems"], PROBLEMS).sort("id", "difficulty", "metadata")
+    heldout = read_table(inputs["heldout"], PROBLEMS, columns=["id", "prompt"])
+    traces = read_table(inputs["traces"], COMPLETIONS).sort("id", "score", "reason")
+
+    kept, dropped = sift_all(problems, problem_filters(config, heldout))
+    _refuse_empty(kept, dropped, "problems")
+    context.progress(1, 2, "table")
+    kept_traces, dropped_traces = sift_all(traces, trace_filters(config, kept, dropped))
+    _refuse_empty(kept_traces, dropped_traces, "traces")
+    context.progress(2, 2, "table")
+
+    arrange = ORDERS[config.order]
+    write_table(arrange(kept), outputs["problems"], PROBLEMS)
+    write_table(arrange(kept_traces), outputs["traces"], COMPLETIONS)
+    write_table(dropped, outputs["dropped_problems"], DROPPED)
+    write_table(dropped_traces, outputs["dropped_traces"], DROPPED)
+    report = {
+        "problems": _counts(config, kept, dropped),
+        "traces": _counts(config, kept_traces, dropped_traces),
+    }
+    outputs["report"].write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    for name, counts in report.items():
+        context.note(f"{name}: {counts['kept']} of {counts['read']} stay; {counts['dropped']}")
+    return {
+        "curate/num_problems": float(len(kept)),
+        "curate/num_dropped_problems": float(len(dropped)),
+        "curate/num_traces": float(len(kept_traces)),
+        "curate/num_dropped_traces": float(len(dropped_traces)),
+    }
+
+
+def _counts(config: CurateConfig, kept: pl.DataFrame, dropped: pl.DataFrame) -> dict[str, Any]:
+    """The part of the report about one table."""
+    buckets = bucket(config.difficulty_edges)
+    return tally(kept, dropped) | {
+        "by_source": tally_by(kept, dropped, "source", pl.col("source")),
+        "by_difficulty": tally_by(kept, dropped, "bucket", buckets),
+    }
+
+
+def _refuse_empty(kept: pl.DataFrame, dropped: pl.DataFrame, what: str) -> None:
+    """Stop where nothing is left to hand on."""
+    if len(kept):
+        return
+    if not len(dropped):
+        raise UserError(f"curate: there are no {what} to curate; check the stage before")
+    reason, count = next(iter(tally(kept, dropped)["dropped"].items()))
+    raise UserError(
+        f"curate: no {what} are left; {count} of {len(dropped)} went as '{reason}', "
+        "so loosen that filter or check the data"
+    )
