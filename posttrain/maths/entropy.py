@@ -17,8 +17,8 @@ from posttrain.maths.reduce import widened
 def _log_sum_and_entropy(chunks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
     """Log-sum-exp and entropy of rows whose logits come in slices, in one pass.
 
-    With the running maximum m, ``total = sum e^(z - m)`` and ``moment = sum e^(z - m) (z - m)``: then the
-    log-sum-exp is ``m + log total`` and the entropy ``log total - moment / total``.
+    With the running maximum m, ``total = sum e^(z - m)`` and ``moment = sum e^(z - m) (z - m)``:
+    then the log-sum-exp is ``m + log total`` and the entropy ``log total - moment / total``.
     """
     peak_N = total_N = moment_N = torch.zeros(())
     for index, chunk_NC in enumerate(chunks):

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def overlong_penalty(length_B: Tensor, *, limit: int, buffer: int, bounded: bool = True) -> Tensor:
-    """0 up to ``limit - buffer``, then falling by ``1 / buffer`` a token; to add to rewards. ``[B]``.
+    """0 up to ``limit - buffer``, then down by ``1 / buffer`` a token; to add to rewards. ``[B]``.
 
     -1 at the limit. Beyond it, -1 if ``bounded`` (DAPO's paper, arXiv 2503.14476; TRL, OpenRLHF),
     else the line goes on (verl, AReaL, NeMo-RL): a completion cannot pass the limit unless the
