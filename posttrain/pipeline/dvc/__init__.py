@@ -1,6 +1,6 @@
-"""The one place that imports dvc: bytes in the cache, and `dvc.lock` as DVC itself would write it.
+"""The one place that imports dvc: bytes in the cache, and `dvc.lock` as DVC itself writes it.
 
-Everything that needs dvc is imported inside functions, so that importing this package costs nothing.
+Whatever needs dvc is imported inside functions, so that importing this package costs nothing.
 """
 
 from posttrain.pipeline.dvc.records import LockEntry, StoredObject

@@ -1,8 +1,9 @@
 """`dvc.lock` as text: the entries of some stages replaced, every other byte kept.
 
 DVC rewrites the whole file through a round-trip parser for each stage, which is quadratic in the
-number of stages and leaves half a file behind when it is killed. Here a stage's entry is a block of
-lines that is spliced, and the file is replaced by one rename. A test holds the text against DVC's own.
+number of stages and leaves half a file behind when it is killed. Here a stage's entry is a block
+of lines that is spliced, and the file is replaced by one rename. A test holds the text against
+DVC's own.
 """
 
 import io
@@ -14,10 +15,13 @@ from pathlib import Path
 from posttrain.errors import UserError
 
 _HEAD = "schema: '2.0'\nstages:\n"
-_STAGE = re.compile(r"^  (?! )(?P<name>\S.*):$")
-# A word that every YAML reader takes for a string: no digit first, nothing that means something.
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_WORDS = frozenset("y n yes no on off true false null nan inf".split())
+_STAGE = re.compile(r"^  (?! )(?P<name>\S.*):\n", re.MULTILINE)
+_AFTER_STAGES = re.compile(r"^[^ \n]", re.MULTILINE)
+_CONFLICT = re.compile(r"^(<<<<<<<|=======|>>>>>>>)", re.MULTILINE)
+# Text that every YAML reader takes for a string: words that start with a letter, other than those
+# that mean something, and digests with a letter that no number has. The rest: see `_scalar`.
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*( [\w./-]+)*|(?=[0-9be]*[acdf])[0-9a-f]{32}", re.ASCII)
+_WORDS = frozenset(["y", "n", "yes", "no", "on", "off", "true", "false", "null"])
 
 Entry = Mapping[str, object]
 
@@ -43,25 +47,20 @@ def _split(text: str, path: Path) -> tuple[dict[str, str], str]:
     """Cut the file into one block of lines for each stage, and whatever follows the stages."""
     if not text:
         return {}, ""
+    if _CONFLICT.search(text):
+        raise UserError(f"{path} holds a merge conflict; resolve it, then run again")
     if not text.startswith(_HEAD):
         raise UserError(f"{path} is not a lock file that DVC wrote; restore it with git checkout")
-    blocks: dict[str, list[str]] = {}
-    lines = text[len(_HEAD) :].splitlines(keepends=True)
-    for index, line in enumerate(lines):
-        if line[:1] not in (" ", "\n"):
-            if line[:7] in ("<<<<<<<", "=======", ">>>>>>>"):
-                raise UserError(f"{path} holds a merge conflict; resolve it, then run again")
-            return _joined(blocks), "".join(lines[index:])
-        if match := _STAGE.match(line):
-            blocks[_unquoted(match["name"])] = []
-        if not blocks:
-            raise UserError(f"{path} is damaged at its first stage; restore it with git checkout")
-        blocks[next(reversed(blocks))].append(line)
-    return _joined(blocks), ""
-
-
-def _joined(blocks: Mapping[str, list[str]]) -> dict[str, str]:
-    return {name: "".join(lines) for name, lines in blocks.items()}
+    after = _AFTER_STAGES.search(text, len(_HEAD))
+    end = after.start() if after else len(text)
+    stages = list(_STAGE.finditer(text, len(_HEAD), end))
+    starts = [stage.start() for stage in stages]
+    if starts[:1] != [len(_HEAD)][: end - len(_HEAD)]:
+        raise UserError(f"{path} is damaged at its first stage; restore it with git checkout")
+    spans = zip(stages, [*starts[1:], end], strict=True)
+    return {_unquoted(stage["name"]): text[stage.start() : stop] for stage, stop in spans}, text[
+        end:
+    ]
 
 
 def _unquoted(name: str) -> str:

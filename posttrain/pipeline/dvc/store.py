@@ -1,17 +1,26 @@
-"""Artifacts in the DVC cache, through DVC's own object database."""
+"""Artifacts in the DVC cache and their names in `dvc.lock`, for one recipe."""
 
 import contextlib
+import errno
 import logging
 import os
-import shutil
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posttrain.errors import UserError
-from posttrain.pipeline.dvc import lockfile
+from posttrain.pipeline.dvc import lockfile, objects
 from posttrain.pipeline.dvc.records import LockEntry, StoredObject
+
+_MOVE = "or move the cache with `dvc cache dir`"
+_REASONS = {
+    errno.ENOSPC: f"no space left; free some, {_MOVE}",
+    errno.EDQUOT: f"the disk quota is used up; free some, {_MOVE}",
+    errno.EACCES: f"permission denied; make it writable, {_MOVE}",
+    errno.EPERM: f"permission denied; make it writable, {_MOVE}",
+    errno.EROFS: f"it is read-only; make it writable, {_MOVE}",
+}
 
 
 class DvcStore:
@@ -20,7 +29,7 @@ class DvcStore:
     `recipe_dir` holds `dvc.yaml`, `params.yaml` and `dvc.lock`; it is the root of the repository or
     a directory below it. Nothing is opened before the first call that needs it. Threads may share
     one store, and processes may store at the same time: objects are named by their content and
-    appear by rename; only the lock file is written under DVC's repository lock, which is waited for.
+    appear by rename. The lock file is written under DVC's repository lock, which is waited for.
     """
 
     def __init__(self, repo_root: Path, recipe_dir: Path) -> None:
@@ -29,33 +38,36 @@ class DvcStore:
         self._opening = threading.Lock()
         self._locking = threading.Lock()
         self._repo: Any = None
-        self._seen: dict[tuple[str, int, int, int], StoredObject] = {}
+        self._described: dict[tuple[str, int, int, int], StoredObject] = {}
 
     def warm(self) -> None:
-        """Import dvc and open the repository now: a third of a second better spent while waiting."""
+        """Import dvc and open the repository now: 0.3 s that are better spent while waiting."""
         self._open()
 
     def store(self, outs: Sequence[Path]) -> dict[Path, StoredObject]:
         """Copy artifacts into the cache; an object that is there but damaged is replaced."""
         repo = self._open()
+        stored = {}
         with _explained("the DVC cache", repo.cache.local.path):
-            return {out: self._store(repo, out) for out in outs}
+            for out in outs:
+                meta, obj = objects.build(repo, out.absolute())
+                objects.add(repo.cache.local, repo.fs, out.absolute(), obj)
+                stored[out] = _stored(meta, obj)
+        return stored
 
     def describe(self, path: Path) -> StoredObject:
-        """What DVC says of a file or directory, without storing it; unchanged files are not re-read."""
+        """What DVC says of a file or directory; unchanged files are not read again."""
         stat = path.stat()
         signature = (str(path), stat.st_mtime_ns, stat.st_size, stat.st_ino)
-        if path.is_dir():
-            return self._build(self._open(), path)[0]
-        if signature not in self._seen:
-            self._seen[signature] = self._build(self._open(), path)[0]
-        return self._seen[signature]
+        if path.is_dir() or signature not in self._described:
+            self._described[signature] = _stored(*objects.build(self._open(), path.absolute()))
+        return self._described[signature]
 
     def has(self, md5: str) -> bool:
         """Whether the cache holds an object, and every file of it if it is a directory."""
         try:
-            return all(path.is_file() for path in self._object_paths(self._open(), md5))
-        except (FileNotFoundError, _Damaged):
+            return not any(objects.missing(self._open().cache.local, md5))
+        except objects.Damaged:
             return False
 
     def restore(self, out: Path, md5: str) -> bool:
@@ -65,16 +77,19 @@ class DvcStore:
         and fetched again where a remote has it. Returns False if the object is nowhere.
         """
         repo = self._open()
+        odb = repo.cache.local
         with _explained("the workspace", out):
             try:
-                self._verify(repo, md5)
-            except (FileNotFoundError, _Damaged) as damage:
+                objects.verify(odb, md5)
+            except (FileNotFoundError, objects.Damaged) as reason:
                 if not self._pull(repo, md5):
-                    if isinstance(damage, FileNotFoundError):
+                    if isinstance(reason, FileNotFoundError):
                         return False
-                    raise UserError(_advice(damage, out)) from None
-                self._verify(repo, md5)
-            self._checkout(repo, out, md5)
+                    raise UserError(
+                        f"{reason}, so '{out}' cannot be restored from it; the object was removed: "
+                        "run again to make it anew, or `dvc pull` it from a remote"
+                    ) from None
+            objects.checkout(odb, md5, out.absolute())
         return True
 
     def write_lock(
@@ -86,10 +101,10 @@ class DvcStore:
     ) -> bool:
         """Write the entries of these stages into `dvc.lock`, all at once; False if nothing changed.
 
-        Files are described from `known` (absolute paths) where it names them. Entries of other
+        Files are described from `known` where it names them, and read otherwise. Entries of other
         stages stay as they are, or only those in `keep` do, if it is given.
         """
-        facts = known or {}
+        facts = {os.path.realpath(path): stored for path, stored in (known or {}).items()}
         blocks = {entry.name: self._entry(entry, facts) for entry in entries}
         with self._locked():
             return lockfile.replace(self._dir / "dvc.lock", blocks, keep)
@@ -99,6 +114,7 @@ class DvcStore:
         from dvc.exceptions import DvcException
         from dvc.repo import Repo
 
+        self._open()
         try:
             with self._locking, Repo(str(self._root), _wait_for_lock=True) as repo:
                 report = repo.status(targets=[str(self._dir / "dvc.yaml")])
@@ -107,7 +123,7 @@ class DvcStore:
         return [
             f"{address.rpartition(':')[2]}: {line}"
             for address, items in report.items()
-            for line in _flat(items)
+            for line in _lines(items)
         ]
 
     def _open(self) -> Any:
@@ -117,70 +133,24 @@ class DvcStore:
                 self._repo = _open_repo(self._root)
         return self._repo
 
-    def _build(self, repo: Any, path: Path) -> tuple[StoredObject, Any]:
-        from dvc_data.hashfile.build import build
-
-        _, meta, obj = build(
-            repo.cache.local, str(path), repo.fs, "md5", ignore=repo.dvcignore, dry_run=True
-        )
-        num_files = meta.nfiles if meta.isdir else None
-        return StoredObject(obj.oid, meta.size or 0, num_files, bool(meta.isexec)), obj
-
-    def _store(self, repo: Any, out: Path) -> StoredObject:
-        odb = repo.cache.local
-        stored, obj = self._build(repo, out)
-        files = {str(out): stored.md5}
-        if stored.num_files is not None:
-            files = {str(out.joinpath(*parts)): entry.value for parts, _, entry in obj}
-        for oid in set(files.values()):
-            _drop_damaged(odb, oid)
-        odb.add(list(files), repo.fs, list(files.values()), hardlink=_hardlinks(odb))
-        if stored.num_files is not None:
-            # The list of a directory goes in last: where it is, its files are too.
-            _drop_damaged(odb, stored.md5)
-            odb.add(obj.path, obj.fs, obj.oid)
-        return stored
-
-    def _object_paths(self, repo: Any, md5: str) -> list[Path]:
-        """Cache files of an object, a directory's list first."""
-        odb = repo.cache.local
-        first = Path(odb.oid_to_path(md5))
-        if not md5.endswith(".dir"):
-            return [first]
-        return [first, *(Path(odb.oid_to_path(oid)) for oid in _tree(odb, md5).values())]
-
-    def _verify(self, repo: Any, md5: str) -> None:
-        """Re-hash an object and all its files; raises, and removes the first that is damaged."""
-        odb = repo.cache.local
-        _check(odb, md5)
-        for oid in set(_tree(odb, md5).values()) if md5.endswith(".dir") else ():
-            _check(odb, oid)
-
     def _pull(self, repo: Any, md5: str) -> bool:
-        """Fetch an object from the default remote; False if there is none or it lacks the object."""
+        """Fetch an object from the default remote; False if there is none, or not this object."""
         from dvc.config import NoRemoteError
         from dvc_data.hashfile.hash_info import HashInfo
 
-        with contextlib.suppress(NoRemoteError, FileNotFoundError):
-            result = repo.cloud.pull([HashInfo("md5", md5)])
-            return not result.failed and self.has(md5)
+        odb = repo.cache.local
+        with contextlib.suppress(NoRemoteError, FileNotFoundError, objects.Damaged):
+            repo.cloud.pull([HashInfo("md5", md5)])
+            if md5.endswith(".dir"):
+                # DVC takes a directory whose list is in the cache for complete; ours may have lost
+                # a damaged file.
+                files = set(objects.tree(odb, md5).values())
+                repo.cloud.pull([HashInfo("md5", oid) for oid in files])
+            objects.verify(odb, md5)
+            return True
         return False
 
-    def _checkout(self, repo: Any, out: Path, md5: str) -> None:
-        """Link or copy an object beside `out`, then rename: `out` is whole or not there at all."""
-        odb = repo.cache.local
-        files = {"": md5} if not md5.endswith(".dir") else _tree(odb, md5)
-        temporary = out.with_name(f".{out.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-        try:
-            for relative, oid in files.items():
-                target = temporary / relative if relative else temporary
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _link(odb, oid, target)
-            _swap(temporary, out)
-        finally:
-            _remove(temporary)
-
-    def _entry(self, entry: LockEntry, known: Mapping[Path, StoredObject]) -> dict[str, object]:
+    def _entry(self, entry: LockEntry, known: Mapping[str, StoredObject]) -> dict[str, object]:
         """One stage's entry with sizes and hashes, in DVC's order."""
         fields: dict[str, object] = {"cmd": entry.cmd}
         if entry.deps:
@@ -192,34 +162,30 @@ class DvcStore:
             fields["outs"] = [self._file(path, known) for path in sorted(entry.outs)]
         return fields
 
-    def _file(self, relative: str, known: Mapping[Path, StoredObject]) -> dict[str, object]:
-        path = Path(os.path.normpath(self._dir / relative))
-        stored = known.get(path) or self.describe(path)
+    def _file(self, relative: str, known: Mapping[str, StoredObject]) -> dict[str, object]:
+        path = os.path.realpath(self._dir / relative)
+        stored = known.get(path) or self.describe(Path(path))
         return {"path": relative, **stored.fields()}
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold DVC's repository lock, so that no stock `dvc` command reads half of our work."""
+        """Hold DVC's repository lock, so that no stock `dvc` command reads between our writes."""
         from dvc.lock import make_lock
 
         repo = self._open()
-        config = repo.config["core"]
         lock = make_lock(
             str(Path(repo.tmp_dir) / "lock"),
             tmp_dir=repo.tmp_dir,
-            hardlink_lock=config.get("hardlink_lock", False),
+            hardlink_lock=repo.config["core"].get("hardlink_lock", False),
             wait=True,
         )
         with self._locking, lock:
             yield
 
 
-class _Damaged(Exception):
-    """A cache object whose bytes are not what its name says."""
-
-
-def _advice(damage: BaseException, out: Path) -> str:
-    return f"{damage}, so '{out}' cannot be restored; it was removed: run again to make it anew"
+def _stored(meta: Any, obj: Any) -> StoredObject:
+    num_files = meta.nfiles if meta.isdir else None
+    return StoredObject(obj.oid, meta.size or 0, num_files, bool(meta.isexec))
 
 
 def _open_repo(root: Path) -> Any:
@@ -228,15 +194,15 @@ def _open_repo(root: Path) -> Any:
     from dvc.repo import Repo
     from dvc.scm import SCMError
 
-    # dvc reports through logging what it also raises; without a handler it would reach the terminal.
+    # dvc also logs what it raises; without a handler that would reach the terminal.
     for name in ("dvc", "dvc_data", "dvc_objects"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     try:
         return Repo(str(root), _wait_for_lock=True)
     except NotDvcRepoError:
-        raise UserError(f"{root} has no .dvc directory; restore it from git, or `dvc init`") from None
+        raise UserError(f"{root} has no .dvc folder; restore it with git, or `dvc init`") from None
     except SCMError:
-        raise UserError(f"{root} is not in a git repository; run `git init` there first") from None
+        raise UserError(f"{root} is not in a git repository; run `git init` there") from None
     except DvcException as error:
         raise UserError(f"dvc cannot open {root}: {error}") from None
 
@@ -244,87 +210,15 @@ def _open_repo(root: Path) -> Any:
 @contextlib.contextmanager
 def _explained(what: str, where: object) -> Iterator[None]:
     """Turn a full disk or a missing permission into a sentence."""
-    import errno
-
-    reasons = {
-        errno.ENOSPC: "no space left; free some, or move the cache with `dvc cache dir`",
-        errno.EDQUOT: "the disk quota is used up; free some, or move the cache with `dvc cache dir`",
-        errno.EACCES: "permission denied; make it writable, or move the cache with `dvc cache dir`",
-        errno.EPERM: "permission denied; make it writable, or move the cache with `dvc cache dir`",
-        errno.EROFS: "it is read-only; make it writable, or move the cache with `dvc cache dir`",
-    }
     try:
         yield
     except OSError as error:
-        if error.errno not in reasons:
+        if error.errno not in _REASONS:
             raise
-        raise UserError(f"cannot write {what} ({where}): {reasons[error.errno]}") from error
+        raise UserError(f"cannot write {what} ({where}): {_REASONS[error.errno]}") from error
 
 
-def _hardlinks(odb: Any) -> bool:
-    return bool(odb.cache_types) and odb.cache_types[0] == "hardlink"
-
-
-def _hash(path: Path) -> str:
-    """The MD5 of a file's bytes as they are now, whatever any cache of hashes remembers."""
-    import hashlib
-
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "md5").hexdigest()
-
-
-def _check(odb: Any, oid: str) -> None:
-    path = Path(odb.oid_to_path(oid))
-    if _hash(path) != oid.removesuffix(".dir"):
-        with contextlib.suppress(OSError):
-            path.unlink()
-        raise _Damaged(f"the cache object {path} is damaged: its bytes do not match its name")
-
-
-def _drop_damaged(odb: Any, oid: str) -> None:
-    """Remove a damaged object, which DVC would otherwise keep for its name's sake."""
-    with contextlib.suppress(FileNotFoundError, _Damaged):
-        _check(odb, oid)
-
-
-def _tree(odb: Any, md5: str) -> dict[str, str]:
-    """Relative path -> object of each file of a directory."""
-    from dvc_data.hashfile.hash_info import HashInfo
-    from dvc_data.hashfile.tree import Tree
-    from dvc_objects.errors import ObjectFormatError
-
-    try:
-        tree = Tree.load(odb, HashInfo("md5", md5))
-    except ObjectFormatError:
-        raise _Damaged(f"the cache object {odb.oid_to_path(md5)} is damaged") from None
-    if any(".." in parts or "" in parts for parts, _, _ in tree):
-        raise _Damaged(f"the cache object {odb.oid_to_path(md5)} names files outside its directory")
-    return {"/".join(parts): entry.value for parts, _, entry in tree}
-
-
-def _link(odb: Any, oid: str, target: Path) -> None:
-    """Bring one object to `target` by the first link type of the cache that works here."""
-    from dvc_objects.fs import generic
-
-    source = odb.oid_to_path(oid)
-    generic.transfer(odb.fs, source, odb.fs, str(target), links=list(odb.cache_types))
-
-
-def _swap(temporary: Path, out: Path) -> None:
-    """Replace `out`, file or directory, by `temporary`."""
-    if temporary.is_dir() or out.is_dir():
-        _remove(out)
-    temporary.replace(out)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _flat(items: Sequence[Any]) -> Iterator[str]:
+def _lines(items: Sequence[Any]) -> Iterator[str]:
     """One line for each thing that `dvc status` found in a stage."""
     for item in items:
         if isinstance(item, str):

@@ -1,0 +1,127 @@
+"""Objects of the DVC cache: named by the MD5 of their bytes, and checked before they are used.
+
+`odb` is DVC's own object database throughout. DVC trusts an object for its name and its read-only
+mode; here every object is hashed again before its bytes are used.
+"""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+
+class Damaged(Exception):
+    """A cache object whose bytes are not what its name says; it is no longer in the cache."""
+
+
+def build(repo: Any, path: Path) -> tuple[Any, Any]:
+    """Hash a file or directory; DVC's description of it, and the object. Stores nothing."""
+    from dvc_data.hashfile.build import build as build_object
+
+    odb = repo.cache.local
+    _, meta, obj = build_object(odb, str(path), repo.fs, "md5", ignore=repo.dvcignore, dry_run=True)
+    return meta, obj
+
+
+def add(odb: Any, fs: Any, path: Path, obj: Any) -> None:
+    """Copy a hashed file or directory into the cache, replacing objects that are damaged."""
+    from dvc_data.hashfile.tree import Tree
+
+    if isinstance(obj, Tree):
+        files = {str(path.joinpath(*parts)): entry.value for parts, _, entry in obj}
+    else:
+        files = {str(path): obj.oid}
+    _add(odb, fs, files)
+    if isinstance(obj, Tree):
+        # The list of a directory goes in last: where it is, its files are too.
+        _add(odb, obj.fs, {obj.path: obj.oid})
+
+
+def _add(odb: Any, fs: Any, files: dict[str, str]) -> None:
+    for oid in set(files.values()):
+        with contextlib.suppress(FileNotFoundError, Damaged):
+            check(odb, oid)
+    # The first of the cache's link types that works is used; a hard link saves the second copy.
+    hardlink = next(iter(odb.cache_types), None) == "hardlink"
+    odb.add(list(files), fs, list(files.values()), hardlink=hardlink)
+
+
+def verify(odb: Any, md5: str) -> None:
+    """Hash an object and all its files; raises `FileNotFoundError` or `Damaged` at a bad one."""
+    check(odb, md5)
+    if md5.endswith(".dir"):
+        for oid in sorted(set(tree(odb, md5).values())):
+            check(odb, oid)
+
+
+def check(odb: Any, oid: str) -> None:
+    """Hash one object's bytes as they are now, whatever DVC's memory of hashes says."""
+    path = Path(odb.oid_to_path(oid))
+    with path.open("rb") as stream:
+        actual = hashlib.file_digest(stream, "md5").hexdigest()
+    if actual != oid.removesuffix(".dir"):
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise Damaged(f"the cache object {path} is damaged (its bytes hash to {actual})")
+
+
+def tree(odb: Any, md5: str) -> dict[str, str]:
+    """Relative path -> object of each file of a directory."""
+    from dvc_data.hashfile.hash_info import HashInfo
+    from dvc_data.hashfile.tree import Tree
+    from dvc_objects.errors import ObjectFormatError
+
+    try:
+        listed = Tree.load(odb, HashInfo("md5", md5))
+    except ObjectFormatError:
+        raise Damaged(f"the cache object {odb.oid_to_path(md5)} is not a list of files") from None
+    if any(part in ("", "..") for parts, _, _ in listed for part in parts):
+        raise Damaged(f"the cache object {odb.oid_to_path(md5)} names files outside its directory")
+    return {"/".join(parts): entry.value for parts, _, entry in listed}
+
+
+def missing(odb: Any, md5: str) -> Iterator[Path]:
+    """Cache files that an object needs and that are not there."""
+    first = Path(odb.oid_to_path(md5))
+    if not first.is_file():
+        yield first
+    elif md5.endswith(".dir"):
+        paths = (Path(odb.oid_to_path(oid)) for oid in tree(odb, md5).values())
+        yield from (path for path in paths if not path.is_file())
+
+
+def checkout(odb: Any, md5: str, out: Path) -> None:
+    """Link or copy an object beside `out`, then rename: `out` is whole or not there at all."""
+    files = tree(odb, md5) if md5.endswith(".dir") else {"": md5}
+    temporary = out.with_name(f".{out.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        for relative, oid in files.items():
+            target = temporary / relative if relative else temporary
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _link(odb, oid, target)
+        if md5.endswith(".dir"):
+            temporary.mkdir(parents=True, exist_ok=True)
+        if temporary.is_dir() or out.is_dir():
+            _remove(out)
+        temporary.replace(out)
+    finally:
+        _remove(temporary)
+
+
+def _link(odb: Any, oid: str, target: Path) -> None:
+    """Bring one object to `target` by the first link type of the cache that works here."""
+    from dvc_objects.fs import generic
+
+    source = odb.oid_to_path(oid)
+    generic.transfer(odb.fs, source, odb.fs, str(target), links=list(odb.cache_types))
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
