@@ -14,7 +14,7 @@ from posttrain.errors import UserError
 Row = tuple[Any, ...]
 Params = Mapping[str, object]
 
-_BUSY_SECONDS = 60.0
+BUSY_SECONDS = 60.0
 _CHUNK = 500
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some disk space and run again",
@@ -110,7 +110,7 @@ class SqliteStore:
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT."""
-        with self._lock:
+        with self._lock, self._explained("read"):
             return self._connection.execute(sql, dict(params or {})).fetchall()
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
@@ -138,7 +138,7 @@ class SqliteStore:
 def _prepared(target: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         target,
-        timeout=_BUSY_SECONDS,
+        timeout=BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
         uri=target.startswith("file:"),
@@ -153,7 +153,7 @@ def _prepared(target: str) -> sqlite3.Connection:
 
 def _switch_to_wal(connection: sqlite3.Connection) -> None:
     """SQLite does not wait here for its busy timeout, so the first openers take turns."""
-    deadline = time.monotonic() + _BUSY_SECONDS
+    deadline = time.monotonic() + BUSY_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
