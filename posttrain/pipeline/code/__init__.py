@@ -1,0 +1,29 @@
+"""The part of the key that sees the code: which first-party source can change a stage's result.
+
+Static: files are parsed and never imported. A function's use of a name leads to what the name
+stands for, through imports, re-exports, attributes and aliases, at the level of functions, classes
+and module constants.
+"""
+
+from posttrain.pipeline.code.changes import SymbolChange, explain, source_in, symbol_source
+from posttrain.pipeline.code.closure import (
+    FIRST_PARTY,
+    INTERFACE,
+    CodeClosure,
+    CodeReader,
+    code_closure,
+)
+from posttrain.pipeline.code.distributions import version
+
+__all__ = [
+    "FIRST_PARTY",
+    "INTERFACE",
+    "CodeClosure",
+    "CodeReader",
+    "SymbolChange",
+    "code_closure",
+    "explain",
+    "source_in",
+    "symbol_source",
+    "version",
+]

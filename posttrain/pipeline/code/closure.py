@@ -1,0 +1,128 @@
+"""All first-party code that an entry can reach."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.errors import UserError, nearest
+from posttrain.pipeline.code.distributions import distributions
+from posttrain.pipeline.code.graph import FILES, WHOLE, Graph, Node
+from posttrain.pipeline.code.tree import SourceTree
+
+FIRST_PARTY = ("posttrain", "tasks", "flows")
+
+# The interface between a stage and whoever runs it. What it hands over (parameters, seed, threads,
+# device) is in the key by value; how it reports progress and mistakes cannot change a result.
+INTERFACE = (
+    "posttrain.errors",
+    "posttrain.pipeline.config",
+    "posttrain.pipeline.context",
+    "posttrain.pipeline.spec",
+)
+
+
+@dataclass(frozen=True)
+class CodeClosure:
+    """The code behind an entry: `module:symbol` -> digest, with `<body>` for what an import does.
+
+    `packages` are the third-party distributions that this code imports. `opaque` says where static
+    analysis could not see and took the whole module, and why.
+    """
+
+    symbols: Mapping[str, str]
+    packages: frozenset[str]
+    opaque: Mapping[str, str]
+    digest: str
+
+
+class CodeReader:
+    """Closures over one snapshot of the source files; what they share is computed once."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        packages: Sequence[str] = FIRST_PARTY,
+        outside: Sequence[str] = INTERFACE,
+        cache: Path | None = None,
+    ) -> None:
+        self._tree = SourceTree(root, packages, cache=cache)
+        self._graph = Graph(self._tree, outside=outside)
+        self._cache = cache
+
+    def closure(self, entry: str) -> CodeClosure:
+        """Everything that `module:function` reaches, with the types of its arguments."""
+        start = self._start(entry)
+        reached, reasons = self._reach(start)
+        symbols: dict[str, str] = {}
+        imported: set[str] = set()
+        for node in reached:
+            if not node.module:
+                imported.add(node.name)
+            elif node.name == FILES:
+                files = self._tree.data_files(node.module)
+                symbols |= {f"{node.module}:<file {name}>": files[name] for name in files}
+            elif (symbol := self._graph.symbol(node)) is not None:
+                symbols[f"{node.module}:{node.name}"] = symbol.digest
+        self._tree.save()
+        ordered = dict(sorted(symbols.items()))
+        return CodeClosure(
+            symbols=ordered,
+            packages=distributions(imported, cache=self._cache),
+            opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
+            digest=_digest(ordered),
+        )
+
+    def _start(self, entry: str) -> Node:
+        module, _, name = entry.partition(":")
+        table = self._tree.table(module)
+        if table is None:
+            raise UserError(f"entry '{entry}': there is no module {module}; correct the name")
+        if name not in table.symbols:
+            hint = nearest(name, table.symbols)
+            raise UserError(f"entry '{entry}': {module} does not define '{name}'{hint}")
+        return Node(module, name)
+
+    def _reach(self, start: Node) -> tuple[set[Node], dict[str, set[str]]]:
+        reasons: dict[str, set[str]] = defaultdict(set)
+        reached = {start}
+        pending = [start]
+        pending += [node for node in self._graph.entry(start).nodes if node not in reached]
+        reached.update(pending)
+        while pending:
+            edges = self._graph.edges(pending.pop())
+            for module, reason in edges.notes.items():
+                reasons[module].add(reason)
+            fresh = edges.nodes.keys() - reached
+            if not pending and not fresh:
+                fresh = self._named_in_strings(reached)
+            reached |= fresh
+            pending += fresh
+        return reached, reasons
+
+    def _named_in_strings(self, reached: set[Node]) -> set[Node]:
+        """Where something is imported by a run-time name: the modules that reached code names."""
+        found = [symbol for node in reached if (symbol := self._graph.symbol(node)) is not None]
+        if not any(symbol.imports_by_name for symbol in found):
+            return set()
+        modules = {name for symbol in found for name in symbol.strings}
+        return {Node(name, WHOLE) for name in modules if self._tree.place(name)} - reached
+
+
+def code_closure(
+    entry: str,
+    *,
+    root: Path,
+    packages: Sequence[str] = FIRST_PARTY,
+    cache: Path | None = None,
+    outside: Sequence[str] = INTERFACE,
+) -> CodeClosure:
+    """The closure of one entry such as `tasks.sft.stage:run`; for several, keep a `CodeReader`."""
+    return CodeReader(root, packages=packages, outside=outside, cache=cache).closure(entry)
+
+
+def _digest(symbols: Mapping[str, str]) -> str:
+    lines = "\n".join(f"{name} {digest}" for name, digest in symbols.items())
+    return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,0 +1,253 @@
+"""What each symbol reaches directly: names and attribute chains, resolved to symbols of modules."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from posttrain.pipeline.code.scopes import BY_NAME
+from posttrain.pipeline.code.symbols import BODY, Symbol
+from posttrain.pipeline.code.tree import SourceTree
+
+IMPORTED = ""
+WHOLE = "*"
+FILES = "<files>"
+
+_RESOURCES = ("importlib.resources", "pkgutil")
+
+
+class Node(NamedTuple):
+    """A symbol of a module; or the module's import, the whole of it, or the files beside it.
+
+    A third-party package is a name without a module.
+    """
+
+    module: str
+    name: str
+
+
+class Edges:
+    """Nodes reached in one step, and why static analysis had to take more than it saw."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[Node, None] = {}
+        self.notes: dict[str, str] = {}
+        self.followed: set[tuple[str, ...]] = set()
+
+    def reach(self, module: str, name: str) -> None:
+        """Add a node."""
+        self.nodes[Node(module, name)] = None
+
+    def fall_back(self, module: str, reason: str) -> None:
+        """Take the whole of a module, and say why; the first reason stays."""
+        self.nodes[Node(module, WHOLE)] = None
+        self.notes.setdefault(module, reason)
+
+
+class Graph:
+    """Direct references between the nodes of a source tree, each resolved once."""
+
+    def __init__(self, tree: SourceTree, *, outside: Sequence[str] = ()) -> None:
+        self._tree = tree
+        self._outside = tuple(outside)
+        self._edges: dict[Node, Edges] = {}
+        self._pure: dict[Node, bool] = {}
+        self._hooking: dict[Node, bool] = {}
+
+    def symbol(self, node: Node) -> Symbol | None:
+        """The symbol behind a node; imports, whole modules and packages have none."""
+        table = self._tree.table(node.module) if node.module else None
+        return table.symbols.get(node.name) if table is not None else None
+
+    def edges(self, node: Node) -> Edges:
+        """Everything that `node` reaches in one step."""
+        if node not in self._edges:
+            edges = self._edges[node] = Edges()
+            if node.name == IMPORTED:
+                self._import(node.module, edges)
+            elif node.name == WHOLE:
+                self._whole(node.module, edges)
+            elif (symbol := self.symbol(node)) is not None:
+                edges.reach(node.module, IMPORTED)
+                self._uses(node, symbol, edges)
+        return self._edges[node]
+
+    def entry(self, node: Node) -> Edges:
+        """What an entry reaches besides: the types of the arguments that it is called with."""
+        edges, symbol, table = Edges(), self.symbol(node), self._tree.table(node.module)
+        if symbol is not None and table is not None:
+            for use in symbol.signature:
+                root, _, rest = use.partition(".")
+                target = table.type_only.get(root)
+                self._resolve(node.module, _extended(target, rest) if target else use, edges)
+        return edges
+
+    def _import(self, module: str, edges: Edges) -> None:
+        """Importing a module imports its packages, runs its body, and all this for its imports."""
+        package, _, _ = module.rpartition(".")
+        if package:
+            edges.reach(package, IMPORTED)
+        table = self._tree.table(module)
+        if table is None:
+            return
+        for target in table.imports:
+            self._load(target, edges)
+        for star in table.stars:
+            if self._counts(star):
+                edges.fall_back(star, f"star import in {module}")
+        if BODY in table.symbols:
+            edges.reach(module, BODY)
+        for name, symbol in table.symbols.items():
+            if self._is_registered(module, symbol):
+                edges.reach(module, name)
+                edges.notes.setdefault(module, f"registry filled at import by {name}")
+
+    def _whole(self, module: str, edges: Edges) -> None:
+        edges.reach(module, IMPORTED)
+        table = self._tree.table(module)
+        for name, symbol in table.symbols.items() if table is not None else ():
+            edges.reach(module, name)
+            bound = Edges()
+            for target in symbol.targets:
+                self._resolve(module, target, bound)
+            for node in bound.nodes:
+                # What a module imports is taken with it; of other modules only its own parts are.
+                if node.name != WHOLE or node.module.startswith(f"{module}."):
+                    edges.reach(*node)
+
+    def _uses(self, node: Node, symbol: Symbol, edges: Edges) -> None:
+        for target in symbol.imports:
+            self._load(target, edges)
+        for reason in symbol.opaque:
+            edges.fall_back(node.module, reason)
+        for use, reason in symbol.dynamic:
+            self._look_into(node.module, use, reason, edges)
+        for use in symbol.uses:
+            self._resolve(node.module, use, edges)
+        for found in [found for found in edges.nodes if found.name == WHOLE]:
+            edges.notes.setdefault(found.module, f"used as a value by {node.module}:{node.name}")
+
+    def _look_into(self, module: str, use: str, reason: str, edges: Edges) -> None:
+        """Something is looked up by a run-time name in what `use` stands for."""
+        root = use.partition(".")[0]
+        table = self._tree.table(module)
+        known = ":" in use or (table is not None and root in table.symbols)
+        if not known:
+            edges.fall_back(module, reason)
+        elif root not in BY_NAME:
+            for found in self._meanings(module, use):
+                if found.name == WHOLE:
+                    edges.fall_back(found.module, f"{reason} of {module}")
+
+    def _resolve(self, module: str, use: str, edges: Edges) -> None:
+        """Follow a chain written in `module`; names that it does not define are builtins."""
+        absolute, colon, rest = use.partition(":")
+        if colon:
+            self._follow(absolute, rest.split(".") if rest else [], edges, module)
+            return
+        names = use.split(".")
+        table = self._tree.table(module)
+        if names[0] == "__file__":
+            edges.reach(module, FILES)
+        elif table is not None and names[0] in table.symbols:
+            self._follow(module, names, edges, module)
+
+    def _follow(self, module: str, names: list[str], edges: Edges, user: str) -> None:
+        """Walk `module.name.name...` as far as it leads through modules and import bindings."""
+        if not self._tree.is_first_party(module):
+            edges.reach("", module.partition(".")[0])
+            if ".".join([module, *names]).startswith(_RESOURCES):
+                edges.reach(user, FILES)
+            return
+        if not self._counts(module) or (module, *names) in edges.followed:
+            return
+        edges.followed.add((module, *names))
+        edges.reach(module, IMPORTED)
+        if not names:
+            edges.reach(module, WHOLE)
+            return
+        name, *rest = names
+        table = self._tree.table(module)
+        if table is not None and name in table.symbols:
+            edges.reach(module, name)
+            for target in table.symbols[name].targets:
+                self._resolve(module, _extended(target, ".".join(rest)), edges)
+        elif self._tree.place(f"{module}.{name}") is not None:
+            self._follow(f"{module}.{name}", rest, edges, user)
+        elif name == "__file__":
+            edges.reach(module, FILES)
+        elif not (table is not None and table.stars) and name not in ("__name__", "__doc__"):
+            edges.fall_back(module, f"nothing in it defines {name}")
+
+    def _load(self, target: str, edges: Edges) -> None:
+        """Import a module, or the submodule that is imported from it."""
+        module, _, name = target.partition(":")
+        if not self._tree.is_first_party(module):
+            edges.reach("", module.partition(".")[0])
+        elif self._tree.place(module) is None:
+            edges.notes.setdefault(module, "there is no source for it")
+        elif self._counts(module):
+            edges.reach(module, IMPORTED)
+            table = self._tree.table(module)
+            defined = table is not None and name in table.symbols
+            submodule = f"{module}.{name}"
+            if name and not defined and self._tree.place(submodule) and self._counts(submodule):
+                edges.reach(submodule, IMPORTED)
+
+    def _counts(self, module: str) -> bool:
+        return not any(module == name or module.startswith(f"{name}.") for name in self._outside)
+
+    def _meanings(self, module: str, use: str) -> list[Node]:
+        """The symbols and whole modules that a chain stands for, import bindings looked through."""
+        edges = Edges()
+        self._resolve(module, use, edges)
+        return [node for node in edges.nodes if node.name != IMPORTED and not self._is_import(node)]
+
+    def _is_import(self, node: Node) -> bool:
+        symbol = self.symbol(node)
+        return symbol is not None and bool(symbol.targets) and not symbol.is_function
+
+    def _is_registered(self, module: str, symbol: Symbol) -> bool:
+        """Whether defining the symbol hands it to first-party code, which may call it later."""
+        if any(self._registers(module, use) for use in symbol.decorators):
+            return True
+        bases = (node for use in symbol.bases for node in self._meanings(module, use))
+        return any(self._hooks(node) for node in bases)
+
+    def _registers(self, module: str, use: str) -> bool:
+        """Whether a decorator or metaclass may remember what it is applied to."""
+        for node in self._meanings(module, use):
+            if node.module and not self._is_pure(node):
+                return True
+        return any(part.startswith(("register", "custom_op")) for part in use.split("."))
+
+    def _is_pure(self, node: Node) -> bool:
+        """Whether a decorator is a function that can reach no object which outlives its call."""
+        if node not in self._pure:
+            self._pure[node] = True  # what only calls itself is
+            symbol = self.symbol(node)
+            self._pure[node] = (
+                symbol is not None
+                and symbol.is_function
+                and self._touches_nothing(node.module, symbol)
+            )
+        return self._pure[node]
+
+    def _touches_nothing(self, module: str, symbol: Symbol) -> bool:
+        found = (node for use in symbol.uses for node in self._meanings(module, use))
+        return all(self._is_pure(node) for node in found if node.module)
+
+    def _hooks(self, node: Node) -> bool:
+        """Whether subclasses of a class make themselves known to it."""
+        if node not in self._hooking:
+            self._hooking[node] = False  # a class may be based on another one of its own name
+            symbol = self.symbol(node)
+            self._hooking[node] = symbol is not None and (
+                symbol.hooks_subclasses or self._is_registered(node.module, symbol)
+            )
+        return self._hooking[node]
+
+
+def _extended(target: str, rest: str) -> str:
+    """`target` with further attributes read from it."""
+    if not rest:
+        return target
+    return target + rest if target.endswith(":") else f"{target}.{rest}"

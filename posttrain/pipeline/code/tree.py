@@ -1,0 +1,179 @@
+"""The first-party source files: where each module lies, and its table, parsed once."""
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Collection, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from posttrain.errors import UserError
+from posttrain.pipeline.code.symbols import Definitions, ModuleTable, parse_module
+
+
+class SourceTree:
+    """A snapshot of the first-party modules below `root`; each file is read at most once.
+
+    A package that `root` lacks is looked for where Python would import it from, so that a project
+    of the user's own also sees the code of the framework that it runs on.
+    """
+
+    def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
+        self._packages = tuple(packages)
+        self._homes = {name: _home(root, name) for name in packages}
+        self._places: dict[str, Path | None] = {}
+        self._tables: dict[str, ModuleTable | None] = {}
+        self._store = TableStore(cache, self._packages)
+
+    def is_first_party(self, module: str) -> bool:
+        """Whether the module belongs to one of the packages whose code counts."""
+        return self._homes.get(module.partition(".")[0]) is not None
+
+    def place(self, module: str) -> Path | None:
+        """The module's file; its directory where it is a package without `__init__.py`."""
+        if module not in self._places:
+            self._places[module] = self._find(module)
+        return self._places[module]
+
+    def table(self, module: str) -> ModuleTable | None:
+        """The module's table, or None where it has no source."""
+        if module not in self._tables:
+            source = self._read(module)
+            self._tables[module] = None if source is None else self._parsed(module, source)
+        return self._tables[module]
+
+    def definitions(self, module: str) -> Definitions | None:
+        """The module's table together with the syntax that it was made from, never cached."""
+        source = self._read(module)
+        return None if source is None else self._parse(module, source)
+
+    def data_files(self, module: str) -> Mapping[str, str]:
+        """Digests of the files beside a module that are not Python, by relative path."""
+        place = self.place(module)
+        if place is None:
+            return {}
+        folder = place.parent
+        files = (file for file in folder.rglob("*") if file.is_file())
+        return {
+            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+            if file.suffix not in (".py", ".pyc")
+        }
+
+    def save(self) -> None:
+        """Remember the tables of this snapshot for the next one."""
+        self._store.save()
+
+    def _find(self, module: str) -> Path | None:
+        head, *rest = module.split(".")
+        home = self._homes.get(head)
+        if home is None:
+            return None
+        stem = home.joinpath(head, *rest)
+        for candidate in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
+            if candidate.is_file():
+                return candidate
+        return stem if stem.is_dir() else None
+
+    def _read(self, module: str) -> bytes | None:
+        place = self.place(module)
+        return None if place is None or place.suffix != ".py" else place.read_bytes()
+
+    def _parsed(self, module: str, source: bytes) -> ModuleTable:
+        is_package = self._is_package(module)
+        digest = hashlib.sha256(b"%d" % is_package + source).hexdigest()
+        table = self._store.get(module, digest)
+        if table is None:
+            table = self._parse(module, source).table
+            self._store.put(module, digest, table)
+        return table
+
+    def _parse(self, module: str, source: bytes) -> Definitions:
+        is_package = self._is_package(module)
+        try:
+            return parse_module(source, module, is_package=is_package, packages=self._packages)
+        except SyntaxError as error:
+            where = f"{self._shown(module)}:{error.lineno}"
+            raise UserError(f"{where}: not valid Python ({error.msg}); correct it") from None
+        except ValueError as error:
+            raise UserError(f"{self._shown(module)}: not Python source ({error})") from None
+
+    def _is_package(self, module: str) -> bool:
+        place = self.place(module)
+        return place is not None and place.name == "__init__.py"
+
+    def _shown(self, module: str) -> str:
+        place, home = self.place(module), self._homes[module.partition(".")[0]]
+        assert place is not None
+        assert home is not None
+        return place.relative_to(home).as_posix()
+
+
+class TableStore:
+    """Tables of modules by the digest of their source, in one JSON file under its own checksum.
+
+    Losing or damaging the file costs parsing again. It is replaced atomically; of two processes
+    that save at once, one wins.
+    """
+
+    def __init__(self, folder: Path | None, packages: tuple[str, ...]) -> None:
+        self._file = folder / "symbols.json" if folder is not None else None
+        self._validity = f"{_analyser()} {' '.join(packages)}"
+        self._rows: dict[str, Any] = self._load()
+        self._changed = False
+
+    def get(self, module: str, digest: str) -> ModuleTable | None:
+        """The table of exactly this source."""
+        known = self._rows.get(module)
+        return ModuleTable.from_json(known[1]) if known and known[0] == digest else None
+
+    def put(self, module: str, digest: str, table: ModuleTable) -> None:
+        """Remember a table until the module's source changes."""
+        self._rows[module] = (digest, table)
+        self._changed = True
+
+    def save(self) -> None:
+        """Write the file where something was learned; a read-only place only costs the memory."""
+        if not self._changed or self._file is None:
+            return
+        payload = json.dumps([self._validity, self._rows], separators=(",", ":")).encode()
+        checksum = hashlib.sha256(payload).hexdigest().encode()
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=self._file.name)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(checksum + b"\n" + payload)
+            Path(name).replace(self._file)
+            self._changed = False
+
+    def _load(self) -> dict[str, Any]:
+        if self._file is None:
+            return {}
+        try:
+            checksum, _, payload = self._file.read_bytes().partition(b"\n")
+        except OSError:
+            return {}
+        if hashlib.sha256(payload).hexdigest().encode() != checksum:
+            return {}
+        validity, rows = json.loads(payload)
+        return dict(rows) if validity == self._validity else {}
+
+
+@cache
+def _analyser() -> str:
+    """Digest of this package itself: tables that another version of it made are not trusted."""
+    sources = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
+
+
+def _home(root: Path, package: str) -> Path | None:
+    """The directory that holds a first-party package."""
+    if (root / package).is_dir() or (root / f"{package}.py").is_file():
+        return root
+    spec = find_spec(package)
+    locations = spec.submodule_search_locations if spec is not None else None
+    return Path(next(iter(locations))).parent if locations else None
