@@ -110,14 +110,26 @@ def check_rows(rows: Sequence[TokenRow], *, num_embeddings: int) -> None:
             raise UserError(f"row {index} has no token that bears loss; drop empty completions")
 
 
-def collate(rows: Sequence[TokenRow], *, pad: int) -> TokenBatch:
-    """Pad rows on the right and mark the tokens that bear loss."""
-    input_ids_BT, _ = pad_rows([row.ids for row in rows], pad=pad)
-    positions_T = torch.arange(input_ids_BT.shape[1])
-    start_B = torch.tensor([row.start for row in rows])
-    length_B = torch.tensor([len(row.ids) for row in rows])
-    wanted_BT = (positions_T >= start_B[:, None]) & (positions_T < length_B[:, None])
-    return TokenBatch(input_ids_BT, wanted_BT, int((length_B - start_B).sum()))
+class TokenTable:
+    """Token rows laid end to end, so that a batch is one gather."""
+
+    def __init__(self, rows: Sequence[TokenRow], *, pad: int) -> None:
+        self._flat = torch.tensor([token for row in rows for token in row.ids])
+        self._length_N = torch.tensor([len(row.ids) for row in rows])
+        self._start_N = torch.tensor([row.start for row in rows])
+        self._offset_N = self._length_N.cumsum(0) - self._length_N
+        self._pad = pad
+
+    def batch(self, part: Sequence[int]) -> TokenBatch:
+        """The rows of these indices, padded on the right to the longest."""
+        rows_B = torch.tensor(part)
+        length_B, start_B = self._length_N[rows_B], self._start_N[rows_B]
+        positions_T = torch.arange(int(length_B.max()))
+        inside_BT = positions_T < length_B[:, None]
+        places_BT = (self._offset_N[rows_B][:, None] + positions_T).where(inside_BT, 0)
+        input_ids_BT = self._flat[places_BT].where(inside_BT, self._pad)
+        wanted_BT = inside_BT & (positions_T >= start_B[:, None])
+        return TokenBatch(input_ids_BT, wanted_BT, int((length_B - start_B).sum()))
 
 
 def plan_steps(

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from posttrain.data.batching import Batches, TokenBatch, TokenRow, check_rows, collate, plan_steps
+from posttrain.data.batching import (
+    Batches,
+    TokenBatch,
+    TokenRow,
+    TokenTable,
+    check_rows,
+    plan_steps,
+)
 from posttrain.errors import UserError
 from posttrain.models.logprobs import wanted_logprobs
 from posttrain.training.config import OptimisationConfig
@@ -45,13 +52,8 @@ def token_batches(
         groups=groups,
         mixture=mixture,
     )
-    pad = int(policy.tokenizer.pad_token_id)
-    return Batches(
-        steps,
-        lengths,
-        lambda part: collate([rows[index] for index in part], pad=pad),
-        config.micro_batch_tokens,
-    )
+    table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id))
+    return Batches(steps, lengths, table.batch, config.micro_batch_tokens)
 
 
 def fitting(rows: Sequence[TokenRow], *, max_length: int, where: str) -> list[int]:

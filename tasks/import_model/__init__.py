@@ -1,0 +1,13 @@
+"""Import model: a Hugging Face checkpoint as the policy that a recipe starts from."""
+
+from posttrain.pipeline.spec import ArtifactType, Port, Task
+from tasks.import_model.config import ImportModelConfig
+
+TASK = Task(
+    package="tasks.import_model",
+    config=ImportModelConfig,
+    inputs={
+        "files": Port(ArtifactType.SOURCE, "the model directory, if it is local", many=True),
+    },
+    outputs={"policy": Port(ArtifactType.CHECKPOINT, "the model and its tokenizer, checked")},
+)

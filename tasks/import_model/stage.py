@@ -1,0 +1,66 @@
+"""Fetch a checkpoint, check that it is whole and harmless, and save it as a policy."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+
+from posttrain.errors import UserError
+from posttrain.models.load import Policy, load_policy, save_policy
+from posttrain.models.logprobs import hidden_states
+from posttrain.pipeline.context import StageContext
+from tasks.import_model.config import ImportModelConfig
+
+# Weights as safetensors, configuration and tokenizer: nothing that could run code.
+_WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
+
+
+def run(
+    config: ImportModelConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Load the model from its source, check it, save it."""
+    source = inputs.get("files.model") or _download(config, context)
+    policy = load_policy(source, device=context.device)
+    _check_head(policy, source)
+    save_policy(policy.model, policy.tokenizer, outputs["policy"])
+    return {
+        "import_model/num_parameters": float(policy.model.num_parameters()),
+        "import_model/vocab_size": float(len(policy.tokenizer)),
+    }
+
+
+def _download(config: ImportModelConfig, context: StageContext) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = snapshot_download(
+            str(config.name),
+            revision=config.revision,
+            allow_patterns=_WANTED,
+            cache_dir=context.scratch / "hub",
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"import_model: cannot fetch '{config.name}' at {config.revision}: {reason}; "
+            "check name, revision and network, or give the path of a local copy"
+        ) from None
+    return Path(folder)
+
+
+def _check_head(policy: Policy, source: Path) -> None:
+    """Refuse a model whose logits are more than its output layer on its last hidden states."""
+    probe_BT = torch.arange(4, device=policy.model.device)[None] % len(policy.tokenizer)
+    with torch.inference_mode():
+        wanted = policy.model(input_ids=probe_BT, use_cache=False).logits
+        head = policy.model.get_output_embeddings()
+        found = head(hidden_states(policy.model, probe_BT))
+    if not torch.allclose(wanted, found, rtol=1e-4, atol=1e-4):
+        raise UserError(
+            f"{source}: the architecture '{policy.model.config.model_type}' changes its logits "
+            "after the output layer (a soft cap or a scale), which this learner does not support"
+        )
