@@ -1,5 +1,21 @@
 """Metrics go out of here: a memory tracker for tests, an MLflow view for people."""
 
-from posttrain.tracking.base import Finished, Started, Tracker
+import os
+from pathlib import Path
 
-__all__ = ["Finished", "Started", "Tracker"]
+from posttrain.tracking.base import Tracker
+
+
+def open_tracker(state: Path) -> Tracker:
+    """The tracker of a project whose state lies in `state`.
+
+    MLflow, in an SQLite database there or wherever `MLFLOW_TRACKING_URI` says;
+    `POSTTRAIN_TRACKING=off` turns it off.
+    """
+    if os.environ.get("POSTTRAIN_TRACKING") == "off":
+        from posttrain.tracking.memory import MemoryTracker
+
+        return MemoryTracker()
+    from posttrain.tracking.mlflow import MlflowTracker
+
+    return MlflowTracker(state)

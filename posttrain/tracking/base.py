@@ -1,12 +1,13 @@
 """What the pipeline tells a tracker. It is written, and never read back for a decision."""
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 from posttrain.pipeline.ledger.records import ArtifactRecord
 
-Status = Literal["succeeded", "failed", "killed"]
+Status = Literal["running", "succeeded", "failed", "killed"]
 
 
 @dataclass(frozen=True)
@@ -35,25 +36,57 @@ class Finished:
     at: float | None = None
 
 
-class Tracker(Protocol):
+class Tracker(ABC):
     """A view of runs for people. Nothing blocks or raises: trouble is said once."""
 
-    def start(self, started: Started) -> str:
-        """Open a run or a stage; return an id of the tracker's own, known at once."""
-        ...
+    def start_run(self, name: str, *, tags: Mapping[str, str], params: Mapping[str, object]) -> str:
+        """Open a run of the recipe `name`; return an id of the tracker's own, known at once."""
+        return self.start(Started(name, tags=tags, params=params))
 
+    def start_stage(
+        self,
+        run_id: str,
+        name: str,
+        *,
+        tags: Mapping[str, str],
+        params: Mapping[str, object],
+        inputs: Sequence[ArtifactRecord] = (),
+    ) -> str:
+        """Open a stage inside a run; return its id."""
+        return self.start(Started(name, run_id, tags, params, tuple(inputs)))
+
+    def finish_stage(
+        self,
+        stage_id: str,
+        *,
+        status: Status,
+        metrics: Mapping[str, float],
+        outputs: Sequence[ArtifactRecord] = (),
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Close a stage with its final metrics and what it made."""
+        self.finish(stage_id, Finished(status, metrics, tags or {}, tuple(outputs)))
+
+    def finish_run(self, run_id: str, *, status: Status) -> None:
+        """Close a run."""
+        self.finish(run_id, Finished(status))
+
+    @abstractmethod
+    def start(self, started: Started) -> str:
+        """Open a run or a stage; return its id."""
+
+    @abstractmethod
     def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
         """Take the metrics of one step; they are buffered."""
-        ...
 
+    @abstractmethod
     def finish(self, handle: str, finished: Finished) -> None:
         """Close a run or a stage."""
-        ...
 
+    @abstractmethod
     def external_id(self, handle: str) -> str | None:
         """The id that the tracking server gave to a run or stage, once it is known."""
-        ...
 
+    @abstractmethod
     def close(self) -> str | None:
         """Write what is buffered; return a sentence if something could not be written."""
-        ...

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from posttrain.tracking.base import Finished, Started
+from posttrain.tracking.base import Finished, Started, Tracker
 
 
 @dataclass
@@ -15,7 +15,7 @@ class TrackedRun:
     finished: Finished | None = None
 
 
-class MemoryTracker:
+class MemoryTracker(Tracker):
     """Remembers what it was told, in order; the id is the name and a number."""
 
     def __init__(self) -> None:

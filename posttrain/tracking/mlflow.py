@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.tracking.base import Finished, Started
+from posttrain.tracking.base import Finished, Started, Tracker
 
 _FLUSH_SECONDS = 3.0
 _CLOSE_SECONDS = 60.0
@@ -21,14 +21,18 @@ _REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it fr
 Operation = Callable[[Any], None]
 
 
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """Writes to `uri`, by default the SQLite database `mlflow.db` in the state directory.
 
-    `on_problem` gets one sentence if tracking fails; what follows is then dropped.
+    If tracking fails, what follows is dropped; `on_problem` hears of it at once, `close` says it.
     """
 
     def __init__(
-        self, state: Path, *, uri: str | None = None, on_problem: Callable[[str], None] = print
+        self,
+        state: Path,
+        *,
+        uri: str | None = None,
+        on_problem: Callable[[str], None] | None = None,
     ) -> None:
         self._state = state.resolve()
         self._uri = uri
@@ -102,7 +106,8 @@ class MlflowTracker:
 
     def _fail(self, reason: str) -> None:
         self._problem = f"{reason}; {_REMEDY}"
-        self._on_problem(self._problem)
+        if self._on_problem is not None:
+            self._on_problem(self._problem)
 
 
 def _first_line(error: Exception) -> str:

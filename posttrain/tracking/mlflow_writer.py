@@ -4,18 +4,29 @@ import itertools
 import json
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from posttrain.pipeline.ledger.processes import is_gone, this_process
 from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.tracking.base import Finished, Started
+from posttrain.tracking.dataset_source import DvcSource
 
 BATCH = 500
 _MODELS = frozenset({"checkpoint", "reward_model"})
-_STATUS = {"succeeded": "FINISHED", "failed": "FAILED", "killed": "KILLED"}
-_LONGEST = 5000
+_STATUS = {
+    "running": "KILLED",
+    "succeeded": "FINISHED",
+    "failed": "FAILED",
+    "killed": "KILLED",
+}
+# What MLflow takes: names of letters, digits and a few marks, values of some thousand characters.
+_FOREIGN = re.compile(r"[^\w\-. :/]")
+_LONGEST_NAME, _LONGEST = 250, 5000
+_PROCESS = "posttrain.process"
 _Item = TypeVar("_Item")
 
 
@@ -41,7 +52,9 @@ class MlflowWriter:
 
         _quiet()
         from mlflow import MlflowClient
+        from mlflow.data.dataset_source_registry import register_dataset_source
 
+        register_dataset_source(DvcSource)
         state.mkdir(parents=True, exist_ok=True)
         where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
         with FileLock(state / "mlflow.lock"):
@@ -52,6 +65,7 @@ class MlflowWriter:
     def start(self, handle: str, started: Started, moment: float) -> None:
         """Create the run, with its parameters, tags and inputs."""
         tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
+        tags[_PROCESS] = this_process()
         if started.parent is None:
             experiment = self._experiment(started.name)
         else:
@@ -62,7 +76,7 @@ class MlflowWriter:
         )
         self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
         self._params(run.info.run_id, started.params)
-        self._inputs(run.info.run_id, started.inputs)
+        self._inputs(run.info.run_id, started.inputs, experiment)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
         """Buffer the metrics of one step."""
@@ -70,7 +84,7 @@ class MlflowWriter:
 
         points = self.buffer.setdefault(handle, [])
         stamp = _milliseconds(moment)
-        points += [Metric(key, float(value), stamp, step) for key, value in values.items()]
+        points += [Metric(_name(key), float(value), stamp, step) for key, value in values.items()]
         if len(points) >= BATCH:
             self.flush()
 
@@ -91,40 +105,59 @@ class MlflowWriter:
         self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
 
     def _experiment(self, name: str) -> str:
-        """The experiment of a recipe, created on first use."""
+        """The experiment of a recipe: created on first use, its dead runs closed."""
         if name not in self.experiments:
             found = self.client.get_experiment_by_name(name)
-            if found is not None and found.lifecycle_stage == "deleted":
-                self.client.restore_experiment(found.experiment_id)
             if found is None:
                 self.experiments[name] = self.client.create_experiment(name, self.artifacts)
             else:
                 self.experiments[name] = found.experiment_id
+                if found.lifecycle_stage == "deleted":
+                    self.client.restore_experiment(found.experiment_id)
+                self._close_dead_runs(found.experiment_id)
         return self.experiments[name]
+
+    def _close_dead_runs(self, experiment: str) -> None:
+        """Close runs whose process was killed: nobody else will, and they would run forever."""
+        for run in self.client.search_runs([experiment], "attributes.status = 'RUNNING'"):
+            process = run.data.tags.get(_PROCESS)
+            if process and is_gone(process):
+                self.client.set_terminated(run.info.run_id, "KILLED")
 
     def _params(self, run_id: str, params: Mapping[str, object]) -> None:
         from mlflow.entities import Param
 
-        entities = [Param(key, str(value)[:_LONGEST]) for key, value in params.items()]
+        entities = [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
         for chunk in _chunks(entities, 100):
             self.client.log_batch(run_id, params=chunk)
 
     def _tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         from mlflow.entities import RunTag
 
-        entities = [RunTag(key, value[:_LONGEST]) for key, value in tags.items()]
+        entities = [RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()]
         for chunk in _chunks(entities, 100):
             self.client.log_batch(run_id, tags=chunk)
 
-    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord]) -> None:
+    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
         """Log tables as dataset inputs, and models that this view knows as model inputs."""
         from mlflow.entities import LoggedModelInput
 
         datasets = [_dataset_input(record) for record in inputs if record.type not in _MODELS]
-        known = (self.model_of.get(record.digest) for record in inputs if record.type in _MODELS)
+        known = (self._model(record, experiment) for record in inputs if record.type in _MODELS)
         models = [LoggedModelInput(model) for model in known if model]
         if datasets or models:
             self.client.log_inputs(run_id, datasets=datasets, models=models)
+
+    def _model(self, record: ArtifactRecord, experiment: str) -> str | None:
+        """MLflow's id of a model, by its digest: made in this run, or in an earlier one."""
+        if record.digest not in self.model_of:
+            found = self.client.search_logged_models(
+                [experiment],
+                filter_string=f"tags.`posttrain.sha256` = '{record.digest}'",
+                max_results=1,
+            )
+            self.model_of.update((record.digest, model.model_id) for model in found)
+        return self.model_of.get(record.digest)
 
     def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
         """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
@@ -152,11 +185,12 @@ def _dataset_input(record: ArtifactRecord) -> Any:
     """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
+    source = DvcSource(record.path, record.digest)
     dataset = Dataset(
         name=f"{record.producer}.{record.role}" if record.producer else record.role,
         digest=record.digest[:36],
-        source_type="dvc",
-        source=json.dumps({"path": record.path, "sha256": record.digest}),
+        source_type=source._get_source_type(),
+        source=source.to_json(),
         profile=json.dumps({"rows": record.rows, "bytes": record.size}),
     )
     tags = {"mlflow.data.context": record.role, "posttrain.sha256": record.digest}
@@ -164,7 +198,12 @@ def _dataset_input(record: ArtifactRecord) -> Any:
 
 
 def _source_tags(record: ArtifactRecord) -> dict[str, str]:
-    return {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
+    tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
+    return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
+
+
+def _name(text: str) -> str:
+    return _FOREIGN.sub("_", text)[:_LONGEST_NAME]
 
 
 def _milliseconds(moment: float) -> int:

@@ -2,15 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from posttrain.pipeline.ledger.records import Run, RunStatus, StageRun, StageStatus
+from posttrain.pipeline.ledger.records import Run, StageRun, StageStatus
 from posttrain.tracking.base import Finished, Started, Status, Tracker
 
-_RUN_STATUS: Mapping[RunStatus, Status] = {
-    "running": "killed",
-    "killed": "killed",
-    "failed": "failed",
-    "succeeded": "succeeded",
-}
 _EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
 
 
@@ -29,8 +23,8 @@ def run_started(run: Run, params: Mapping[str, object]) -> Started:
 
 
 def run_finished(run: Run, metrics: Mapping[str, float] | None = None) -> Finished:
-    """The end of a pipeline run; one that is recorded as running was cut off."""
-    return Finished(_RUN_STATUS[run.status], metrics or {}, at=run.ended)
+    """The end of a pipeline run."""
+    return Finished(run.status, metrics or {}, at=run.ended)
 
 
 def stage_started(stage: StageRun, parent: str, params: Mapping[str, object]) -> Started:

@@ -1,0 +1,289 @@
+"""The MLflow view on real SQLite stores: what is written, by whom, and what if it fails."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from posttrain.pipeline.ledger.records import ArtifactRecord
+from posttrain.tracking import open_tracker
+from posttrain.tracking.base import Finished
+from posttrain.tracking.dataset_source import DvcSource
+from posttrain.tracking.memory import MemoryTracker
+from posttrain.tracking.mlflow import MlflowTracker
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = ArtifactRecord("traces", "completions", "data/a/t.parquet", "ab" * 32, 10, 3, "curate")
+MODEL = ArtifactRecord("policy", "checkpoint", "data/sft/policy", "cd" * 32, 99, producer="sft")
+
+CREATE = """
+import sys
+from pathlib import Path
+from posttrain.tracking.mlflow import MlflowTracker
+tracker = MlflowTracker(Path(sys.argv[1]))
+run = tracker.start_run("race", tags={}, params={})
+stage = tracker.start_stage(run, sys.argv[2], tags={}, params={})
+print("started", flush=True)
+if sys.argv[2] == "hang":
+    import time
+    while tracker.external_id(stage) is None:
+        time.sleep(0.05)
+    print("written", flush=True)
+    time.sleep(600)
+tracker.finish_stage(stage, status="succeeded", metrics={"x": 1.0})
+tracker.finish_run(run, status="succeeded")
+problem = tracker.close()
+sys.exit(problem)
+"""
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    return subprocess.Popen(
+        [sys.executable, "-c", CREATE, *words],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture(scope="module")
+def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory whose database two processes created at the same time."""
+    state = tmp_path_factory.mktemp("created") / "state of things"
+    workers = [start(str(state), name) for name in ("one", "two")]
+    for worker in workers:
+        _, complaint = worker.communicate(timeout=120)
+        assert worker.returncode == 0, complaint
+    return state
+
+
+@pytest.fixture
+def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copytree(created, tmp_path / "state")
+    return tmp_path / "state"
+
+
+def client_of(state: Path) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=f"sqlite:///{state / 'mlflow.db'}")
+
+
+def runs_of(client: Any, experiment: str) -> dict[str, Any]:
+    found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
+    return {run.info.run_name: client.get_run(run.info.run_id) for run in found}
+
+
+def test_processes_that_create_one_database_do_not_harm_each_other(created: Path) -> None:
+    runs = client_of(created).search_runs(
+        [client_of(created).get_experiment_by_name("race").experiment_id]
+    )
+    assert sorted(run.info.run_name for run in runs) == ["one", "race", "race", "two"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+def test_a_run_and_its_stages_are_written(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    run = tracker.start_run("demo", tags={"posttrain.run": "r1"}, params={"rl.steps": 40})
+    params = {"learning_rate": 1e-3, "names": ["a", "b"], "long": "x" * 9000}
+    stage = tracker.start_stage(run, "sft", tags={"k": "v"}, params=params, inputs=[TABLE])
+    for step in range(1, 1201):
+        tracker.metrics(stage, step, {"sft/loss": 1 / step, "pass@1": 0.5})
+    tracker.metrics(stage, 1201, {"sft/loss": math.nan, "pass@1": math.inf})
+    tracker.finish_stage(stage, status="succeeded", metrics={"loss": 0.25}, outputs=[MODEL, TABLE])
+    later = tracker.start_stage(run, "evaluate", tags={}, params={}, inputs=[MODEL])
+    tracker.finish_stage(later, status="failed", metrics={}, tags={"posttrain.error": "boom"})
+    tracker.finish_run(run, status="failed")
+    assert tracker.close() is None
+
+    client = client_of(state)
+    parent, sft, evaluate = (runs_of(client, "demo")[name] for name in ("demo", "sft", "evaluate"))
+    assert tracker.external_id(stage) == sft.info.run_id
+    assert sft.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert parent.data.tags["posttrain.run"] == "r1"
+    assert parent.data.params == {"rl.steps": "40"}
+    assert [run.info.status for run in (parent, sft, evaluate)] == ["FAILED", "FINISHED", "FAILED"]
+    assert sft.data.params["learning_rate"] == "0.001"
+    assert sft.data.params["names"] == "['a', 'b']"
+    assert sft.data.params["long"] == "x" * 5000
+    assert evaluate.data.tags["posttrain.error"] == "boom"
+    assert sft.data.metrics["loss"] == 0.25
+    losses = client.get_metric_history(sft.info.run_id, "sft/loss")
+    assert [(point.step, point.value) for point in losses[:1200]] == [
+        (step, 1 / step) for step in range(1, 1201)
+    ]
+    assert len(client.get_metric_history(sft.info.run_id, "pass_1")) == 1201
+
+    (dataset,) = sft.inputs.dataset_inputs
+    assert dataset.dataset.name == "curate.traces"
+    assert dataset.dataset.digest == ("ab" * 32)[:36]
+    assert {tag.key: tag.value for tag in dataset.tags}["posttrain.sha256"] == "ab" * 32
+    assert json.loads(dataset.dataset.source) == {"path": "data/a/t.parquet", "sha256": "ab" * 32}
+    (made,) = sft.outputs.model_outputs
+    (read,) = evaluate.inputs.model_inputs
+    assert made.model_id == read.model_id
+    model = client.get_logged_model(made.model_id)
+    assert model.tags["posttrain.source"] == "dvc://data/sft/policy"
+    assert model.tags["posttrain.sha256"] == "cd" * 32
+    assert model.status == "READY"
+    artifacts = client.get_experiment_by_name("demo").artifact_location
+    assert artifacts == (state / "mlartifacts").as_uri()
+    assert not list((state / "mlartifacts").rglob("*"))
+
+
+def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
+    for name in ("sft", "evaluate"):
+        tracker = MlflowTracker(state)
+        run = tracker.start_run("models", tags={}, params={})
+        inputs = [MODEL] if name == "evaluate" else []
+        outputs = [MODEL] if name == "sft" else []
+        stage = tracker.start_stage(run, name, tags={}, params={}, inputs=inputs)
+        tracker.finish_stage(stage, status="succeeded", metrics={}, outputs=outputs)
+        tracker.finish_run(run, status="succeeded")
+        assert tracker.close() is None
+    found = client_of(state).search_runs(
+        [client_of(state).get_experiment_by_name("models").experiment_id]
+    )
+    runs = [client_of(state).get_run(run.info.run_id) for run in found]
+    made = [model.model_id for run in runs for model in run.outputs.model_outputs]
+    read = [model.model_id for run in runs for model in run.inputs.model_inputs]
+    assert len(made) == 1
+    assert read == made
+
+
+def test_stages_of_several_threads_stay_apart(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    run = tracker.start_run("threads", tags={}, params={})
+
+    def work(name: str, value: float) -> None:
+        stage = tracker.start_stage(run, name, tags={}, params={})
+        for step in range(300):
+            tracker.metrics(stage, step, {"m": value})
+        tracker.finish_stage(stage, status="succeeded", metrics={})
+
+    threads = [threading.Thread(target=work, args=(f"s{index}", index)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tracker.finish_run(run, status="succeeded")
+    assert tracker.close() is None
+    client = client_of(state)
+    runs = runs_of(client, "threads")
+    for index in range(4):
+        history = client.get_metric_history(runs[f"s{index}"].info.run_id, "m")
+        assert [point.value for point in history] == [index] * 300
+
+
+def test_a_metric_costs_the_pipeline_next_to_nothing(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    stage = tracker.start_stage(
+        tracker.start_run("cost", tags={}, params={}), "s", tags={}, params={}
+    )
+    begun = time.perf_counter()
+    for step in range(2000):
+        tracker.metrics(stage, step, {"a": 1.0, "b": 2.0})
+    assert (time.perf_counter() - begun) / 2000 < 2e-4
+    assert tracker.close() is None
+
+
+def test_a_database_that_is_none_is_said_once_and_nothing_raises(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"this is no database at all, but it is long enough" * 99)
+    said: list[str] = []
+    tracker = MlflowTracker(tmp_path, on_problem=said.append)
+    stage = tracker.start_stage(tracker.start_run("r", tags={}, params={}), "s", tags={}, params={})
+    tracker.metrics(stage, 1, {"a": 1.0})
+    tracker.finish_stage(stage, status="succeeded", metrics={})
+    problem = tracker.close()
+    assert problem is not None
+    assert "MLflow tracking stopped" in problem
+    assert "mlflow rebuild" in problem
+    assert said == [problem]
+    assert tracker.external_id(stage) is None
+
+
+def test_a_server_that_is_not_there_does_not_hold_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = MlflowTracker(tmp_path)
+    tracker.start_stage(tracker.start_run("r", tags={}, params={}), "s", tags={}, params={})
+    begun = time.monotonic()
+    assert "MLflow tracking stopped" in str(tracker.close())
+    assert time.monotonic() - begun < 30
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
+    hanging = start(str(state), "hang")
+    assert hanging.stdout is not None
+    assert [hanging.stdout.readline() for _ in range(2)] == ["started\n", "written\n"]
+    hanging.send_signal(signal.SIGKILL)
+    hanging.communicate()
+    assert runs_of(client_of(state), "race")["hang"].info.status == "RUNNING"
+    tracker = MlflowTracker(state)
+    run = tracker.start_run("race", tags={}, params={})
+    tracker.start_stage(run, "alive", tags={}, params={})
+    assert tracker.close() is None
+    runs = runs_of(client_of(state), "race")
+    assert runs["hang"].info.status == "KILLED"
+    assert runs["alive"].info.status == "RUNNING"
+
+
+def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from posttrain.tracking import open_tracker\n"
+        f"tracker = open_tracker(Path({str(tmp_path / 'state')!r}))\n"
+        "run = tracker.start_run('r', tags={}, params={})\n"
+        "tracker.finish_run(run, status='succeeded')\n"
+        "assert tracker.close() is None\n"
+        "sys.exit(int(bool({'mlflow', 'sqlalchemy'} & set(sys.modules))))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_tracking_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
+    assert isinstance(open_tracker(tmp_path), MemoryTracker)
+    monkeypatch.delenv("POSTTRAIN_TRACKING")
+    assert isinstance(open_tracker(tmp_path), MlflowTracker)
+
+
+def test_a_dataset_source_is_one_that_mlflow_can_resolve(tmp_path: Path) -> None:
+    from mlflow.data.dataset_source_registry import DatasetSourceRegistry
+
+    registry = DatasetSourceRegistry()
+    registry.register(DvcSource)
+    assert registry.resolve("dvc://data/a.parquet") == DvcSource("data/a.parquet")
+    source = DvcSource("data/a.parquet", "ab")
+    assert registry.get_source_from_json(source.to_json(), "dvc") == source
+    (tmp_path / "here").write_text("")
+    assert DvcSource(str(tmp_path / "here")).load() == tmp_path / "here"
+
+
+def test_times_of_a_replay_are_those_of_the_record(state: Path) -> None:
+    from posttrain.tracking.base import Started
+
+    tracker = MlflowTracker(state)
+    run = tracker.start(Started("replayed", at=1000.5))
+    stage = tracker.start(Started("s", run, at=1001.0))
+    tracker.finish(stage, Finished("succeeded", at=1002.25))
+    assert tracker.close() is None
+    info = runs_of(client_of(state), "replayed")["s"].info
+    assert (info.start_time, info.end_time) == (1_001_000, 1_002_250)
