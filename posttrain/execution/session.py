@@ -89,10 +89,13 @@ class Session:
         tags = {"posttrain.run": run.id, "posttrain.commit": str(run.git_commit)}
         tracked = tracker.start_run(run.recipe, tags=tags, params=run.overrides)
         executor = self._executor(run, tracker, tracked, display)
-        for decision in decisions:
-            if decision.action == "cached":
+        names = []
+        for decision in self._ordered(decisions):
+            ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
+            if decision.action == "cached" and ready:
                 executor.reuse(decision)
-        names = [d.stage for d in self._ordered(decisions) if d.stage not in executor.made]
+            else:
+                names.append(decision.stage)
         status: RunStatus = "failed"
         prefect_run_id = None
         try:

@@ -17,6 +17,7 @@ from posttrain.execution.determinism import thread_environment
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
+_EXIT_SECONDS = 2.0
 
 Watch = Callable[[Mapping[str, Any]], None]
 
@@ -104,7 +105,7 @@ def _stopped(reason: str) -> dict[str, Any]:
 
 def _end(process: ForkServerProcess) -> None:
     """Leave no process behind: one that has sent its last word gets a moment to exit."""
-    process.join(timeout=5)
+    process.join(timeout=_EXIT_SECONDS)
     if process.is_alive():
         process.kill()
         process.join()

@@ -74,7 +74,7 @@ def _entry(
 ) -> LockEntry:
     stage = dag.stages[name]
     values = recipe.resolved(dag)
-    code = [os.path.relpath(workspace.root / file, recipe.directory) for file in closure.files]
+    code = [os.path.relpath(file, recipe.directory) for file in _files(workspace.root, closure)]
     inputs = [_input_path(dag, recipe.directory, ref) for ref in stage.inputs.values()]
     params = {f"run.{key}": values["run"][key] for key in recipe.run.keyed()}
     params |= {f"{name}.{key}": value for key, value in values[name].items() if key != "inputs"}
@@ -85,6 +85,13 @@ def _entry(
         params=params,
         outs=tuple(str(path) for path in stage.outputs().values()),
     )
+
+
+def _files(root: Path, closure: CodeClosure) -> list[Path]:
+    """Source files that hold the symbols of a closure, each once."""
+    modules = sorted({symbol.partition(":")[0] for symbol in closure.symbols})
+    bases = [root.joinpath(*module.split(".")) for module in modules]
+    return [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
 
 
 def _input_path(dag: Dag, directory: Path, ref: Reference) -> str:

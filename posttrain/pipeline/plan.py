@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from posttrain.errors import UserError
-from posttrain.pipeline.code import CodeClosure, code_closure
+from posttrain.pipeline.code import CodeClosure, CodeReader
 from posttrain.pipeline.digest import StatCache, digest_path
 from posttrain.pipeline.key import Difference, Key, differences, stage_key
 from posttrain.pipeline.ledger import Ledger
@@ -17,7 +17,6 @@ from posttrain.pipeline.spec import Dag, Stage
 from posttrain.pipeline.workspace import Workspace
 
 Action = Literal["cached", "restore", "run", "pending"]
-FIRST_PARTY = ("posttrain", "tasks", "flows")
 
 
 class ObjectStore(Protocol):
@@ -54,7 +53,8 @@ class Planner:
     stat_cache: StatCache
     store: ObjectStore
     forced: frozenset[str] = frozenset()
-    closures: dict[str, CodeClosure] = field(default_factory=dict)
+    _closures: dict[str, CodeClosure] = field(default_factory=dict)
+    _reader: CodeReader | None = None
 
     def plan(self) -> list[Decision]:
         """Decide for every stage before anything runs, without touching the workspace."""
@@ -114,12 +114,15 @@ class Planner:
     def closure(self, name: str) -> CodeClosure:
         """The first-party code that a stage can reach from its entry."""
         entry = self.dag.stages[name].task.entry
-        if entry not in self.closures:
-            cache = self.workspace.state / "code"
-            self.closures[entry] = code_closure(
-                entry, root=self.workspace.root, packages=FIRST_PARTY, cache=cache
+        if self._reader is None:
+            self._reader = CodeReader(
+                self.workspace.root,
+                packages=self.workspace.packages(),
+                cache=self.workspace.state / "code",
             )
-        return self.closures[entry]
+        if entry not in self._closures:
+            self._closures[entry] = self._reader.closure(entry)
+        return self._closures[entry]
 
     def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:
         """Records of a stage's outputs as they lie in the workspace, for `--only` and `stage run`."""

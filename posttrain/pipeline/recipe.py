@@ -146,7 +146,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     try:
         values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except MarkedYAMLError as error:
-        mark = error.problem_mark
+        mark = error.context_mark or error.problem_mark
         line = mark.line + 1 if mark else "?"
         raise UserError(f"{file}:{line}: not valid YAML: {error.problem}") from None
     if not isinstance(values, dict):

@@ -46,6 +46,10 @@ class Workspace:
         relative = self.recipe_dir.relative_to(self.root).as_posix()
         return "root" if relative == "." else relative.replace("/", "-")
 
+    def packages(self) -> list[str]:
+        """Python packages at the project's root: the code that counts as first-party."""
+        return sorted(path.parent.name for path in self.root.glob("*/__init__.py"))
+
     def staging(self, stage: str, attempt_id: str) -> Path:
         """Where a stage writes before its outputs are verified and published."""
         return self.state / "staging" / f"{self.slug}-{stage}-{attempt_id}"

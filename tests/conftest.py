@@ -1,0 +1,186 @@
+"""A small project of real stages in a folder of its own, for tests of everything around stages."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from posttrain.execution.session import Session
+    from posttrain.pipeline.ledger import StageRun
+    from posttrain.pipeline.plan import Decision
+
+
+_NUMBERS = itertools.count()
+
+TASK = '''
+from posttrain.pipeline.spec import ArtifactType, Port, Task
+from PACKAGE.config import Config
+REPORT = ArtifactType.REPORT
+TASK = Task("PACKAGE", Config, {"source": Port(REPORT, "what to add to", optional=True),
+    "files": Port(ArtifactType.SOURCE, "files", many=True, optional=True)},
+    {"result": Port(REPORT, "the sum")})
+'''
+CONFIG = '''
+from posttrain.pipeline.config import StageConfig
+class Config(StageConfig):
+    amount: int = 1
+    """What to add."""
+    label: str = ""
+    """Changes the key and not the result."""
+    mood: str = "fine"
+    """What the stage does before it writes: fine, fail, or a file to wait for."""
+    path: str | None = None
+    """A file to read."""
+    def local_files(self):
+        return {"given": self.path} if self.path else {}
+'''
+STAGE = '''
+import json
+import time
+from HELPER_MODULE import add
+def run(config, inputs, outputs, context):
+    # a comment
+    before = json.loads(inputs["source"].read_text())["sum"] if "source" in inputs else 0
+    total = add(before, config.amount)
+    context.progress(1, 1)
+    if config.mood == "fail":
+        raise RuntimeError("told to fail")
+    while config.mood.startswith("wait") and not (context.scratch / "go").exists():
+        (context.scratch / "waiting").touch()
+        time.sleep(0.05)
+    outputs["result"].write_text(json.dumps({"sum": total}))
+    return {"sum": float(total)}
+'''
+HELPER = '''
+def add(a, b):
+    """Add two numbers."""
+    return a + b
+def unrelated():
+    return 1
+'''
+FLOW = '''
+from PACKAGE import TASK
+def declare(build):
+    first = build.stage("first", TASK)
+    second = build.stage("second", TASK, source=first["result"])
+    build.stage("third", TASK, source=second["result"])
+'''
+
+
+@dataclass
+class Toy:
+    """A project `first -> second -> third`, each adding its `amount` to what it reads."""
+
+    root: Path
+    package: str
+    flow: str
+    helper: str
+
+    def write(self, relative: str, text: str) -> Path:
+        """Write a file of the project."""
+        path = self.root / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def recipe(self, text: str = "") -> Path:
+        """Write recipe.yaml: the toy flow on one thread, plus `text`."""
+        base = f"flow: {self.flow}\n" if "flow:" not in text else ""
+        run = "run: {threads: 1, retries: 0}\n" if "run:" not in text else ""
+        return self.write("recipe.yaml", base + run + textwrap.dedent(text))
+
+    def run(self, *overrides: str, start: str | None = None) -> dict[str, StageRun]:
+        """Run the recipe with the local runner in this process; return what happened by stage."""
+        from posttrain.execution.session import open_session
+
+        with open_session(self.root, overrides) as session, session.workspace.locked("test"):
+            if start:
+                session.force(start)
+            decisions = session.planner.plan()
+            if all(decision.action == "cached" for decision in decisions):
+                session.settle(decisions)
+                return {}
+            return _execute(session, decisions)
+
+    def plan(self, *overrides: str) -> dict[str, Decision]:
+        """Decide without running."""
+        from posttrain.execution.session import open_session
+
+        with open_session(self.root, overrides) as session:
+            return {decision.stage: decision for decision in session.planner.plan()}
+
+    def cli(
+        self, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `posttrain ...` in the project as a user would."""
+        return subprocess.run(
+            [sys.executable, "-m", "posttrain", *arguments],
+            cwd=self.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
+
+
+def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, StageRun]:
+    from posttrain.execution.display import SilentDisplay
+    from posttrain.execution.local import run_locally
+    from posttrain.tracking.memory import MemoryTracker
+
+    session.run(
+        decisions,
+        runner=lambda executor, names: run_locally(executor, names, slots=2),
+        tracker=MemoryTracker(),
+        display=SilentDisplay(),
+        command="test",
+    )
+    return session.records
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[Toy]:
+    """A fresh toy project under git, with package names that no other test uses."""
+    number = next(_NUMBERS)
+    project = Toy(tmp_path, f"toytask{number}", f"toyflows{number}.chain", f"toyhelp{number}.sums")
+    for relative, text in {
+        f"{project.package}/__init__.py": TASK,
+        f"{project.package}/config.py": CONFIG,
+        f"{project.package}/stage.py": STAGE,
+        f"{project.helper.replace('.', '/')}.py": HELPER,
+        f"toyhelp{number}/__init__.py": "",
+        f"toyflows{number}/__init__.py": "",
+        f"{project.flow.replace('.', '/')}.py": FLOW,
+    }.items():
+        named = text.replace("PACKAGE", project.package).replace("HELPER_MODULE", project.helper)
+        project.write(relative, named)
+    project.write(".dvc/config", "[core]\n    analytics = false\n")
+    project.write(".dvcignore", "__pycache__/\n*.pyc\n.posttrain/\n")
+    project.write(".gitignore", ".posttrain/\n__pycache__/\ndata/\n")
+    project.recipe()
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    saved = list(sys.path)
+    yield project
+    sys.path[:] = saved
+
+
+@pytest.fixture
+def edit() -> Callable[[Path, str, str], None]:
+    """Replace text in a file, failing if it is not there."""
+
+    def replace(path: Path, old: str, new: str) -> None:
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+    return replace

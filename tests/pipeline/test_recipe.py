@@ -1,0 +1,107 @@
+"""Recipes: overrides, rewiring, and a sentence for every mistake."""
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.pipeline.recipe import load_recipe
+
+
+def refused(toy, recipe, *overrides):
+    """The sentence with which a recipe is refused."""
+    toy.recipe(recipe)
+    with pytest.raises(UserError) as caught:
+        load_recipe(toy.root, overrides).resolve(toy.root)
+    assert not (toy.root / ".posttrain").exists()
+    return str(caught.value)
+
+
+def test_defaults_are_filled_and_sections_override_them(toy):
+    toy.recipe("second: {amount: 5}\n")
+    dag = load_recipe(toy.root).resolve(toy.root)
+    assert [stage.config.amount for stage in dag.stages.values()] == [1, 5, 1]
+
+
+def test_set_overrides_the_file_and_reads_values_as_yaml(toy):
+    toy.recipe("second: {amount: 5}\n")
+    recipe = load_recipe(toy.root, ["second.amount=7", "run.seed=3"])
+    assert recipe.resolve(toy.root).stages["second"].config.amount == 7
+    assert recipe.run.seed == 3
+    assert recipe.overrides == {"second.amount": 7, "run.seed": 3}
+
+
+def test_exponents_without_a_dot_are_numbers(toy):
+    # YAML 1.1 reads 1e-4 as text; a learning rate that is silently a string would be a bad day.
+    assert load_recipe(toy.root, ["a.b=1e-4"]).overrides == {"a.b": 1e-4}
+
+
+def test_resolved_states_every_field_and_loads_to_the_same_dag(toy):
+    toy.recipe("second: {amount: 5}\nthird: {inputs: {source: first.result}}\n")
+    recipe = load_recipe(toy.root)
+    dag = recipe.resolve(toy.root)
+    resolved = recipe.resolved(dag)
+    assert resolved["first"] == {"amount": 1, "label": "", "mood": "fine", "path": None}
+    assert resolved["third"]["inputs"] == {"source": "first.result"}
+    assert dag.upstream("third") == ["first"]
+
+
+def test_unknown_section_names_the_nearest(toy):
+    sentence = refused(toy, "secnd: {amount: 2}\n")
+    assert sentence == "recipe.yaml: unknown section 'secnd'; did you mean 'second'?"
+
+
+def test_unknown_parameter_names_the_nearest(toy):
+    assert refused(toy, "second: {amont: 2}\n") == (
+        "second.amont: unknown key; did you mean 'amount'?"
+    )
+
+
+def test_unknown_run_setting_names_the_nearest(toy):
+    assert refused(toy, "run: {sed: 2}\n") == "run.sed: unknown key; did you mean 'seed'?"
+
+
+def test_wrong_type_and_range_say_what_was_given(toy):
+    assert refused(toy, "second: {amount: many}\n").startswith("second.amount: input should be")
+    assert "greater than or equal to 1, got 0" in refused(toy, "run: {threads: 0}\n")
+
+
+def test_input_that_names_a_missing_stage(toy):
+    sentence = refused(toy, "third: {inputs: {source: secnd.result}}\n")
+    assert sentence == "third.inputs.source: there is no stage 'secnd'; did you mean 'second'?"
+
+
+def test_input_that_names_a_missing_output(toy):
+    sentence = refused(toy, "third: {inputs: {source: second.results}}\n")
+    assert sentence == (
+        "third.inputs.source: second has no output 'results'; did you mean 'result'?"
+    )
+
+
+def test_cycle_is_drawn(toy):
+    sentence = refused(toy, "first: {inputs: {source: third.result}}\n")
+    assert sentence.startswith("the stages form a cycle: ")
+    assert {"first", "second", "third"} <= set(sentence.replace(";", "").split())
+
+
+def test_malformed_yaml_names_file_and_line(toy):
+    assert "recipe.yaml:3: not valid YAML" in refused(toy, "second: {amount: 1\nfoo\n")
+
+
+def test_missing_flow_names_the_nearest_of_the_folder(toy):
+    toy.write("flows/post.py", "def declare(build): ...")
+    sentence = refused(toy, "flow: flows.pst\n")
+    assert "there is no flow 'flows.pst'" in sentence
+
+
+def test_override_without_a_value(toy):
+    assert refused(toy, "", "second.amount") == (
+        "--set takes section.parameter=value, got 'second.amount'"
+    )
+
+
+def test_missing_file_is_named(toy):
+    assert "source 'given' is at" in refused(toy, "first: {path: nowhere.txt}\n")
+
+
+def test_missing_recipe(tmp_path):
+    with pytest.raises(UserError, match="there is no recipe at"):
+        load_recipe(tmp_path)

@@ -1,0 +1,177 @@
+"""The rules of the tree: who may import whom, how heavy imports are, how large parts may grow."""
+
+import ast
+import json
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posttrain.cli.main import VERBS
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("posttrain", "tasks", "flows")
+MODULES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+STAGES = sorted(path.parent.name for path in (ROOT / "tasks").glob("*/stage.py"))
+
+MAX_FILE, P90_FILE, MEDIAN_FILE = 400, 300, 120
+MAX_FUNCTION, P90_FUNCTION, MEDIAN_FUNCTION = 80, 40, 12
+# A training loop reads top to bottom; cutting it up to please a counter would hide its order.
+LOOPS = {"tasks/rl/loop.py": 150, "posttrain/training/supervised.py": 150}
+# A file that only lists symbols for others is no file that someone has to read.
+SMALLEST = 5
+
+
+def run(*command):
+    """Run a command at the root of the tree."""
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def percentile(values, share):
+    """The value below which `share` of the values lie."""
+    return sorted(values)[round(share * (len(values) - 1))]
+
+
+def functions(path):
+    """Name and length in lines of every function of a file."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def loaded_after(statement):
+    """Names of all modules that a fresh interpreter has after `statement`."""
+    code = f"{statement}; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    done = run(sys.executable, "-c", code)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_imports_go_one_way():
+    done = run(sys.executable, "-m", "importlinter.cli", "lint-imports")
+    done = done if "Contracts" in done.stdout else run(str(Path(sys.executable).parent / "lint-imports"))
+    assert done.returncode == 0, done.stdout
+
+
+def test_style_holds():
+    done = run(sys.executable, "-m", "ruff", "check", ".")
+    assert done.returncode == 0, done.stdout
+    formatted = run(sys.executable, "-m", "ruff", "format", "--check", ".")
+    assert formatted.returncode == 0, formatted.stdout
+
+
+def test_types_hold():
+    done = run(sys.executable, "-m", "mypy")
+    assert done.returncode == 0, done.stdout
+
+
+def test_files_stay_small_enough_to_read():
+    lengths = {path: path.read_text().count("\n") for path in MODULES}
+    lengths = {path: length for path, length in lengths.items() if length > SMALLEST}
+    too_long = {str(path.relative_to(ROOT)): n for path, n in lengths.items() if n > MAX_FILE}
+    assert too_long == {}
+    assert percentile(lengths.values(), 0.9) <= P90_FILE
+    assert statistics.median(lengths.values()) <= MEDIAN_FILE
+
+
+def test_functions_stay_short():
+    lengths = []
+    for path in MODULES:
+        limit = LOOPS.get(str(path.relative_to(ROOT)), MAX_FUNCTION)
+        for name, length in functions(path):
+            assert length <= limit, f"{path}:{name} has {length} lines"
+            lengths.append(length)
+    assert percentile(lengths, 0.9) <= P90_FUNCTION
+    assert statistics.median(lengths) <= MEDIAN_FUNCTION
+
+
+@pytest.mark.parametrize("name", ["utils", "helpers", "common", "misc", "core", "base_classes"])
+def test_no_room_is_called_a_drawer(name):
+    found = [path for path in ROOT.glob(f"**/{name}*") if ".venv" not in path.parts]
+    assert [path for path in found if path.suffix in ("", ".py") and ".git" not in path.parts] == []
+
+
+def test_help_imports_nothing_heavy():
+    heavy = {"torch", "mlflow", "prefect", "dvc", "transformers", "polars", "datasets", "sqlalchemy"}
+    assert not heavy & loaded_after("import posttrain.cli.main")
+
+
+def test_task_declarations_are_cheap():
+    heavy = {"torch", "transformers", "polars", "datasets", "prefect", "mlflow", "dvc"}
+    imports = "; ".join(f"import tasks.{name}" for name in STAGES)
+    assert not heavy & loaded_after(imports)
+
+
+def test_maths_needs_torch_alone():
+    heavy = {"transformers", "polars", "datasets", "prefect", "mlflow", "dvc", "pydantic"}
+    modules = [path.stem for path in (ROOT / "posttrain/maths").glob("[!_]*.py")]
+    loaded = loaded_after("; ".join(f"import posttrain.maths.{name}" for name in modules))
+    assert not heavy & loaded
+    ours = {name for name in loaded if name.startswith("posttrain.")}
+    assert {name.split(".")[1] for name in ours} == {"maths"}
+
+
+def test_the_library_imports_without_orchestrators():
+    lazy = {"vllm", "prefect", "mlflow", "dvc"}
+    names = []
+    for path in sorted((ROOT / "posttrain").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "migrations" not in parts and parts[-1] != "__main__":
+            names.append(".".join(parts).removesuffix(".__init__"))
+    loaded = loaded_after("; ".join(f"import {name}" for name in names))
+    assert not lazy & loaded
+
+
+def test_only_the_adapter_imports_dvc():
+    users = {
+        str(path.relative_to(ROOT).parent)
+        for path in MODULES
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("dvc", "dvc_data"))
+        or (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "dvc" for a in node.names))
+    }
+    assert users <= {"posttrain/pipeline/dvc"}
+
+
+def test_every_task_has_the_same_shape():
+    for name in STAGES:
+        present = {path.name for path in (ROOT / "tasks" / name).glob("*.py")}
+        assert {"__init__.py", "config.py", "stage.py"} <= present
+    configs = [path.parent.name for path in (ROOT / "tasks").glob("*/config.py")]
+    assert sorted(configs) == STAGES
+
+
+def test_configs_are_small_and_every_field_is_explained():
+    for name in STAGES:
+        task = __import__(f"tasks.{name}", fromlist=["TASK"]).TASK
+        assert task.package == f"tasks.{name}"
+        assert len(task.config.model_fields) <= 20, name
+        for field, info in task.config.model_fields.items():
+            assert info.description, f"tasks.{name}: {field} has no doc string"
+
+
+def test_flows_are_not_named_like_a_dependency():
+    names = {path.stem for path in (ROOT / "flows").glob("[!_]*.py")}
+    assert not names & {"datasets", "tasks", "flows", "prefect", "torch", "posttrain", "mlflow"}
+
+
+def test_data_holds_no_python_and_tests_no_packages():
+    assert list((ROOT / "data").rglob("*.py")) == []
+    assert list((ROOT / "tests").rglob("__init__.py")) == []
+
+
+def test_every_verb_exists_and_explains_itself():
+    for section in VERBS.values():
+        for name, verb in section.items():
+            module, _, attribute = verb.target.partition(":")
+            command = getattr(__import__(module, fromlist=[attribute]), attribute)
+            assert command.help, name
+
+
+def test_generated_files_are_up_to_date():
+    recipes = [ROOT, *sorted(path.parent for path in ROOT.glob("recipes/*/recipe.yaml"))]
+    for recipe in recipes:
+        done = run(sys.executable, "-m", "posttrain", "compile", "--check", str(recipe))
+        assert done.returncode == 0, done.stderr
