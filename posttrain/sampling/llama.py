@@ -1,0 +1,221 @@
+"""A lean decoder for the Llama architecture: the module's own weights, only tensor code.
+
+For a model of a million parameters, the Python of a general forward costs more than its matrix
+products. Here a decode step is about twenty tensor operations per layer, and the samples of one
+prompt share its keys and values: attention to the prompt is one product per prompt instead of one
+per sample (Juravsky et al., "Hydragen", 2024).
+
+Shape letters beyond the usual: `_R` rows being decoded (prompts x group), `_C` hidden size,
+`_H` query heads, `_K` key-value heads, `_D` head size, `_S` prompt positions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LARGEST = 100_000_000
+"""Parameters up to which copying some weights at every update costs less than it saves."""
+
+_NARROWEST = 25
+"""Fewest own positions in a product: below this, torch takes a kernel three times as slow."""
+
+# An adapter or a quantised layer brings modules of other names.
+_KNOWN = {
+    "LlamaForCausalLM",
+    "LlamaModel",
+    "LlamaDecoderLayer",
+    "LlamaAttention",
+    "LlamaMLP",
+    "LlamaRMSNorm",
+    "LlamaRotaryEmbedding",
+    "Embedding",
+    "Linear",
+    "ModuleList",
+    "SiLUActivation",
+    "SiLU",
+}
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The weights of one decoder layer; `qkv` is scaled and permuted, see `_fuse`."""
+
+    attention_norm: Tensor
+    qkv: Tensor
+    out: Tensor
+    mlp_norm: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+def is_lean(model: Any) -> bool:
+    """True where `LlamaDecoder` computes what the model's own forward computes."""
+    config = model.config
+    return bool(
+        type(model).__name__ == "LlamaForCausalLM"
+        and {type(module).__name__ for module in model.modules()} <= _KNOWN
+        and config.hidden_act == "silu"
+        and not (config.attention_bias or config.mlp_bias)
+        and config.rope_parameters["rope_type"] in ("default", "linear", "llama3")
+        and model.dtype == torch.float32
+        and model.num_parameters() <= LARGEST
+    )
+
+
+class LlamaDecoder:
+    """Decodes with weights read from a transformers Llama when this is made; no gradient."""
+
+    def __init__(self, model: Any) -> None:
+        config = model.config
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.head_size: int = config.head_dim
+        self.eps: float = config.rms_norm_eps
+        self.embedding = model.model.embed_tokens.weight
+        self.norm = model.model.norm.weight
+        self.head = model.lm_head.weight
+        self.layers = [self._read(layer) for layer in model.model.layers]
+        self.rotary = model.model.rotary_emb
+
+    def _read(self, layer: Any) -> _Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        return _Layer(
+            attention_norm=layer.input_layernorm.weight,
+            qkv=self._fuse(attention),
+            out=attention.o_proj.weight,
+            mlp_norm=layer.post_attention_layernorm.weight,
+            gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
+            down=mlp.down_proj.weight,
+        )
+
+    def _fuse(self, attention: Any) -> Tensor:
+        """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin.
+
+        Llama pairs dimension i with i + D/2. With a pair adjacent, the rotation is one complex
+        product, and q.k does not change when both are permuted alike.
+        """
+        qk = torch.cat([attention.q_proj.weight * self.head_size**-0.5, attention.k_proj.weight])
+        halves = qk.view(self.heads + self.kv_heads, 2, self.head_size // 2, -1)
+        return torch.cat([halves.transpose(1, 2).reshape_as(qk), attention.v_proj.weight])
+
+    def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
+        """Read prompts padded on the left by `padding_P`; logits of what follows them `[P, V]`.
+
+        Makes room for `group` rows per prompt, each of up to `max_tokens` tokens.
+        """
+        num_prompts, length = ids_PS.shape
+        positions_S = torch.arange(length + max_tokens, device=ids_PS.device)
+        angles = positions_S[:, None].float() * self.rotary.inv_freq
+        scale = torch.full_like(angles, self.rotary.attention_scaling)
+        self.rotation = torch.polar(scale, angles)
+        positions_S = positions_S[:length]
+        rotation_PS = self.rotation[(positions_S - padding_P[:, None]).clamp_min(0)]
+        hidden_PS = positions_S < padding_P[:, None]
+        bias_PSS = _causal_bias(hidden_PS)
+        x = self.embedding[ids_PS].flatten(0, 1)
+        self.prompt_keys, self.prompt_values = [], []
+        for layer in self.layers:
+            qkv = self._project(x, layer, rotation_PS.flatten(0, 1)[:, None])
+            q, k, v = (t.view(num_prompts, length, *t.shape[1:]).transpose(1, 2) for t in qkv)
+            self.prompt_keys.append(k.transpose(2, 3).contiguous())
+            self.prompt_values.append(v.contiguous())
+            y = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=bias_PSS[:, None], scale=1.0, enable_gqa=True
+            )
+            x = self._finish(x, y.transpose(1, 2).reshape(num_prompts * length, -1), layer)
+        self.group, self.written = group, 0
+        self.position_R = (length - padding_P).repeat_interleave(group)
+        self.bias_PS = torch.zeros_like(bias_PSS[:, 0]).masked_fill_(hidden_PS, -torch.inf)
+        shape = (num_prompts, self.kv_heads, group, max(max_tokens, _NARROWEST), self.head_size)
+        self.own_keys = [x.new_zeros(shape) for _ in self.layers]
+        self.own_values = [x.new_zeros(shape) for _ in self.layers]
+        return self._logits(x.view(num_prompts, length, -1)[:, -1])
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        """Append one token to every row; logits of what follows `[R, V]`."""
+        x = self.embedding[tokens_R]
+        rotation = self.rotation[self.position_R][:, None]
+        for index, layer in enumerate(self.layers):
+            q, k, v = (self._by_head(t) for t in self._project(x, layer, rotation))
+            self.own_keys[index][:, :, :, self.written] = k
+            self.own_values[index][:, :, :, self.written] = v
+            x = self._finish(x, self._attend(q, index), layer)
+        self.written += 1
+        self.position_R = self.position_R + 1
+        return self._logits(x)
+
+    def keep(self, prompts_P: Tensor) -> None:
+        """Go on with the rows of these prompts only, ascending indices into the present ones."""
+        for caches in (self.prompt_keys, self.prompt_values):
+            caches[:] = [cache[prompts_P] for cache in caches]
+        used = max(self.written, _NARROWEST)
+        for cache in (*self.own_keys, *self.own_values):
+            cache[: len(prompts_P), :, :, :used] = cache[prompts_P, :, :, :used]
+        self.own_keys = [cache[: len(prompts_P)] for cache in self.own_keys]
+        self.own_values = [cache[: len(prompts_P)] for cache in self.own_values]
+        self.bias_PS = self.bias_PS[prompts_P]
+        self.position_R = self.position_R.view(-1, self.group)[prompts_P].flatten()
+
+    def _project(
+        self, x_RC: Tensor, layer: _Layer, rotation: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated queries `[R, H, D]` and keys `[R, K, D]`, and values `[R, K, D]`."""
+        heads, size = self.heads + self.kv_heads, self.head_size
+        normed = F.rms_norm(x_RC, layer.attention_norm.shape, layer.attention_norm, self.eps)
+        fused = F.linear(normed, layer.qkv)
+        pairs = torch.view_as_complex(fused[:, : heads * size].view(-1, heads, size // 2, 2))
+        qk = torch.view_as_real(pairs * rotation).flatten(2)
+        values = fused[:, heads * size :].view(-1, self.kv_heads, size)
+        return qk[:, : self.heads], qk[:, self.heads :], values
+
+    def _by_head(self, rows_RHD: Tensor) -> Tensor:
+        """View `[R, H, D]` as `[P, K, G, H/K * D]`: query heads beside the keys they share."""
+        width = rows_RHD.shape[1] // self.kv_heads * self.head_size
+        return rows_RHD.reshape(-1, self.group, self.kv_heads, width).transpose(1, 2)
+
+    def _attend(self, q: Tensor, index: int) -> Tensor:
+        """One softmax over the shared prompt and the row's own tokens; `[R, H * D]`."""
+        num_prompts, kv, group, _ = q.shape
+        per_key = self.heads // kv
+        q = q.reshape(num_prompts * kv, group * per_key, self.head_size)
+        bias = self.bias_PS.repeat_interleave(kv, 0)[:, None]
+        to_prompt = torch.baddbmm(bias, q, self.prompt_keys[index].flatten(0, 1))
+        seen, width = self.written + 1, max(self.written + 1, _NARROWEST)
+        own_keys = self.own_keys[index].flatten(0, 2)[:, :width].transpose(1, 2)
+        to_own = torch.bmm(q.reshape(-1, per_key, self.head_size), own_keys).view(
+            *q.shape[:2], width
+        )
+        to_own[..., seen:] = -torch.inf
+        weights = torch.cat([to_prompt, to_own], -1).softmax(-1)
+        length = to_prompt.shape[-1]
+        y = torch.bmm(weights[..., :length], self.prompt_values[index].flatten(0, 1))
+        own_values = self.own_values[index].flatten(0, 2)[:, :width]
+        own_weights = weights[..., length:].reshape(-1, per_key, width)
+        y.view(-1, per_key, self.head_size).baddbmm_(own_weights, own_values)
+        y = y.view(num_prompts, kv, group, -1).transpose(1, 2)
+        return y.reshape(num_prompts * group, -1)
+
+    def _finish(self, x_RC: Tensor, attended: Tensor, layer: _Layer) -> Tensor:
+        """The output projection and the gated MLP, each added to the residual stream."""
+        x_RC = torch.addmm(x_RC, attended, layer.out.t())
+        normed = F.rms_norm(x_RC, layer.mlp_norm.shape, layer.mlp_norm, self.eps)
+        gate, up = F.linear(normed, layer.gate_up).chunk(2, -1)
+        return torch.addmm(x_RC, F.silu(gate) * up, layer.down.t())
+
+    def _logits(self, x_RC: Tensor) -> Tensor:
+        return F.linear(F.rms_norm(x_RC, self.norm.shape, self.norm, self.eps), self.head)
+
+
+def _causal_bias(hidden_PS: Tensor) -> Tensor:
+    """`[P, S, S]`, 0 where a position may look and -inf where not.
+
+    A padded position looks at itself alone: nothing reads it, but it must not become NaN.
+    """
+    length = hidden_PS.shape[1]
+    here = torch.eye(length, dtype=torch.bool, device=hidden_PS.device)
+    later = torch.ones_like(here).triu(1)
+    blocked = later | (hidden_PS[:, None] & ~here)
+    return torch.zeros(blocked.shape, device=hidden_PS.device).masked_fill_(blocked, -torch.inf)

@@ -1,0 +1,51 @@
+"""Random numbers without a state: a hash of what the number is for.
+
+A generator that is advanced draw by draw gives a sample that depends on who else was in the
+batch, and on where a killed run stopped. A counter-based one does not: the number for
+(seed, prompt, sample, step) is always the same.
+"""
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Keys = npt.NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
+    """One 64-bit key per sample, `[P * num_samples]`, samples of a prompt adjacent."""
+    hashes = [hashlib.blake2b(_name(seed, prompt), digest_size=8).digest() for prompt in prompt_ids]
+    prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
+    indices = np.arange(num_samples, dtype=np.uint64)
+    return _mix(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
+
+
+def uniforms(keys_B: Keys, step: int) -> Tensor:
+    """One number per key for this step, `[B]` float32 in [0, 1 - 2^-23].
+
+    SplitMix64 (Steele, Lea and Flood, 2014) of key + step * golden ratio, its top 23 bits: with no
+    more, a product with a float32 total can never round up to the total.
+    """
+    offset = np.uint64((step + 1) * int(_GOLDEN) % 2**64)
+    bits = _mix(keys_B + offset) >> np.uint64(41)
+    return torch.from_numpy(bits.astype(np.float32)) * 2.0**-23
+
+
+def _name(seed: int, prompt_id: str) -> bytes:
+    return f"{seed}\0{prompt_id}".encode()
+
+
+def _mix(values: Keys) -> Keys:
+    """SplitMix64's finaliser; uint64 arithmetic wraps, as the algorithm wants."""
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * _FIRST
+        values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,67 @@
+"""A small tokenizer, random models of several architectures, and prompts of unequal length."""
+
+import pytest
+import torch
+import transformers
+
+from posttrain.models.tokenizer import train_tokenizer
+from posttrain.sampling.base import Prompt
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    # Large weights, so that the distributions are far from uniform and a wrong one shows.
+    "initializer_range": 0.3,
+}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+YARN = {**LLAMA3, "rope_type": "yarn", "factor": 4.0}
+ARCHITECTURES = {
+    "llama": ("Llama", {"num_key_value_heads": 4}),
+    "llama-gqa-tied": ("Llama", {"num_key_value_heads": 2, "tie_word_embeddings": True}),
+    "llama-mqa-rope3": ("Llama", {"num_key_value_heads": 1, "rope_parameters": LLAMA3}),
+    "llama-yarn": ("Llama", {"num_key_value_heads": 4, "rope_parameters": YARN}),
+    "qwen2": ("Qwen2", {"num_key_value_heads": 2}),
+    "mistral-window": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 8}),
+    "gpt-neox": ("GPTNeoX", {}),
+}
+
+
+def build_model(name, vocab_size, seed=0):
+    family, options = ARCHITECTURES[name]
+    config = getattr(transformers, f"{family}Config")(vocab_size=vocab_size, **{**SIZES, **options})
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return getattr(transformers, f"{family}ForCausalLM")(config).eval()
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    return train_tokenizer(["2 + 3 = 5\n#### 5", "legs of a dog: 4\n#### 4"], vocab_size=270)
+
+
+@pytest.fixture(scope="session")
+def models(tokenizer):
+    return {name: build_model(name, len(tokenizer)) for name in ARCHITECTURES}
+
+
+@pytest.fixture(scope="session")
+def prompts():
+    generator = torch.Generator().manual_seed(3)
+    lengths = [5, 11, 3, 20, 11, 7]
+    return [
+        Prompt(f"p{i}", tuple(torch.randint(3, 260, (n,), generator=generator).tolist()))
+        for i, n in enumerate(lengths)
+    ]

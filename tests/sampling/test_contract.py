@@ -1,0 +1,137 @@
+"""One contract, every engine."""
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.sampling.base import FinishReason, Prompt, SamplingParams
+from posttrain.sampling.fake import FakeSampler
+from posttrain.sampling.torch_engine import TorchSampler
+
+
+def script(prompt, index, seed):
+    return f"{prompt.id} {index} {seed}: " + "2 + 3 = 5 " * (index % 3)
+
+
+@pytest.fixture(params=["fake", "llama", "qwen2"])
+def sampler(request, tokenizer, models):
+    if request.param == "fake":
+        return FakeSampler(tokenizer, script, context_length=64)
+    return TorchSampler(models[request.param], tokenizer, batch_size=8)
+
+
+def test_samples_come_back_prompt_by_prompt_and_numbered(sampler, prompts):
+    samples = sampler.sample(prompts, SamplingParams(max_tokens=6, num_samples=3))
+    expected = [(prompt.id, index) for prompt in prompts for index in range(3)]
+    assert [(sample.prompt_id, sample.index) for sample in samples] == expected
+
+
+def test_tokens_text_logprobs_and_reason_agree(sampler, prompts, tokenizer):
+    samples = sampler.sample(prompts, SamplingParams(max_tokens=24, num_samples=8))
+    for sample in samples:
+        assert 1 <= len(sample.token_ids) <= 24
+        assert len(sample.logprobs) == len(sample.token_ids)
+        assert all(value < 0 for value in sample.logprobs)
+        assert sample.text == tokenizer.decode(sample.token_ids, skip_special_tokens=True)
+        ended = sample.token_ids[-1] == tokenizer.eos_token_id
+        assert (sample.finish_reason is FinishReason.STOP) == ended
+        assert ended or len(sample.token_ids) == 24
+        assert tokenizer.eos_token_id not in sample.token_ids[:-1]
+    assert {sample.finish_reason for sample in samples} == set(FinishReason)
+
+
+def test_the_same_call_twice_gives_the_same_samples(sampler, prompts):
+    params = SamplingParams(max_tokens=8, num_samples=2, seed=5)
+    assert sampler.sample(prompts, params) == sampler.sample(prompts, params)
+
+
+def test_seed_and_index_change_what_is_drawn(sampler, prompts):
+    def texts(seed):
+        params = SamplingParams(max_tokens=8, num_samples=4, seed=seed)
+        return [sample.token_ids for sample in sampler.sample(prompts, params)]
+
+    assert texts(0) != texts(1)
+    assert len(set(texts(0)[:4])) == 4
+
+
+def test_a_sample_does_not_depend_on_the_rest_of_the_batch(sampler, prompts):
+    params = SamplingParams(max_tokens=8, num_samples=3, seed=1)
+    together = sampler.sample(prompts, params)
+    for prompt in prompts:
+        alone = sampler.sample([prompt], params)
+        of_prompt = [sample for sample in together if sample.prompt_id == prompt.id]
+        assert [s.token_ids for s in alone] == [s.token_ids for s in of_prompt]
+    fewer = sampler.sample(prompts, SamplingParams(max_tokens=8, num_samples=2, seed=1))
+    assert [s.token_ids for s in fewer] == [s.token_ids for s in together if s.index < 2]
+
+
+def test_greedy_needs_no_seed_and_does_not_vary(sampler, prompts):
+    def greedy(seed):
+        params = SamplingParams(max_tokens=8, temperature=0.0, num_samples=2, seed=seed)
+        return [(s.prompt_id, s.token_ids) for s in sampler.sample(prompts, params)]
+
+    assert greedy(0) == greedy(1)
+    assert greedy(0)[::2] == greedy(0)[1::2]
+
+
+def test_stop_string_ends_the_text_before_it(sampler, prompts):
+    free = sampler.sample(prompts, SamplingParams(max_tokens=20, num_samples=4))
+    # A lone byte of a longer character reads differently once the rest is there: take ASCII.
+    letters = [char for sample in free for char in sample.text[1:] if char.isascii()]
+    stop = max(sorted(set(letters)), key=letters.count)
+    assert sum(stop in sample.text for sample in free) >= 3
+    cut = sampler.sample(prompts, SamplingParams(max_tokens=20, num_samples=4, stop=(stop,)))
+    for before, after in zip(free, cut, strict=True):
+        assert after.text == before.text.split(stop)[0]
+        if stop in before.text:
+            assert after.finish_reason is FinishReason.STOP
+            assert len(after.token_ids) <= len(before.token_ids)
+        else:
+            assert after.token_ids == before.token_ids
+        assert after.token_ids == before.token_ids[: len(after.token_ids)]
+
+
+def test_completion_ends_at_the_end_of_the_context(sampler):
+    long, short = Prompt("long", tuple(range(3, 65))), Prompt("short", (5, 6, 7))
+    params = SamplingParams(max_tokens=40, num_samples=4)
+    samples = sampler.sample([long, short], params)
+    assert all(len(sample.token_ids) <= 2 for sample in samples[:4])
+    cut = [sample for sample in samples[:4] if sample.finish_reason is FinishReason.LENGTH]
+    assert cut
+    assert all(len(sample.token_ids) == 2 for sample in cut)
+
+
+def test_bad_prompts_are_refused_by_name(sampler):
+    params = SamplingParams(max_tokens=4)
+    with pytest.raises(UserError, match="prompt 'hollow' has no tokens"):
+        sampler.sample([Prompt("hollow", ())], params)
+    with pytest.raises(UserError, match="prompt 'epic' has 64 tokens, but the model's context is"):
+        sampler.sample([Prompt("epic", (5,) * 64)], params)
+    with pytest.raises(UserError, match="prompt 'twin' is given twice"):
+        sampler.sample([Prompt("twin", (5,)), Prompt("twin", (6,))], params)
+
+
+def test_policy_version_is_stamped(sampler, prompts):
+    sampler.update(41)
+    samples = sampler.sample(prompts[:1], SamplingParams(max_tokens=2, num_samples=2))
+    assert [sample.policy_version for sample in samples] == [41, 41]
+
+
+def test_no_prompts_no_samples(sampler):
+    assert sampler.sample([], SamplingParams(max_tokens=4)) == []
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"max_tokens": 0},
+        {"num_samples": 0},
+        {"temperature": -1.0},
+        {"temperature": float("nan")},
+        {"top_p": 0.0},
+        {"top_k": -1},
+        {"stop": ("",)},
+    ],
+)
+def test_nonsense_parameters_are_refused(bad):
+    with pytest.raises(ValueError, match=r"must|empty"):
+        SamplingParams(**{"max_tokens": 4, **bad})

@@ -1,0 +1,129 @@
+"""The torch engine against transformers' generate and the trainer's log-probabilities."""
+
+import copy
+
+import pytest
+import torch
+
+from posttrain.models.logprobs import token_logprobs
+from posttrain.sampling.base import Prompt, SamplingParams
+from posttrain.sampling.decoder import open_decoder
+from posttrain.sampling.torch_engine import TorchSampler
+
+NAMES = [
+    "llama",
+    "llama-gqa-tied",
+    "llama-mqa-rope3",
+    "llama-yarn",
+    "qwen2",
+    "mistral-window",
+    "gpt-neox",
+]
+LEAN = {"llama", "llama-gqa-tied", "llama-mqa-rope3"}
+
+
+def trainer_logprobs(model, prompt, sample, temperature):
+    ids = torch.tensor([prompt.token_ids + sample.token_ids])
+    wanted = torch.arange(ids.shape[1])[None] >= len(prompt.token_ids)
+    with torch.no_grad():
+        found = token_logprobs(model, ids, wanted_BT=wanted, temperature=temperature)
+    return found.logprobs_BT[0, len(prompt.token_ids) :]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lean_decoder_is_taken_where_it_is_exact(name, models):
+    assert (type(open_decoder(models[name])).__name__ == "LlamaDecoder") == (name in LEAN)
+
+
+def test_an_adapter_or_another_precision_takes_the_general_decoder(models):
+    wrapped = copy.deepcopy(models["llama"])
+    attention = wrapped.model.layers[1].self_attn
+    attention.q_proj = torch.nn.Sequential(attention.q_proj)
+    assert type(open_decoder(wrapped)).__name__ == "CachedDecoder"
+    half = copy.deepcopy(models["llama"]).bfloat16()
+    assert type(open_decoder(half)).__name__ == "CachedDecoder"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_equals_generate(name, models, prompts, tokenizer):
+    model = models[name]
+    sampler = TorchSampler(model, tokenizer, batch_size=4)
+    samples = sampler.sample(prompts, SamplingParams(max_tokens=24, temperature=0.0))
+    for prompt, sample in zip(prompts, samples, strict=True):
+        ids = torch.tensor([prompt.token_ids])
+        expected = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=24,
+            pad_token_id=0,
+        )
+        assert list(sample.token_ids) == expected[0, len(prompt.token_ids) :].tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logprobs_equal_the_trainers(name, temperature, models, prompts, tokenizer):
+    sampler = TorchSampler(models[name], tokenizer)
+    params = SamplingParams(max_tokens=24, temperature=temperature, num_samples=3, top_p=0.9)
+    samples = sampler.sample(prompts, params)
+    by_id = {prompt.id: prompt for prompt in prompts}
+    for sample in samples:
+        expected = trainer_logprobs(models[name], by_id[sample.prompt_id], sample, temperature)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
+
+
+def test_more_tokens_than_the_narrow_kernel_and_dropped_prompts(models, tokenizer):
+    """Beyond 25 own tokens the products widen; long after the first prompts were dropped."""
+    model = models["llama-gqa-tied"]
+    prompts = [Prompt(f"q{i}", (5 + i, 9, 3 * i + 3)) for i in range(12)]
+    samples = TorchSampler(model, tokenizer).sample(
+        prompts, SamplingParams(max_tokens=60, num_samples=2)
+    )
+    lengths = [len(sample.token_ids) for sample in samples]
+    assert min(lengths) < 25 < 50 < max(lengths)
+    for sample in samples:
+        prompt = prompts[int(sample.prompt_id[1:])]
+        expected = trainer_logprobs(model, prompt, sample, 1.0)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_new_weights_are_seen_at_once(name, models, prompts, tokenizer):
+    model = copy.deepcopy(models[name]).train()
+    sampler = TorchSampler(model, tokenizer)
+    params = SamplingParams(max_tokens=8)
+    before = sampler.sample(prompts, params)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.5)
+    after = sampler.sample(prompts, params)
+    assert model.training
+    for prompt, old, new in zip(prompts, before, after, strict=True):
+        expected = trainer_logprobs(model, prompt, new, 1.0)
+        torch.testing.assert_close(torch.tensor(new.logprobs), expected, atol=1e-4, rtol=0)
+        stale = trainer_logprobs(model, prompt, old, 1.0)
+        assert not torch.allclose(torch.tensor(old.logprobs), stale, atol=1e-2)
+
+
+def test_every_configured_end_token_ends(models, prompts, tokenizer):
+    model = copy.deepcopy(models["llama"])
+    free = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    model.generation_config.eos_token_id = [2, free.token_ids[3]]
+    cut = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    first = free.token_ids.index(free.token_ids[3])
+    assert cut.token_ids == free.token_ids[: first + 1]
+
+
+def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
+    model, prompt = models["llama"], Prompt("p", (5, 6, 7))
+    params = SamplingParams(max_tokens=1, num_samples=20_000)
+    samples = TorchSampler(model, tokenizer).sample([prompt], params)
+    drawn = torch.bincount(
+        torch.tensor([s.token_ids[0] for s in samples]), minlength=model.config.vocab_size
+    )
+    with torch.no_grad():
+        expected = model(torch.tensor([prompt.token_ids])).logits[0, -1].softmax(-1)
+    # Five standard deviations of each count: fails by chance about once in 6000 seeds.
+    spread = (20_000 * expected * (1 - expected)).sqrt()
+    assert ((drawn - 20_000 * expected).abs() <= 5 * spread + 3).all()
