@@ -44,6 +44,9 @@ def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
     if not (path / "tokenizer.json").is_file():
         raise UserError(f"{path}: there is no tokenizer.json; save the tokenizer beside the model")
     tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    # How it was loaded is no part of it; saved again, its files must keep their bytes.
+    for option in ("is_local", "local_files_only", "name_or_path"):
+        tokenizer.init_kwargs.pop(option, None)
     if tokenizer.eos_token_id is None:
         raise UserError(f"{path}: the tokenizer has no end-of-sequence token; set eos_token")
     if tokenizer.pad_token_id is None:
@@ -55,6 +58,7 @@ def load_weights(
     auto_class: Any, path: Path, *, device: str, dtype: torch.dtype, **options: Any
 ) -> Any:
     """Load `auto_class` from a directory after refusing pickles, foreign code and missing files."""
+    from safetensors import SafetensorError
     from transformers.utils import logging
 
     check_files(path)
@@ -70,7 +74,7 @@ def load_weights(
             output_loading_info=True,
             **options,
         )
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise UserError(f"{path}: transformers cannot load this: {_first_line(error)}") from None
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]

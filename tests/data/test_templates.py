@@ -1,0 +1,55 @@
+import pytest
+
+from posttrain.data.templates import (
+    decode_completion,
+    encode_completions,
+    encode_prompts,
+    render_prompt,
+)
+from posttrain.errors import UserError
+from posttrain.models.tokenizer import train_tokenizer
+
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+@pytest.fixture
+def tokenizer():
+    return train_tokenizer(["3 + 4 = 7\n#### 7"] * 20, vocab_size=280)
+
+
+def test_a_prompt_opens_with_bos_and_ends_with_a_newline(tokenizer):
+    assert render_prompt(tokenizer, "3 + 4 =") == "3 + 4 =\n"
+    (ids,) = encode_prompts(tokenizer, ["3 + 4 ="])
+    assert ids[0] == tokenizer.bos_token_id
+    assert tokenizer.decode(ids) == "<bos>3 + 4 =\n"
+
+
+def test_a_completion_ends_with_eos_and_has_no_bos(tokenizer):
+    (ids,) = encode_completions(tokenizer, ["7"])
+    assert ids == [tokenizer.convert_tokens_to_ids("7"), tokenizer.eos_token_id]
+    assert decode_completion(tokenizer, ids) == "7"
+
+
+def test_a_chat_template_is_used_and_its_opening_token_is_not_doubled(tokenizer):
+    tokenizer.chat_template = CHAT
+    assert render_prompt(tokenizer, "3 + 4 =") == "<bos><user>3 + 4 =\n<assistant>"
+    (ids,) = encode_prompts(tokenizer, ["3 + 4 ="])
+    assert ids.count(tokenizer.bos_token_id) == 1
+
+
+def test_a_template_that_drops_the_prompt_is_refused(tokenizer):
+    tokenizer.chat_template = "{{ bos_token }}hello"
+    with pytest.raises(UserError, match="drops the prompt '3 \\+ 4 ='"):
+        encode_prompts(tokenizer, ["3 + 4 ="])
+
+
+def test_an_empty_completion_is_refused(tokenizer):
+    with pytest.raises(UserError, match="completion '' has no tokens"):
+        encode_completions(tokenizer, ["7", ""])
+
+
+def test_no_rows_are_no_rows(tokenizer):
+    assert encode_prompts(tokenizer, []) == encode_completions(tokenizer, []) == []
