@@ -1,27 +1,62 @@
-"""The key of a stage run: everything that may change its result, and a hash over it."""
+"""The key of a stage: all that decides whether it is up to date, and one digest of it."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from posttrain.pipeline.code import CodeClosure, version
 
+Components = Mapping[str, Mapping[str, str]]
+Kind = Literal["changed", "added", "removed"]
+
+# From what a person edits to what merely is there: the first difference is the one to look at.
 ORDER = ("code", "params", "inputs", "packages", "runtime")
-_ABSENT = "(none)"
+_KINDS: tuple[Kind, ...] = ("changed", "added", "removed")
+_MAX_SHOWN = 60
+_DIGEST_SHOWN = 12
+
+_SENTENCES: dict[str, dict[Kind, str]] = {
+    "code": {
+        "changed": "the code of {name} changed",
+        "added": "its code now reaches {name}",
+        "removed": "its code no longer reaches {name}",
+    },
+    "params": {
+        "changed": "parameter {name} changed from {before} to {after}",
+        "added": "parameter {name} is new, with the value {after}",
+        "removed": "parameter {name} is gone; it was {before}",
+    },
+    "inputs": {
+        "changed": "input {name} has other bytes: {after} instead of {before}",
+        "added": "input {name} is new: {after}",
+        "removed": "input {name} is gone; it was {before}",
+    },
+    "packages": {
+        "changed": "package {name} changed from {before} to {after}",
+        "added": "its code now imports {name} {after}",
+        "removed": "its code no longer imports {name} {before}",
+    },
+    "runtime": {
+        "changed": "{name} changed from {before} to {after}",
+        "added": "{name} is now part of the key: {after}",
+        "removed": "{name} is no longer part of the key; it was {before}",
+    },
+}
 
 
 @dataclass(frozen=True)
 class Key:
-    """SHA-256 over the canonical JSON of `components`: group -> name -> value."""
+    """Hex SHA-256 of the canonical JSON of `components`: group -> name -> value, all text."""
 
     digest: str
-    components: Mapping[str, Mapping[str, str]]
+    components: Components
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One component that two keys disagree on; None stands for one that is not there."""
+    """One value by which two keys differ; None where one of them does not have it."""
 
     component: str
     name: str
@@ -29,13 +64,18 @@ class Difference:
     after: str | None
 
     @property
+    def kind(self) -> Kind:
+        """Whether the value is another one, new, or gone."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+    @property
     def sentence(self) -> str:
-        """The difference in words."""
-        before = _ABSENT if self.before is None else self.before
-        after = _ABSENT if self.after is None else self.after
-        if self.component in ("code", "inputs"):
-            before, after = before[:12], after[:12]
-        return f"{self.component} {self.name}: {before} -> {after}"
+        """The difference in one line."""
+        template = _SENTENCES.get(self.component, _SENTENCES["runtime"])[self.kind]
+        before, after = (_shown(self.component, value) for value in (self.before, self.after))
+        return template.format(name=self.name, before=before, after=after)
 
 
 def stage_key(
@@ -45,26 +85,49 @@ def stage_key(
     inputs: Mapping[str, str],
     runtime: Mapping[str, str],
 ) -> Key:
-    """Compute the key from code, resolved parameters, input digests and runtime settings."""
+    """Key of one stage: its code, resolved `params`, input digests and how it is run."""
     components = {
         "code": dict(code.symbols),
-        "params": {name: json.dumps(value, sort_keys=True) for name, value in params.items()},
+        "params": dict(_flattened(params)),
         "inputs": dict(inputs),
         "packages": {name: version(name) for name in sorted(code.packages)},
         "runtime": dict(runtime),
     }
-    text = json.dumps(components, sort_keys=True, separators=(",", ":"))
-    return Key(hashlib.sha256(text.encode()).hexdigest(), components)
+    return Key(hashlib.sha256(_canonical(components).encode()).hexdigest(), components)
 
 
-def differences(
-    before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]
-) -> list[Difference]:
-    """Every component that differs, code first, then parameters, inputs, packages, runtime."""
-    found = []
-    for component in ORDER:
-        old, new = before.get(component, {}), after.get(component, {})
-        for name in sorted({*old, *new}):
-            if old.get(name) != new.get(name):
-                found.append(Difference(component, name, old.get(name), new.get(name)))
-    return found
+def differences(before: Components, after: Components) -> list[Difference]:
+    """All values that differ, what a person edits first, and changed values before new and gone."""
+    found = [
+        Difference(component, name, old.get(name), new.get(name))
+        for component in sorted(before.keys() | after.keys(), key=_rank)
+        for old, new in [(before.get(component, {}), after.get(component, {}))]
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    return sorted(found, key=lambda diff: (_rank(diff.component), _KINDS.index(diff.kind)))
+
+
+def _rank(component: str) -> tuple[int, str]:
+    return (ORDER.index(component) if component in ORDER else len(ORDER), component)
+
+
+def _flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested parameters by dotted name, so that a difference names the one field that changed."""
+    for key, value in values.items():
+        name = prefix + (json.dumps(key) if "." in key else key)
+        if isinstance(value, Mapping) and value:
+            yield from _flattened(value, f"{name}.")
+        else:
+            yield name, _canonical(value)
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _shown(component: str, value: str | None) -> str:
+    text = value or ""
+    if component == "inputs":
+        return text[:_DIGEST_SHOWN]
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

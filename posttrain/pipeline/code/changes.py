@@ -53,13 +53,7 @@ def _source(symbol: str, name: str, definitions: Definitions) -> str:
     nodes = definitions.nodes.get(name)
     if nodes is None:
         raise UserError(f"'{symbol}' is not defined there{nearest(name, definitions.nodes)}")
-    return "\n".join(_text(node) for node in nodes) + "\n"
-
-
-def _text(node: ast.AST) -> str:
-    if isinstance(node, ast.alias):
-        return f"import {ast.unparse(node)}"
-    return ast.unparse(node)
+    return "\n".join(ast.unparse(node) for node in nodes) + "\n"
 
 
 def _symbols(closure: CodeClosure | Mapping[str, str]) -> Mapping[str, str]:

@@ -76,16 +76,15 @@ class Scanner:
 
     def _field(self, name: str, value: Any) -> None:
         # Empty fields are skipped, so that a Python with one more optional field agrees.
-        if value is None or value == []:
-            return
-        if isinstance(value, list):
-            self._tokens.append(f"{name}[")
-            for item in value:
-                self.visit(item)
-            self._tokens.append("]")
-            return
-        self._tokens.append(name)
-        self.visit(value)
+        if type(value) is list:
+            if value:
+                self._tokens.append(f"{name}[")
+                for item in value:
+                    self.visit(item)
+                self._tokens.append("]")
+        elif value is not None:
+            self._tokens.append(name)
+            self.visit(value)
 
     def _literal(self, value: object) -> None:
         self._tokens.append(repr(value))

@@ -136,7 +136,7 @@ class _Builder:
                 self._stars.append(target.removesuffix(":"))
                 continue
             part = Part(digest=f"import {target}", targets={name: [target]})
-            self._define(name, ast.alias(_spelled(target), name), (*guards, part))
+            self._define(name, _as_statement(name, target), (*guards, part))
 
     def _see_definition(self, node: Any, guards: tuple[Part, ...]) -> None:
         part = self._scanner.scan(node)
@@ -147,7 +147,7 @@ class _Builder:
         if isinstance(node, ast.ClassDef):
             callers += [self._chain(key.value) for key in node.keywords if key.arg == "metaclass"]
             facts["bases"] = [chain for base in node.bases if (chain := self._chain(base))]
-            facts["hooks_subclasses"] = _hooks_subclasses(node)
+            facts["hooks_subclasses"] = _hooks_subclasses(node, part)
         facts["decorators"] = [chain for chain in callers if chain]
 
     def _see_statement(self, node: ast.stmt, guards: tuple[Part, ...]) -> None:
@@ -220,15 +220,19 @@ def _only_names(node: Any) -> bool:
     return True
 
 
-def _hooks_subclasses(node: ast.ClassDef) -> bool:
-    defined = {stmt.name for stmt in node.body if isinstance(stmt, _DEFINITIONS)}
-    if "__init_subclass__" in defined:
+def _hooks_subclasses(node: ast.ClassDef, part: Part) -> bool:
+    """Whether the class learns of its subclasses, when they are defined or by asking for them."""
+    if any(reason.startswith("__subclasses__") for reason in part.opaque):
         return True
-    return any(isinstance(n, ast.Attribute) and n.attr == "__subclasses__" for n in ast.walk(node))
+    methods = (stmt.name for stmt in node.body if isinstance(stmt, _DEFINITIONS))
+    return "__init_subclass__" in methods
 
 
-def _spelled(target: str) -> str:
-    return target.removesuffix(":").replace(":", ".")
+def _as_statement(name: str, target: str) -> Import:
+    module, _, attribute = target.partition(":")
+    spelled = attribute or module
+    alias = ast.alias(spelled, None if spelled == name else name)
+    return ast.ImportFrom(module, [alias], 0) if attribute else ast.Import([alias])
 
 
 def _unique(items: Iterable[Any]) -> list[Any]:

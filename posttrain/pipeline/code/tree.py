@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -95,7 +96,8 @@ class SourceTree:
     def _parse(self, module: str, source: bytes) -> Definitions:
         is_package = self._is_package(module)
         try:
-            return parse_module(source, module, is_package=is_package, packages=self._packages)
+            with _room_to_recurse():
+                return parse_module(source, module, is_package=is_package, packages=self._packages)
         except SyntaxError as error:
             where = f"{self._shown(module)}:{error.lineno}"
             raise UserError(f"{where}: not valid Python ({error.msg}); correct it") from None
@@ -161,6 +163,17 @@ class TableStore:
             return {}
         validity, rows = json.loads(payload)
         return dict(rows) if validity == self._validity else {}
+
+
+@contextlib.contextmanager
+def _room_to_recurse() -> Iterator[None]:
+    """A sum of a thousand terms is a tree a thousand levels deep, each a few calls to walk."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 50_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 @cache

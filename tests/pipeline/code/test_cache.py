@@ -1,9 +1,7 @@
 """The parsed tables on disk: quick, never trusted blindly, never in the way."""
 
-import json
 import os
 import shutil
-
 
 import pytest
 

@@ -451,7 +451,9 @@ def test_code_outside_is_neither_counted_nor_followed(project, tmp_path):
     for value in (1, 2):
         project.write(text, {"X": value})
         closures.append(
-            code_closure("pkg.stage:run", root=tmp_path, packages=("pkg",), outside=("pkg.progress",))
+            code_closure(
+                "pkg.stage:run", root=tmp_path, packages=("pkg",), outside=("pkg.progress",)
+            )
         )
     assert closures[0] == closures[1]
     assert closures[0].packages == frozenset()

@@ -188,3 +188,8 @@ def test_line_endings_and_place_do_not_matter(project, tmp_path):
     moved.mkdir()
     (project.root / "pkg").rename(moved / "pkg")
     assert type(project)(moved).closure().digest == before
+
+
+def test_a_very_long_expression_is_no_problem(project):
+    project.write("\n# pkg/stage.py\nx = 1\ndef run(): return " + " + ".join(["x"] * 2000) + "\n")
+    assert list(project.closure().symbols) == ["pkg.stage:run", "pkg.stage:x"]
