@@ -8,7 +8,8 @@ from pathlib import Path
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.code.distributions import distributions
-from posttrain.pipeline.code.graph import FILES, WHOLE, Graph, Node
+from posttrain.pipeline.code.graph import FILES, WHOLE, Graph
+from posttrain.pipeline.code.symbols import Node
 from posttrain.pipeline.code.tree import SourceTree
 
 FIRST_PARTY = ("posttrain", "tasks", "flows")

@@ -4,12 +4,12 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache as memoize
 from pathlib import Path
+
+from posttrain.pipeline.code.store import write_if_possible
 
 ABSENT = "not installed"
 
@@ -52,8 +52,7 @@ def _installed(cache: Path | None) -> Mapping[str, list[str]]:
                 return dict(names)
     names = importlib.metadata.packages_distributions()
     if file is not None:
-        with contextlib.suppress(OSError):
-            _write(file, json.dumps([state, names]))
+        write_if_possible(file, json.dumps([state, names]).encode())
     return names
 
 
@@ -62,11 +61,3 @@ def _environment() -> str:
     folders = [Path(entry) for entry in sys.path if entry and Path(entry).is_dir()]
     state = [f"{folder} {folder.stat().st_mtime_ns}" for folder in folders]
     return hashlib.sha256("\n".join([sys.version, *state]).encode()).hexdigest()
-
-
-def _write(file: Path, text: str) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-    with os.fdopen(handle, "w") as stream:
-        stream.write(text)
-    Path(name).replace(file)

@@ -1,10 +1,10 @@
 """What each symbol reaches directly: names and attribute chains, resolved to symbols of modules."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+from posttrain.pipeline.code.registries import Registries
 from posttrain.pipeline.code.scopes import BY_NAME
-from posttrain.pipeline.code.symbols import BODY, Symbol
+from posttrain.pipeline.code.symbols import BODY, Node, Symbol
 from posttrain.pipeline.code.tree import SourceTree
 
 IMPORTED = ""
@@ -12,16 +12,6 @@ WHOLE = "*"
 FILES = "<files>"
 
 _RESOURCES = ("importlib.resources", "pkgutil")
-
-
-class Node(NamedTuple):
-    """A symbol of a module; or the module's import, the whole of it, or the files beside it.
-
-    A third-party package is a name without a module.
-    """
-
-    module: str
-    name: str
 
 
 class Edges:
@@ -49,8 +39,7 @@ class Graph:
         self._tree = tree
         self._outside = tuple(outside)
         self._edges: dict[Node, Edges] = {}
-        self._pure: dict[Node, bool] = {}
-        self._hooking: dict[Node, bool] = {}
+        self._registries = Registries(self.symbol, self._meanings)
 
     def symbol(self, node: Node) -> Symbol | None:
         """The symbol behind a node; imports, whole modules and packages have none."""
@@ -96,7 +85,7 @@ class Graph:
         if BODY in table.symbols:
             edges.reach(module, BODY)
         for name, symbol in table.symbols.items():
-            if self._is_registered(module, symbol):
+            if self._registries.takes(module, symbol):
                 edges.reach(module, name)
                 edges.notes.setdefault(module, f"registry filled at import by {name}")
 
@@ -204,46 +193,6 @@ class Graph:
     def _is_import(self, node: Node) -> bool:
         symbol = self.symbol(node)
         return symbol is not None and bool(symbol.targets) and not symbol.is_function
-
-    def _is_registered(self, module: str, symbol: Symbol) -> bool:
-        """Whether defining the symbol hands it to first-party code, which may call it later."""
-        if any(self._registers(module, use) for use in symbol.decorators):
-            return True
-        bases = (node for use in symbol.bases for node in self._meanings(module, use))
-        return any(self._hooks(node) for node in bases)
-
-    def _registers(self, module: str, use: str) -> bool:
-        """Whether a decorator or metaclass may remember what it is applied to."""
-        for node in self._meanings(module, use):
-            if node.module and not self._is_pure(node):
-                return True
-        return any(part.startswith(("register", "custom_op")) for part in use.split("."))
-
-    def _is_pure(self, node: Node) -> bool:
-        """Whether a decorator is a function that can reach no object which outlives its call."""
-        if node not in self._pure:
-            self._pure[node] = True  # what only calls itself is
-            symbol = self.symbol(node)
-            self._pure[node] = (
-                symbol is not None
-                and symbol.is_function
-                and self._touches_nothing(node.module, symbol)
-            )
-        return self._pure[node]
-
-    def _touches_nothing(self, module: str, symbol: Symbol) -> bool:
-        found = (node for use in symbol.uses for node in self._meanings(module, use))
-        return all(self._is_pure(node) for node in found if node.module)
-
-    def _hooks(self, node: Node) -> bool:
-        """Whether subclasses of a class make themselves known to it."""
-        if node not in self._hooking:
-            self._hooking[node] = False  # a class may be based on another one of its own name
-            symbol = self.symbol(node)
-            self._hooking[node] = symbol is not None and (
-                symbol.hooks_subclasses or self._is_registered(node.module, symbol)
-            )
-        return self._hooking[node]
 
 
 def _extended(target: str, rest: str) -> str:

@@ -9,15 +9,10 @@ from types import NoneType
 from typing import Any, Literal
 
 from posttrain.pipeline.code.imports import Import, import_bindings
+from posttrain.pipeline.code.lookups import LOADERS, called, evaluated, string
 from posttrain.pipeline.code.normalise import parameters
 from posttrain.pipeline.code.scopes import BY_NAME, Chain, Scope
 
-_LOADERS = frozenset(
-    {
-        "import_module", "run_path", "run_module", "spec_from_file_location", "exec_module",
-        "walk_packages", "iter_modules", "entry_points",
-    }
-)  # fmt: skip
 _SILENT_FIELDS = frozenset({"ctx", "kind", "type_comment"})
 _MODULE_NAME = re.compile(r"\A[A-Za-z_][\w.]*(?=(?::\w+)?\Z)")
 
@@ -132,8 +127,8 @@ class Scanner:
 
     def _call(self, node: ast.Call, tail: Chain = ()) -> None:
         """A call, whose result has `tail` read from it; some calls stand for a chain themselves."""
-        function = _called(node.func)
-        literal = _string(node.args[_NAME_ARGUMENT.get(function, 0) :])
+        function = called(node.func)
+        literal = string(node.args[1:] if function == "getattr" else node.args)
         if function == "getattr" and literal is not None:
             self._tokens.append(f"getattr {literal}")
             self._chain(node.args[0], (literal, *tail))
@@ -147,7 +142,7 @@ class Scanner:
             self._look_into(node.args[0], f"getattr by string at line {node.lineno}")
         elif function in BY_NAME and not (function == "vars" and node.args):
             self._scope.use((function,), f"{function} at line {node.lineno}")
-        elif function in _LOADERS:
+        elif function in LOADERS:
             self._opaque(function, node)
             self._part.imports_by_name = True
         self._plain(node)
@@ -254,36 +249,6 @@ class Scanner:
         self._part.opaque += scope.leave()
         assert scope.parent is not None
         self._scope = scope.parent
-
-
-def _called(function: ast.expr) -> str:
-    """Name by which a call could matter: builtins count only bare, loaders also as attributes."""
-    if isinstance(function, ast.Name):
-        return function.id
-    if isinstance(function, ast.Attribute) and function.attr in _LOADERS:
-        return function.attr
-    return ""
-
-
-_NAME_ARGUMENT = {"getattr": 1}
-
-
-def _string(arguments: list[ast.expr]) -> str | None:
-    if arguments and isinstance(arguments[0], ast.Constant):
-        value = arguments[0].value
-        return value if isinstance(value, str) else None
-    return None
-
-
-def evaluated(annotation: ast.expr) -> ast.expr:
-    """An annotation, out of its quotes where it has some."""
-    literal = _string([annotation])
-    if literal is None:
-        return annotation
-    try:
-        return ast.parse(literal, mode="eval").body
-    except SyntaxError:
-        return annotation
 
 
 _SPECIAL: dict[type, Callable[[Scanner, Any], None]] = {

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
 from posttrain.pipeline.code.imports import Import, import_bindings
+from posttrain.pipeline.code.lookups import evaluated
 from posttrain.pipeline.code.normalise import normalise, parameters, type_only_imports
-from posttrain.pipeline.code.scan import Part, Scanner, evaluated
+from posttrain.pipeline.code.scan import Part, Scanner
 from posttrain.pipeline.code.scopes import Chain
 
 BODY = "<body>"
@@ -37,6 +38,16 @@ class Symbol(NamedTuple):
     bases: Sequence[str] = ()
     hooks_subclasses: bool = False
     signature: Sequence[str] = ()
+
+
+class Node(NamedTuple):
+    """A symbol of a module; or the module's import, the whole of it, or the files beside it.
+
+    A third-party package is a name without a module.
+    """
+
+    module: str
+    name: str
 
 
 class ModuleTable(NamedTuple):

@@ -2,17 +2,13 @@
 
 import contextlib
 import hashlib
-import json
-import os
 import sys
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from posttrain.errors import UserError
+from posttrain.pipeline.code.store import TableStore
 from posttrain.pipeline.code.symbols import Definitions, ModuleTable, parse_module
 
 
@@ -115,56 +111,6 @@ class SourceTree:
         return place.relative_to(home).as_posix()
 
 
-class TableStore:
-    """Tables of modules by the digest of their source, in one JSON file under its own checksum.
-
-    Losing or damaging the file costs parsing again. It is replaced atomically; of two processes
-    that save at once, one wins.
-    """
-
-    def __init__(self, folder: Path | None, packages: tuple[str, ...]) -> None:
-        self._file = folder / "symbols.json" if folder is not None else None
-        self._validity = f"{_analyser()} {' '.join(packages)}"
-        self._rows: dict[str, Any] = self._load()
-        self._changed = False
-
-    def get(self, module: str, digest: str) -> ModuleTable | None:
-        """The table of exactly this source."""
-        known = self._rows.get(module)
-        return ModuleTable.from_json(known[1]) if known and known[0] == digest else None
-
-    def put(self, module: str, digest: str, table: ModuleTable) -> None:
-        """Remember a table until the module's source changes."""
-        self._rows[module] = (digest, table)
-        self._changed = True
-
-    def save(self) -> None:
-        """Write the file where something was learned; a read-only place only costs the memory."""
-        if not self._changed or self._file is None:
-            return
-        payload = json.dumps([self._validity, self._rows], separators=(",", ":")).encode()
-        checksum = hashlib.sha256(payload).hexdigest().encode()
-        with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self._file.parent, prefix=self._file.name)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(checksum + b"\n" + payload)
-            Path(name).replace(self._file)
-            self._changed = False
-
-    def _load(self) -> dict[str, Any]:
-        if self._file is None:
-            return {}
-        try:
-            checksum, _, payload = self._file.read_bytes().partition(b"\n")
-        except OSError:
-            return {}
-        if hashlib.sha256(payload).hexdigest().encode() != checksum:
-            return {}
-        validity, rows = json.loads(payload)
-        return dict(rows) if validity == self._validity else {}
-
-
 @contextlib.contextmanager
 def _room_to_recurse() -> Iterator[None]:
     """A sum of a thousand terms is a tree a thousand levels deep, each a few calls to walk."""
@@ -174,13 +120,6 @@ def _room_to_recurse() -> Iterator[None]:
         yield
     finally:
         sys.setrecursionlimit(limit)
-
-
-@cache
-def _analyser() -> str:
-    """Digest of this package itself: tables that another version of it made are not trusted."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
 
 
 def _home(root: Path, package: str) -> Path | None:

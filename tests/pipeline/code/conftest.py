@@ -33,6 +33,13 @@ class Project:
         self.write(text, values)
         return self.closure().digest
 
+    def check_that_only_x_counts(self, text: str) -> None:
+        """In `text`, X stands where the entry reaches, and Y where it does not."""
+        before = self.digest(text, {"X": 11, "Y": 22})
+        assert self.digest(text, {"X": 11, "Y": 33}) == before
+        assert self.digest(text, {"X": 12, "Y": 22}) != before
+        assert self.digest(text, {"X": 11, "Y": 22}) == before
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

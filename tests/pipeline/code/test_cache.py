@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from posttrain.pipeline.code import CodeReader, tree
+from posttrain.pipeline.code import CodeReader, store, tree
 
 TEXT = """
     # pkg/stage.py
@@ -79,7 +79,7 @@ def test_a_damaged_cache_is_made_again(project, tmp_path, damage):
 def test_tables_of_another_analyser_are_not_trusted(project, tmp_path, parsed, monkeypatch):
     project.write(TEXT)
     project.closure(cache=tmp_path / "cache")
-    monkeypatch.setattr(tree, "_analyser", lambda: "another")
+    monkeypatch.setattr(store, "_analyser", lambda: "another")
     project.closure(cache=tmp_path / "cache")
     assert len(parsed) == 6
 
@@ -89,7 +89,7 @@ def test_a_read_only_cache_costs_only_time(project, tmp_path, monkeypatch):
         raise PermissionError(13, "read-only")
 
     project.write(TEXT)
-    monkeypatch.setattr(tree.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(store.tempfile, "mkstemp", refuse)
     assert project.closure(cache=tmp_path / "cache") == project.closure()
 
 

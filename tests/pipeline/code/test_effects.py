@@ -1,11 +1,8 @@
-"""What importing a module does, and what static analysis cannot see."""
+"""What importing a module does: X counts, and Y does not."""
 
 import pytest
 
-from posttrain.errors import UserError
-
-# As in test_reach: X counts, Y does not.
-EFFECTS = {
+CASES = {
     "call at import": """
         # pkg/stage.py
         import pkg.setup
@@ -195,6 +192,18 @@ EFFECTS = {
         @timed
         def g(x): return Y
         """,
+    "decorators that call each other": """
+        # pkg/stage.py
+        ALL = []
+        def first(f): return second(f) or ALL.append(f)
+        def second(f): return f if f else first(f)
+        @first
+        def one(): return 1
+        @second
+        def two(): return X
+        def run(): return 1
+        UNUSED = Y
+        """,
     "main guard and type checkers": """
         # pkg/stage.py
         import typing
@@ -211,278 +220,6 @@ EFFECTS = {
 }
 
 
-@pytest.mark.parametrize("name", EFFECTS)
+@pytest.mark.parametrize("name", CASES)
 def test_what_an_import_does_counts(project, name):
-    text = EFFECTS[name]
-    before = project.digest(text, {"X": 11, "Y": 22})
-    assert project.digest(text, {"X": 11, "Y": 33}) == before
-    assert project.digest(text, {"X": 12, "Y": 22}) != before
-
-
-# Here every X counts, although no name leads to it, and `opaque` says why.
-OPAQUE = {
-    "getattr of an unknown object": (
-        """
-        # pkg/stage.py
-        def run(thing, name): return getattr(thing, name)
-        def other(): return X
-        """,
-        {"pkg.stage": "getattr by string at line 1"},
-    ),
-    "getattr of a module": (
-        """
-        # pkg/stage.py
-        from pkg import maths
-
-        def run(name): return getattr(maths, f"{name}_loss")
-        # pkg/maths.py
-        def l1_loss(): return X
-        """,
-        {"pkg.maths": "getattr by string at line 3 of pkg.stage"},
-    ),
-    "getattr of a lazily imported module": (
-        """
-        # pkg/stage.py
-        def run(name):
-            from pkg import maths
-            return getattr(maths, name)
-        # pkg/maths.py
-        def l1_loss(): return X
-        """,
-        {"pkg.maths": "getattr by string at line 3 of pkg.stage"},
-    ),
-    "import by a run-time name": (
-        """
-        # pkg/stage.py
-        import importlib
-        def run(name): return importlib.import_module(name)
-        def other(): return X
-        """,
-        {"pkg.stage": "import_module at line 2"},
-    ),
-    "import by a name in a table of strings": (
-        """
-        # pkg/stage.py
-        from importlib import import_module
-        from pkg.table import LAZY
-        def run(name): return import_module(LAZY[name])
-        # pkg/table.py
-        LAZY = {"exact": "pkg.exact", "other": "pkg.gone", "text": "pkg.stage is here"}
-        # pkg/exact.py
-        def exact(): return X
-        """,
-        {"pkg.stage": "import_module at line 3"},
-    ),
-    "module-level __getattr__": (
-        """
-        # pkg/stage.py
-        from pkg.lazy import exact
-        def run(): return exact()
-        # pkg/lazy.py
-        def __getattr__(name): return found
-        def found(): return X
-        """,
-        {"pkg.lazy": "nothing in it defines exact"},
-    ),
-    "globals": (
-        """
-        # pkg/stage.py
-        def run(name): return globals()[name]()
-        def other(): return X
-        """,
-        {"pkg.stage": "globals at line 1"},
-    ),
-    "eval": (
-        """
-        # pkg/stage.py
-        def run(text): return eval(text)
-        def other(): return X
-        """,
-        {"pkg.stage": "eval at line 1"},
-    ),
-    "sys.modules": (
-        """
-        # pkg/stage.py
-        import sys
-        def run(name): return sys.modules[__name__].other()
-        def other(): return X
-        """,
-        {"pkg.stage": "sys.modules at line 2"},
-    ),
-    "star import": (
-        """
-        # pkg/stage.py
-        from pkg.maths import *
-        def run(): return helper()
-        # pkg/maths.py
-        def helper(): return 1
-        def other(): return X
-        """,
-        {"pkg.maths": "star import in pkg.stage"},
-    ),
-    "star import of a re-exporting package": (
-        """
-        # pkg/stage.py
-        from pkg.deep import helper
-        def run(): return helper()
-        # pkg/deep/low.py
-        def helper(): return X
-        # pkg/deep/__init__.py
-        from .low import *
-        """,
-        {"pkg.deep.low": "star import in pkg.deep"},
-    ),
-    "registry filled at import": (
-        """
-        # pkg/stage.py
-        ALL = []
-        @ALL.append
-        def other(): return X
-        def run(): return 1
-        """,
-        {"pkg.stage": "registry filled at import by other"},
-    ),
-    "module as a value": (
-        """
-        # pkg/stage.py
-        from pkg import maths
-        def run(): return [maths]
-        # pkg/maths.py
-        def other(): return X
-        """,
-        {"pkg.maths": "used as a value by pkg.stage:run"},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OPAQUE)
-def test_what_cannot_be_seen_takes_the_whole_module_and_says_so(project, name):
-    text, opaque = OPAQUE[name]
-    before = project.digest(text, {"X": 1})
-    assert project.closure().opaque == opaque
-    assert project.digest(text, {"X": 2}) != before
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "torch.float32 and getattr(torch, name)",
-        "model.eval()",
-        "(lambda eval: eval(name))(str)",
-        "vars(name)",
-        "getattr(Config, name)",
-        "getattr(name, 'literal')",
-    ],
-)
-def test_what_only_looks_opaque_is_not(project, body):
-    text = f"""
-        # pkg/stage.py
-        import torch
-        from pkg.model import model
-        class Config: pass
-        def run(name): return {body}
-        def other(): return X
-        # pkg/model.py
-        model = 1
-        """
-    before = project.digest(text, {"X": 1})
-    assert project.closure().opaque == {}
-    assert project.digest(text, {"X": 2}) == before
-
-
-@pytest.mark.parametrize("reader", ["open(__file__)", "resources.files('pkg')"])
-def test_files_beside_a_module_that_looks_for_them_count(project, reader):
-    text = f"""
-        # pkg/stage.py
-        from importlib import resources
-        def run(): return {reader}
-        """
-    project.write(text)
-    (project.root / "pkg" / "chat.jinja").write_text("one")
-    before = project.closure()
-    (project.root / "pkg" / "chat.jinja").write_text("two")
-    assert "pkg.stage:<file chat.jinja>" in before.symbols
-    assert project.closure().digest != before.digest
-
-
-def test_files_beside_other_modules_do_not_count(project):
-    project.write("\n# pkg/stage.py\ndef run(): return 1\n")
-    (project.root / "pkg" / "chat.jinja").write_text("one")
-    assert list(project.closure().symbols) == ["pkg.stage:run"]
-
-
-def test_third_party_distributions_are_found_by_what_is_imported(project):
-    project.write(
-        """
-        # pkg/stage.py
-        import os, numpy.linalg
-        from typing import TYPE_CHECKING
-        if TYPE_CHECKING:
-            import torch
-        def run():
-            import yaml
-        def other():
-            import polars
-        # pkg/unreached.py
-        import rich
-        """
-    )
-    assert project.closure().packages == {"numpy", "PyYAML"}
-
-
-def test_a_package_that_is_not_installed_stands_for_itself(project):
-    project.write("\n# pkg/stage.py\ndef run(): import no_such_engine.fast\n")
-    assert project.closure().packages == {"no_such_engine"}
-
-
-def test_code_outside_is_neither_counted_nor_followed(project, tmp_path):
-    from posttrain.pipeline.code import code_closure
-
-    text = """
-        # pkg/stage.py
-        from pkg.progress import bar
-        def run(): return bar()
-        # pkg/progress.py
-        import rich
-        def bar(): return X
-        print(X)
-        """
-    closures = []
-    for value in (1, 2):
-        project.write(text, {"X": value})
-        closures.append(
-            code_closure(
-                "pkg.stage:run", root=tmp_path, packages=("pkg",), outside=("pkg.progress",)
-            )
-        )
-    assert closures[0] == closures[1]
-    assert closures[0].packages == frozenset()
-    assert not [name for name in closures[0].symbols if name.startswith("pkg.progress")]
-
-
-def test_a_syntax_error_is_named_by_file_and_line(project):
-    project.write(
-        """
-        # pkg/stage.py
-        from pkg.broken import f
-        def run(): return f()
-        # pkg/broken.py
-        x = 1
-        def f(:
-        """
-    )
-    with pytest.raises(UserError, match=r"pkg/broken\.py:2: not valid Python"):
-        project.closure()
-
-
-@pytest.mark.parametrize(
-    ("entry", "sentence"),
-    [
-        ("pkg.stage:rum", "pkg.stage does not define 'rum'; did you mean 'run'"),
-        ("pkg.gone:run", "there is no module pkg.gone"),
-    ],
-)
-def test_an_entry_that_is_not_there_gets_a_sentence(project, entry, sentence):
-    project.write("\n# pkg/stage.py\ndef run(): return 1\n")
-    with pytest.raises(UserError, match=sentence):
-        project.closure(entry)
+    project.check_that_only_x_counts(CASES[name])
