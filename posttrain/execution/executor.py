@@ -113,10 +113,9 @@ class Executor:
     def _reuse(self, base: StageRun, decision: Decision, timings: Timings) -> StageRun:
         assert decision.known is not None
         known = decision.known
-        status = "restored" if decision.action == "restore" else "cached"
         record = replace(
             base,
-            status=status,
+            status="restored" if decision.action == "restore" else "cached",
             ended=time.time(),
             outputs=known.outputs,
             metrics=known.metrics,

@@ -35,7 +35,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
     failures: dict[str, StageFailed] = {}
     ids: list[str] = []
 
-    @task(
+    @task(  # type: ignore[untyped-decorator]
         cache_policy=NO_CACHE,
         persist_result=False,
         retries=settings.retries,
@@ -54,7 +54,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         failures.pop(name, None)
         return {"status": record.status, "key": record.key}
 
-    @flow(
+    @flow(  # type: ignore[untyped-decorator]
         name=executor.planner.recipe.name,
         flow_run_name=executor.run_id,
         task_runner=ThreadPoolTaskRunner(max_workers=slots),

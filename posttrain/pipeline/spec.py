@@ -168,7 +168,7 @@ class Dag:
         if reference.output not in source.task.outputs:
             hint = nearest(str(reference.output), source.task.outputs)
             raise UserError(f"{where}: {reference.stage} has no output '{reference.output}'{hint}")
-        made = source[reference.output].type
+        made = source.task.outputs[str(reference.output)].type
         wanted = stage.task.inputs[port.split(".")[0]].type
         if made is not wanted:
             raise UserError(f"{where} takes {wanted}, but {reference} is {made}")
