@@ -88,8 +88,8 @@ def without_runs(text: Words, size: int, runs: U64Array) -> Words:
     counts = np.maximum(text.lengths - size + 1, 0)
     first = _positions(_starts(text.lengths), counts)[np.isin(grams.hashes, runs)]
     borders = np.zeros(len(text.hashes) + 1, dtype=np.int64)
-    np.add.at(borders, first, 1)
-    np.add.at(borders, first + size, -1)
+    borders[first] += 1
+    borders[first + size] -= 1
     stays = np.cumsum(borders[:-1]) == 0
     rows = np.repeat(np.arange(len(text.lengths)), text.lengths)
     return Words(text.hashes[stays], np.bincount(rows[stays], minlength=len(text.lengths)))

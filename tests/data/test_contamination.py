@@ -58,8 +58,22 @@ def test_a_template_is_no_evidence_but_what_it_frames_is():
 
 def test_a_few_words_beside_a_template_do_not_make_a_run():
     frame = "how many times does the letter stand in the text "
-    train = [frame + f"old {word}" for word in ("fox", "dog", "cat")]
+    train = [frame + words for words in ("old fox", "new dog", "big cat")]
+    # "in the text old" stands in 2 problems only, but 3 of its 4 words are the template.
     assert _judged(train, [frame + "old hen"], boilerplate=3) == [("", "")] * 3
+
+
+def test_half_a_run_is_enough_of_a_template():
+    train = ["red what is the fox", "tea what is the dog", "cup what is the cat"]
+    # "red what is the" stands in 2 problems, "what is" and "is the" in 4.
+    assert _judged(train, ["red what is the hen"], boilerplate=3) == [("", "")] * 3
+    assert _judged(train, ["red what is the hen"], boilerplate=4)[0] == ("evaluation_ngram", "h0")
+
+
+def test_of_several_evaluation_problems_the_least_id_is_named():
+    heldout = ["five six seven eight", "one two three four"]
+    assert _judged([f"{heldout[1]} {heldout[0]}"], heldout) == [("evaluation_ngram", "h0")]
+    assert _judged([f"{heldout[0]} {heldout[1]}"], heldout) == [("evaluation_ngram", "h0")]
 
 
 def test_a_text_that_says_a_run_twice_counts_once_for_the_template():

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 
 from posttrain.data.tables import _write_parquet, check_table, read_table, write_table
@@ -67,6 +68,19 @@ def test_bytes_do_not_depend_on_the_number_of_threads(tmp_path):
         subprocess.run([sys.executable, "-c", _WRITE_BIG, str(path)], check=True, env=env)
         digests.add(hashlib.sha256(path.read_bytes()).hexdigest())
     assert len(digests) == 1
+
+
+def test_the_layout_of_the_file_is_pinned(tmp_path):
+    rows = 70_000
+    curve = pl.DataFrame({"step": range(rows)}).with_columns(
+        pl.lit("loss").alias("metric"), pl.col("step").cast(pl.Float64).alias("value")
+    )
+    write_table(curve, tmp_path / "c.parquet", CURVE)
+    layout = pq.ParquetFile(tmp_path / "c.parquet").metadata
+    groups = [layout.row_group(i) for i in range(layout.num_row_groups)]
+    assert [group.num_rows for group in groups] == [65_536, rows - 65_536]
+    assert {group.column(i).compression for group in groups for i in range(3)} == {"ZSTD"}
+    assert groups[1].column(0).statistics.min == 65_536
 
 
 @pytest.mark.parametrize(

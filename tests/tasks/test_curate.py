@@ -125,6 +125,14 @@ def test_traces_follow_their_problems_and_are_sifted_themselves(bench):
     }
 
 
+def test_problems_and_traces_go_from_easy_to_hard(bench):
+    problems = [_problem(f"{i} + 0", str(i), difficulty=9 - i) for i in range(9)]
+    bench.run(problems, [_trace(problem, "#### 0") for problem in problems])
+    expected = [problem.id for problem in reversed(problems)]
+    assert bench.table("problems")["id"].to_list() == expected
+    assert bench.table("traces")["problem_id"].to_list() == expected
+
+
 def test_problems_without_an_answer_go(bench):
     bench.run([_EASY, _problem("3 + 3", " ")], [_trace(_EASY, "#### 5")])
     assert list(bench.reasons("dropped_problems").values()) == ["empty"]
