@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _NUMBERS = itertools.count()
 
-TASK = '''
+TASK = """
 from posttrain.pipeline.spec import ArtifactType, Port, Task
 from PACKAGE.config import Config
 REPORT = ArtifactType.REPORT
 TASK = Task("PACKAGE", Config, {"source": Port(REPORT, "what to add to", optional=True),
     "files": Port(ArtifactType.SOURCE, "files", many=True, optional=True)},
     {"result": Port(REPORT, "the sum")})
-'''
+"""
 CONFIG = '''
 from posttrain.pipeline.config import StageConfig
 class Config(StageConfig):
@@ -44,7 +44,7 @@ class Config(StageConfig):
     def local_files(self):
         return {"given": self.path} if self.path else {}
 '''
-STAGE = '''
+STAGE = """
 import json
 import time
 from HELPER_MODULE import add
@@ -60,7 +60,7 @@ def run(config, inputs, outputs, context):
         time.sleep(0.05)
     outputs["result"].write_text(json.dumps({"sum": total}))
     return {"sum": float(total)}
-'''
+"""
 HELPER = '''
 def add(a, b):
     """Add two numbers."""
@@ -68,13 +68,13 @@ def add(a, b):
 def unrelated():
     return 1
 '''
-FLOW = '''
+FLOW = """
 from PACKAGE import TASK
 def declare(build):
     first = build.stage("first", TASK)
     second = build.stage("second", TASK, source=first["result"])
     build.stage("third", TASK, source=second["result"])
-'''
+"""
 
 
 @dataclass

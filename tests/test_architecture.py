@@ -51,7 +51,11 @@ def loaded_after(statement):
 
 def test_imports_go_one_way():
     done = run(sys.executable, "-m", "importlinter.cli", "lint-imports")
-    done = done if "Contracts" in done.stdout else run(str(Path(sys.executable).parent / "lint-imports"))
+    done = (
+        done
+        if "Contracts" in done.stdout
+        else run(str(Path(sys.executable).parent / "lint-imports"))
+    )
     assert done.returncode == 0, done.stdout
 
 
@@ -94,7 +98,16 @@ def test_no_room_is_called_a_drawer(name):
 
 
 def test_help_imports_nothing_heavy():
-    heavy = {"torch", "mlflow", "prefect", "dvc", "transformers", "polars", "datasets", "sqlalchemy"}
+    heavy = {
+        "torch",
+        "mlflow",
+        "prefect",
+        "dvc",
+        "transformers",
+        "polars",
+        "datasets",
+        "sqlalchemy",
+    }
     assert not heavy & loaded_after("import posttrain.cli.main")
 
 
@@ -129,7 +142,10 @@ def test_only_the_adapter_imports_dvc():
         str(path.relative_to(ROOT).parent)
         for path in MODULES
         for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("dvc", "dvc_data"))
+        if (
+            isinstance(node, ast.ImportFrom)
+            and (node.module or "").split(".")[0] in ("dvc", "dvc_data")
+        )
         or (isinstance(node, ast.Import) and any(a.name.split(".")[0] == "dvc" for a in node.names))
     }
     assert users <= {"posttrain/pipeline/dvc"}

@@ -14,7 +14,9 @@ from posttrain.pipeline.generate import stale_files, write_generated
 @click.command("compile")
 @recipe_argument
 @overrides_option
-@click.option("--check", is_flag=True, help="Write nothing; fail if a file is not what it should be.")
+@click.option(
+    "--check", is_flag=True, help="Write nothing; fail if a file is not what it should be."
+)
 def compile_(recipe: Path, overrides: Sequence[str], check: bool) -> None:
     """Write dvc.yaml and params.yaml of RECIPE from its flow and its parameters."""
     with open_session(recipe, overrides) as session:
@@ -22,7 +24,9 @@ def compile_(recipe: Path, overrides: Sequence[str], check: bool) -> None:
         if check:
             stale = stale_files(directory, files)
             if stale:
-                raise UserError(f"{' and '.join(stale)} in {directory} are stale; run posttrain compile")
+                raise UserError(
+                    f"{' and '.join(stale)} in {directory} are stale; run posttrain compile"
+                )
             click.echo("dvc.yaml and params.yaml are up to date.")
             return
         changed = write_generated(directory, files)

@@ -1,4 +1,4 @@
-"""`posttrain`: finds the verb, runs it, and turns a `UserError` into one sentence and exit code 2."""
+"""`posttrain`: finds the verb, runs it, and turns a `UserError` into a sentence and exit code 2."""
 
 import importlib
 import sys
@@ -20,11 +20,19 @@ class Verb(NamedTuple):
 
 VERBS: Mapping[str, Mapping[str, Verb]] = {
     "Run": {
-        "run": Verb("posttrain.cli.run:run", "Run a recipe: only the stages that are not up to date."),
-        "plan": Verb("posttrain.cli.plan:plan", "Show what would run, why, and how long it took last."),
+        "run": Verb(
+            "posttrain.cli.run:run", "Run a recipe: only the stages that are not up to date."
+        ),
+        "plan": Verb(
+            "posttrain.cli.plan:plan", "Show what would run, why, and how long it took last."
+        ),
         "status": Verb("posttrain.cli.status:status", "Show each stage's state and its artifacts."),
-        "compile": Verb("posttrain.cli.compile:compile_", "Write dvc.yaml and params.yaml from the recipe."),
-        "stage": Verb("posttrain.cli.stage:stage", "Run one stage, as the generated dvc.yaml does."),
+        "compile": Verb(
+            "posttrain.cli.compile:compile_", "Write dvc.yaml and params.yaml from the recipe."
+        ),
+        "stage": Verb(
+            "posttrain.cli.stage:stage", "Run one stage, as the generated dvc.yaml does."
+        ),
     },
 }
 
@@ -33,9 +41,11 @@ class VerbGroup(click.Group):
     """A click group that imports a verb's module only when that verb is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Every verb, in the order of the sections."""
         return [name for section in VERBS.values() for name in section]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the one verb that is used."""
         verb = _find(cmd_name)
         if verb is None:
             return None
@@ -47,11 +57,15 @@ class VerbGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest verb where there is none of that name."""
         if args and not args[0].startswith("-") and _find(args[0]) is None:
-            raise UserError(f"there is no command '{args[0]}'{nearest(args[0], self.list_commands(ctx))}")
+            raise UserError(
+                f"there is no command '{args[0]}'{nearest(args[0], self.list_commands(ctx))}"
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Show the verbs by section, from their one-line descriptions."""
         for title, section in VERBS.items():
             with formatter.section(title):
                 formatter.write_dl([(name, verb.help) for name, verb in section.items()])
@@ -87,5 +101,7 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped by the keyboard; run the same command again to go on from here", err=True)
+        click.echo(
+            "stopped by the keyboard; run the same command again to go on from here", err=True
+        )
         sys.exit(130)

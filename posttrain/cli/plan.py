@@ -23,7 +23,9 @@ _ACTIONS = {
 @recipe_argument
 @overrides_option
 @click.option("--from", "start", metavar="STAGE", help="As in `posttrain run --from`.")
-@click.option("-v", "--verbose", is_flag=True, help="Every reason, and where code analysis fell back.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Every reason, and where code analysis fell back."
+)
 def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: bool) -> None:
     """Show what `posttrain run` would do with RECIPE, without doing it."""
     with open_session(recipe, overrides) as session:
@@ -38,7 +40,9 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                     click.echo(f"{decision.stage}: all of {module} counts ({reason})")
         running = [d for d in decisions if d.action in ("run", "pending")]
         known = sum(d.seconds or 0.0 for d in running)
-        click.echo(f"{len(running)} of {len(decisions)} stages to run; last time they took {known:.0f} s.")
+        click.echo(
+            f"{len(running)} of {len(decisions)} stages to run; last time they took {known:.0f} s."
+        )
 
 
 def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:

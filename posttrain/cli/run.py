@@ -31,12 +31,19 @@ Examples:
 )
 @recipe_argument
 @overrides_option
-@click.option("--from", "start", metavar="STAGE", help="Run STAGE and all after it, even if up to date.")
+@click.option(
+    "--from", "start", metavar="STAGE", help="Run STAGE and all after it, even if up to date."
+)
 @click.option("--only", metavar="STAGE", help="Run STAGE alone, on the inputs that are there.")
 @click.option("--local", is_flag=True, help="Run without Prefect: no import, no server.")
 @slots_option
 def run(
-    recipe: Path, overrides: Sequence[str], start: str | None, only: str | None, local: bool, slots: int | None
+    recipe: Path,
+    overrides: Sequence[str],
+    start: str | None,
+    only: str | None,
+    local: bool,
+    slots: int | None,
 ) -> None:
     """Run the stages of RECIPE that are not up to date.
 
@@ -53,7 +60,9 @@ def run(
         decisions = session.single(only) if only else session.planner.plan()
         if all(decision.action == "cached" for decision in decisions):
             session.settle(decisions)
-            click.echo(f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True)
+            click.echo(
+                f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True
+            )
         else:
             _execute(session, decisions, local=local, slots=slots)
         _show(session, time.monotonic() - began)
@@ -75,8 +84,8 @@ def _execute(
             )
         except StageFailed as failure:
             raise click.ClickException(
-                f"{failure}\nRun the same command again: finished stages are kept, and a stage with "
-                "checkpoints goes on from the last one."
+                f"{failure}\nRun the same command again: finished stages are kept, and a stage "
+                "with checkpoints goes on from the last one."
             ) from None
         finally:
             if complaint := tracker.close():

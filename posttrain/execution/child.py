@@ -16,9 +16,9 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.execution.determinism import make_deterministic
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.context import StageContext
-from posttrain.execution.determinism import make_deterministic
 from posttrain.pipeline.spec import ArtifactType
 
 HEARTBEAT_SECONDS = 1.0

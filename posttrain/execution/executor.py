@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 from posttrain.errors import UserError
 from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
+from posttrain.execution.display import Display
+from posttrain.execution.publish import discard, prepare, publish
+from posttrain.execution.supervise import Limits, Outcome, StageProcesses
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.pipeline.plan import Decision, Planner
-from posttrain.execution.publish import discard, prepare, publish
-from posttrain.execution.supervise import Limits, Outcome, StageProcesses
-from posttrain.execution.display import Display
 from posttrain.tracking.base import Tracker
 
 

@@ -30,8 +30,10 @@ def refresh_lock(
         return False
     lock = workspace.recipe_dir / "dvc.lock"
     memory = workspace.state / f"lock-{workspace.slug}.digest"
-    if lock.is_file() and memory.is_file() and memory.read_text() == _digest(
-        workspace, ready, made, stat_cache
+    if (
+        lock.is_file()
+        and memory.is_file()
+        and memory.read_text() == _digest(workspace, ready, made, stat_cache)
     ):
         return False
     store.write_lock(ready, keep=[entry.name for entry in entries])

@@ -68,7 +68,10 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
             named = stage.with_options(
                 name=name,
                 task_run_name=name,
-                tags=[f"task:{dag.stages[name].task.package}", f"recipe:{executor.planner.recipe.name}"],
+                tags=[
+                    f"task:{dag.stages[name].task.package}",
+                    f"recipe:{executor.planner.recipe.name}",
+                ],
                 # The stage's own limit stops it first; this one catches a supervisor that hangs.
                 timeout_seconds=settings.timeout_minutes * 60 + 120,
             )

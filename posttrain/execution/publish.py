@@ -31,7 +31,9 @@ def publish(staged: Mapping[str, Path], final: Mapping[str, Path]) -> None:
         target = final[name]
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink():
-            raise UserError(f"{target} is a symbolic link; remove it so that the output can be put there")
+            raise UserError(
+                f"{target} is a symbolic link; remove it so that the output can be put there"
+            )
         if target.is_dir():
             aside = source.with_name(f"{source.name}.replaced")
             target.rename(aside)

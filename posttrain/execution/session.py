@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posttrain.errors import UserError, nearest
 from posttrain.execution.display import Display
@@ -17,13 +18,15 @@ from posttrain.pipeline.digest import StatCache
 from posttrain.pipeline.dvc import DvcStore, LockEntry
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
 from posttrain.pipeline.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
-from posttrain.pipeline.ledger.records import RunStatus
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.revision import revision_of
 from posttrain.pipeline.spec import Dag
 from posttrain.pipeline.workspace import Workspace
 from posttrain.tracking.base import Tracker
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.ledger.records import RunStatus
 
 Runner = Callable[[Executor, Sequence[str]], str | None]
 

@@ -83,7 +83,9 @@ class Planner:
             return Decision(name, "cached", (), key, known)
         if all(record.md5 and self.store.has(record.md5) for record in known.outputs):
             return Decision(name, "restore", ("made before, kept in the cache",), key, known)
-        return Decision(name, "run", ("its outputs are gone from the workspace and the cache",), key)
+        return Decision(
+            name, "run", ("its outputs are gone from the workspace and the cache",), key
+        )
 
     def input_records(
         self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]
@@ -125,14 +127,15 @@ class Planner:
         return self._closures[entry]
 
     def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:
-        """Records of a stage's outputs as they lie in the workspace, for `--only` and `stage run`."""
+        """A stage's outputs as they lie in the workspace, for `--only` and `stage run`."""
         stage = self.dag.stages[name]
         records = {}
         for role, relative in stage.outputs().items():
             path = self.workspace.output(str(relative))
             if not path.exists():
                 raise UserError(
-                    f"{relative} does not exist; run stage '{name}' first: posttrain run --only {name}"
+                    f"{relative} does not exist; "
+                    f"run stage '{name}' first: posttrain run --only {name}"
                 )
             digest = digest_path(path, cache=self.stat_cache)
             kind = stage.task.outputs[role].type

@@ -142,7 +142,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
 
 def _read_yaml(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise UserError(f"there is no recipe at {file}; name a recipe file or a folder that has one")
+        raise UserError(
+            f"there is no recipe at {file}; name a recipe file or a folder that has one"
+        )
     try:
         values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except MarkedYAMLError as error:
@@ -182,7 +184,9 @@ def _assign(values: dict[str, Any], dotted: str, value: object) -> None:
     place[last] = value
 
 
-def _flatten(inputs: Mapping[str, Reference | Mapping[str, Reference] | None]) -> dict[str, Reference]:
+def _flatten(
+    inputs: Mapping[str, Reference | Mapping[str, Reference] | None],
+) -> dict[str, Reference]:
     flat: dict[str, Reference] = {}
     for port, value in inputs.items():
         if isinstance(value, Reference):

@@ -147,7 +147,9 @@ class Dag:
             return list(sorter.static_order())
         except CycleError as error:
             loop = " -> ".join(error.args[1])
-            raise UserError(f"the stages form a cycle: {loop}; rewire one of their inputs") from None
+            raise UserError(
+                f"the stages form a cycle: {loop}; rewire one of their inputs"
+            ) from None
 
     def check(self) -> None:
         """Refuse dangling references, mistyped edges, unfilled ports and cycles."""

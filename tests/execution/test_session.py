@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -157,7 +158,7 @@ def test_dvc_repro_runs_a_stage_through_us_when_its_parameter_changes(toy, edit)
     toy.run()
     edit(toy.root / "params.yaml", "third:\n  amount: 1", "third:\n  amount: 5")
     dvc = [sys.executable, "-m", "dvc", "repro"]
-    path = f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path}
     done = subprocess.run(dvc, cwd=toy.root, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -188,7 +189,9 @@ def test_a_second_run_in_the_same_workspace_is_told_who_holds_it(toy):
         refused = toy.cli("run", "--local")
         assert refused.returncode == 2
         assert f"is locked by process {process.pid}" in refused.stderr
-        assert "posttrain run --local" in refused.stderr or "__main__.py run --local" in refused.stderr
+        assert (
+            "posttrain run --local" in refused.stderr or "__main__.py run --local" in refused.stderr
+        )
     finally:
         (scratch / "go").touch()
         process.wait(60)

@@ -18,7 +18,9 @@ JUDGE = Task("judge", Nothing, {"reports": Port(REPORT, "all", many=True)}, {})
 
 
 def stage(name, task, **inputs):
-    return Stage(name, task, Nothing(), {key.replace("__", "."): ref for key, ref in inputs.items()})
+    return Stage(
+        name, task, Nothing(), {key.replace("__", "."): ref for key, ref in inputs.items()}
+    )
 
 
 def dag(*stages):
@@ -49,7 +51,9 @@ def test_order_puts_each_stage_after_what_it_reads_and_downstream_follows_edges(
 def test_an_edge_between_different_types_is_refused():
     make = stage("make", MAKE)
     use = stage("use", USE, table=make["report"])
-    with pytest.raises(UserError, match=r"use\.inputs\.table takes problems, but make\.report is report"):
+    with pytest.raises(
+        UserError, match=r"use\.inputs\.table takes problems, but make\.report is report"
+    ):
         dag(make, use).check()
 
 
@@ -76,6 +80,8 @@ def test_two_stages_of_one_name_are_refused():
 
 def test_a_cycle_names_its_members():
     first = stage("first", USE, table=Reference(TABLE, stage="second", output="table"))
-    second = Stage("second", MAKE, Nothing(), {"x": Reference(REPORT, stage="first", output="report")})
+    second = Stage(
+        "second", MAKE, Nothing(), {"x": Reference(REPORT, stage="first", output="report")}
+    )
     with pytest.raises(UserError, match="first -> second -> first|second -> first -> second"):
         dag(first, second).order()
