@@ -53,10 +53,9 @@ class CodeReader:
         self._graph = Graph(self._tree, outside=outside)
         self._cache = cache
 
-    def closure(self, entry: str) -> CodeClosure:
-        """Everything that `module:function` reaches, with the types of its arguments."""
-        start = self._start(entry)
-        reached, reasons = self._reach(start)
+    def closure(self, *entries: str) -> CodeClosure:
+        """Everything that one of the `module:function` reaches, with the types of its arguments."""
+        reached, reasons = self._reach([self._start(entry) for entry in entries])
         symbols: dict[str, str] = {}
         imported: set[str] = set()
         for node in reached:
@@ -86,12 +85,11 @@ class CodeReader:
             raise UserError(f"entry '{entry}': {module} does not define '{name}'{hint}")
         return Node(module, name)
 
-    def _reach(self, start: Node) -> tuple[set[Node], dict[str, set[str]]]:
+    def _reach(self, starts: Sequence[Node]) -> tuple[set[Node], dict[str, set[str]]]:
         reasons: dict[str, set[str]] = defaultdict(set)
-        reached = {start}
-        pending = [start]
-        pending += [node for node in self._graph.entry(start).nodes if node not in reached]
-        reached.update(pending)
+        reached = {node for start in starts for node in self._graph.entry(start).nodes}
+        reached.update(starts)
+        pending = list(reached)
         while pending:
             edges = self._graph.edges(pending.pop())
             for module, reason in edges.notes.items():
@@ -108,8 +106,8 @@ class CodeReader:
         found = [symbol for node in reached if (symbol := self._graph.symbol(node)) is not None]
         if not any(symbol.imports_by_name for symbol in found):
             return set()
-        modules = {name for symbol in found for name in symbol.strings}
-        return {Node(name, WHOLE) for name in modules if self._tree.place(name)} - reached
+        names = {name for symbol in found for name in symbol.strings if self._graph.counts(name)}
+        return {Node(name, WHOLE) for name in names if self._tree.place(name)} - reached
 
 
 def code_closure(

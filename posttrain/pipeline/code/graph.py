@@ -41,6 +41,10 @@ class Graph:
         self._edges: dict[Node, Edges] = {}
         self._registries = Registries(self.symbol, self._meanings)
 
+    def counts(self, module: str) -> bool:
+        """Whether the code of a first-party module can change a result."""
+        return not any(module == name or module.startswith(f"{name}.") for name in self._outside)
+
     def symbol(self, node: Node) -> Symbol | None:
         """The symbol behind a node; imports, whole modules and packages have none."""
         table = self._tree.table(node.module) if node.module else None
@@ -80,7 +84,7 @@ class Graph:
         for target in table.imports:
             self._load(target, edges)
         for star in table.stars:
-            if self._counts(star):
+            if self.counts(star):
                 edges.fall_back(star, f"star import in {module}")
         if BODY in table.symbols:
             edges.reach(module, BODY)
@@ -146,7 +150,7 @@ class Graph:
             if ".".join([module, *names]).startswith(_RESOURCES):
                 edges.reach(user, FILES)
             return
-        if not self._counts(module) or (module, *names) in edges.followed:
+        if not self.counts(module) or (module, *names) in edges.followed:
             return
         edges.followed.add((module, *names))
         edges.reach(module, IMPORTED)
@@ -173,16 +177,13 @@ class Graph:
             edges.reach("", module.partition(".")[0])
         elif self._tree.place(module) is None:
             edges.notes.setdefault(module, "there is no source for it")
-        elif self._counts(module):
+        elif self.counts(module):
             edges.reach(module, IMPORTED)
             table = self._tree.table(module)
             defined = table is not None and name in table.symbols
             submodule = f"{module}.{name}"
-            if name and not defined and self._tree.place(submodule) and self._counts(submodule):
+            if name and not defined and self._tree.place(submodule) and self.counts(submodule):
                 edges.reach(submodule, IMPORTED)
-
-    def _counts(self, module: str) -> bool:
-        return not any(module == name or module.startswith(f"{name}.") for name in self._outside)
 
     def _meanings(self, module: str, use: str) -> list[Node]:
         """The symbols and whole modules that a chain stands for, import bindings looked through."""

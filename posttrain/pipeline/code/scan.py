@@ -175,6 +175,7 @@ class Scanner:
 
     def _nonlocal(self, node: ast.Nonlocal) -> None:
         self._tokens.append(f"nonlocal {sorted(node.names)}")
+        self._scope.nonlocal_names.update(node.names)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self._tokens.append(f"{type(node).__name__} ${node.name}")

@@ -25,6 +25,7 @@ class Scope:
     targets: dict[str, list[str]] = field(default_factory=dict)
     uses: list[tuple[Chain, str]] = field(default_factory=list)
     global_names: set[str] = field(default_factory=set)
+    nonlocal_names: set[str] = field(default_factory=set)
 
     def use(self, chain: Chain, reason: str = "") -> None:
         """Read `chain`."""
@@ -49,6 +50,8 @@ class Scope:
         parent, top = self.parent, self.top()
         assert parent is not None
         top.uses += [((name,), "") for name in self.global_names & self.bound]
+        # Functions in a class do not see its names, so its uses may all be of outer names.
+        own = set() if self.kind == "class" else self.bound - self.nonlocal_names
         unknown: list[str] = []
         for use in self.uses:
             (root, *rest), reason = use
@@ -57,8 +60,7 @@ class Scope:
                 continue
             for target in self.targets.get(root, ()):
                 parent.use((*split_target(target), *rest), reason)
-            # Functions in a class do not see its names, so its uses may all be of outer names.
-            if root not in self.bound or self.kind == "class":
+            if root not in own:
                 parent.uses.append(use)
             elif reason and root not in BY_NAME and root not in self.targets:
                 unknown.append(reason)

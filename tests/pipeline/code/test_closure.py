@@ -3,7 +3,7 @@
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.pipeline.code import code_closure
+from posttrain.pipeline.code import CodeReader, code_closure
 
 
 @pytest.mark.parametrize("reader", ["open(__file__)", "resources.files('pkg')"])
@@ -100,3 +100,18 @@ def test_an_entry_that_is_not_there_gets_a_sentence(project, entry, sentence):
     project.write("\n# pkg/stage.py\ndef run(): return 1\n")
     with pytest.raises(UserError, match=sentence):
         project.closure(entry)
+
+
+def test_one_closure_can_have_several_entries(project):
+    project.write(
+        """
+        # pkg/stage.py
+        def run(): return 1
+        def prepare(): return 2
+        def other(): return 3
+        """
+    )
+    closure = CodeReader(project.root, packages=("pkg",)).closure(
+        "pkg.stage:run", "pkg.stage:prepare"
+    )
+    assert list(closure.symbols) == ["pkg.stage:prepare", "pkg.stage:run"]

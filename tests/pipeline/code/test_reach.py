@@ -248,6 +248,17 @@ CASES = {
             global COUNT
             COUNT = 1
         """,
+    "nonlocal name of an outer function": """
+        # pkg/stage.py
+        def f(): return X
+        def run():
+            from pkg import stage as m
+            def inner():
+                nonlocal m
+                m = m.f()
+            return inner
+        def other(): return Y
+        """,
     "global name that an outer function binds too": """
         # pkg/stage.py
         count = X
