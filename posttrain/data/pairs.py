@@ -1,7 +1,7 @@
 """Preference pairs from judged samples: built within a problem, split by problem."""
 
 import hashlib
-import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -61,10 +61,11 @@ def _pairs_of(group: pl.DataFrame, limit: int, seed: int) -> list[dict[str, obje
     good = [row for row in ranked if row[2]]
     bad = [row for row in ranked if not row[2]]
     # Along the diagonals of the good x bad table, so that a small limit still meets many texts.
-    cells = sorted(
-        itertools.product(range(len(good)), range(len(bad))),
-        key=lambda cell: ((cell[1] - cell[0]) % len(bad), cell[0]),
-    )
+    around = math.lcm(len(good), len(bad)) or 1
+    cells = [
+        (step % len(good), (step + step // around) % len(bad))
+        for step in range(min(limit, len(good) * len(bad)))
+    ]
     return [
         {
             "parents": [good[i][0], bad[j][0]],
@@ -75,7 +76,7 @@ def _pairs_of(group: pl.DataFrame, limit: int, seed: int) -> list[dict[str, obje
             "rejected": bad[j][1],
             "split": "",
         }
-        for i, j in cells[:limit]
+        for i, j in cells
     ]
 
 

@@ -2,6 +2,7 @@
 
 Prompt and completion are tokenised apart and joined, so that the ids which the sampler continues
 are exactly the ids that training masked out; no merge ever crosses the border between the two.
+Text that spells a special token stays text: only a chat template may write one.
 """
 
 from collections.abc import Sequence
@@ -31,9 +32,14 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
 
 def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[list[int]]:
     """Token ids of the rendered prompts, with the tokenizer's own opening token."""
+    if not prompts:
+        return []
     texts = [render_prompt(tokenizer, prompt) for prompt in prompts]
-    # A chat template writes its own opening token; a second one would be template drift.
-    rows = _encode(tokenizer, texts, special=not tokenizer.chat_template)
+    # A chat template writes its own special tokens; a second opening one would be template drift.
+    templated = bool(tokenizer.chat_template)
+    rows = _token_ids(
+        tokenizer, texts, add_special_tokens=not templated, split_special_tokens=not templated
+    )
     eos = tokenizer.eos_token_id
     rows = [row[:-1] if row and row[-1] == eos else row for row in rows]
     _refuse_empty(rows, texts, "prompt")
@@ -44,7 +50,9 @@ def encode_completions(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]
 ) -> list[list[int]]:
     """Token ids of the completions, each closed by the end-of-sequence token."""
-    rows = _encode(tokenizer, texts, special=False)
+    if not texts:
+        return []
+    rows = _token_ids(tokenizer, texts, add_special_tokens=False, split_special_tokens=True)
     _refuse_empty(rows, texts, "completion")
     return [[*row, tokenizer.eos_token_id] for row in rows]
 
@@ -54,12 +62,10 @@ def decode_completion(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) 
     return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
 
-def _encode(
-    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, special: bool
+def _token_ids(
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], **options: bool
 ) -> list[list[int]]:
-    if not texts:
-        return []
-    encoded = tokenizer(list(texts), add_special_tokens=special, return_attention_mask=False)
+    encoded = tokenizer(list(texts), return_attention_mask=False, **options)
     return [list(row) for row in encoded["input_ids"]]
 
 

@@ -40,7 +40,6 @@ def build_llama(
         pad_token_id=tokenizer.pad_token_id,
         bos_token_id=tokenizer.bos_token_id,
         eos_token_id=tokenizer.eos_token_id,
-        attn_implementation="sdpa",
     )
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -70,7 +70,6 @@ def load_weights(
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
-            attn_implementation="sdpa",
             output_loading_info=True,
             **options,
         )

@@ -66,7 +66,7 @@ def add_reward_head(
     config.pad_token_id = tokenizer.pad_token_id
     # The classifier has no output embedding to tie to, and warns about the flag.
     config.tie_word_embeddings = False
-    model = AutoModelForSequenceClassification.from_config(config, attn_implementation="sdpa")
+    model = AutoModelForSequenceClassification.from_config(config)
     model.base_model.load_state_dict(causal.base_model.state_dict())
     torch.nn.init.zeros_(model.score.weight)
     return RewardModel(model.to(device=device, dtype=dtype).eval(), tokenizer)

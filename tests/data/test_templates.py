@@ -53,3 +53,12 @@ def test_an_empty_completion_is_refused(tokenizer):
 
 def test_no_rows_are_no_rows(tokenizer):
     assert encode_prompts(tokenizer, []) == encode_completions(tokenizer, []) == []
+
+
+def test_text_that_spells_a_special_token_stays_text(tokenizer):
+    (prompt,) = encode_prompts(tokenizer, ["<eos> 3 <pad>"])
+    (completion,) = encode_completions(tokenizer, ["<eos>7"])
+    special = set(tokenizer.all_special_ids)
+    assert [token for token in prompt if token in special] == [tokenizer.bos_token_id]
+    assert [token for token in completion if token in special] == [tokenizer.eos_token_id]
+    assert decode_completion(tokenizer, completion) == "<eos>7"

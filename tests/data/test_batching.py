@@ -1,0 +1,132 @@
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posttrain.data.batching import (
+    Batches,
+    TokenRow,
+    TokenTable,
+    check_rows,
+    encode_rows,
+    length_buckets,
+    pad_rows,
+    plan_steps,
+)
+from posttrain.errors import UserError
+from posttrain.models.tokenizer import train_tokenizer
+
+ROWS = [TokenRow((1, 5, 6, 2), start=2), TokenRow((1, 7, 2), start=1), TokenRow((1, 8, 9, 9, 2), 4)]
+LENGTHS = st.lists(st.integers(2, 60), min_size=1, max_size=200)
+
+
+def test_a_batch_is_padded_on_the_right_and_masks_prompts():
+    batch = TokenTable(ROWS, pad=0).batch([2, 0])
+    assert batch.input_ids_BT.tolist() == [[1, 8, 9, 9, 2], [1, 5, 6, 2, 0]]
+    assert batch.wanted_BT.int().tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0]]
+    assert batch.num_units == 3
+
+
+def test_the_last_token_is_the_last_that_is_not_padding():
+    ids, last = pad_rows([[1, 5, 2], [1, 2]], pad=0)
+    assert ids.tolist() == [[1, 5, 2], [1, 2, 0]]
+    assert last.tolist() == [2, 1]
+    # One id for end and padding: transformers pools at the token before it, and so must we.
+    assert pad_rows([[1, 5, 2], [1, 2]], pad=2)[1].tolist() == [1, 0]
+
+
+def test_prompt_tokens_bear_no_loss_unless_the_text_is_raw():
+    tokenizer = train_tokenizer(["3 + 4 = 7"] * 9, vocab_size=270)
+    (masked,) = encode_rows(tokenizer, ["3"], ["7"])
+    (raw,) = encode_rows(tokenizer, ["3"], ["7"], mask_prompts=False)
+    assert masked.ids == raw.ids
+    assert tokenizer.decode(masked.ids) == "<bos>3\n7<eos>"
+    assert tokenizer.decode(masked.ids[masked.start :]) == "7<eos>"
+    assert raw.start == 1
+
+
+@given(lengths=LENGTHS, budget=st.integers(1, 400), seed=st.integers(0, 5))
+def test_an_epoch_has_every_row_once_within_the_budget(lengths, budget, seed):
+    steps = plan_steps(lengths, batch_tokens=budget, epochs=1.0, seed=seed)
+    assert sorted(row for step in steps for row in step) == list(range(len(lengths)))
+    for step in steps:
+        assert len(step) == 1 or len(step) * max(lengths[row] for row in step) <= budget
+
+
+@given(lengths=LENGTHS, budget=st.integers(1, 400))
+def test_length_buckets_hold_rows_of_neighbouring_length(lengths, budget):
+    buckets = length_buckets(range(len(lengths)), lengths, budget)
+    flat = [lengths[row] for bucket in buckets for row in bucket]
+    assert flat == sorted(lengths)
+
+
+def test_the_order_is_a_function_of_the_seed_and_differs_between_epochs():
+    lengths = [5 + index % 7 for index in range(300)]
+    plan = plan_steps(lengths, batch_tokens=100, epochs=2.0, seed=0)
+    assert plan == plan_steps(lengths, batch_tokens=100, epochs=2.0, seed=0)
+    assert plan != plan_steps(lengths, batch_tokens=100, epochs=2.0, seed=1)
+    half = len(plan) // 2
+    assert plan[:half] == plan_steps(lengths, batch_tokens=100, epochs=1.0, seed=0)
+    assert plan[half:] != plan[:half]
+
+
+def test_a_fraction_of_an_epoch_is_that_share_of_its_batches():
+    # 40 rows of 10 tokens at 100 tokens a batch: 4 batches an epoch.
+    assert len(plan_steps([10] * 40, batch_tokens=100, epochs=1.5, seed=0)) == 6
+    assert len(plan_steps([10] * 40, batch_tokens=100, epochs=0.01, seed=0)) == 1
+
+
+def test_a_mixture_gives_each_source_its_share_of_the_tokens():
+    # 100 rows of 10 tokens from a, 20 rows of 30 tokens from b: 1600 tokens an epoch.
+    lengths, groups = [10] * 100 + [30] * 20, ["a"] * 100 + ["b"] * 20
+    steps = plan_steps(
+        lengths, batch_tokens=300, epochs=3.0, seed=0, groups=groups, mixture={"a": 1.0, "b": 3.0}
+    )
+    drawn = Counter(row for step in steps for row in step)
+    tokens = Counter()
+    for row, times in drawn.items():
+        tokens[groups[row]] += lengths[row] * times
+    # 3 epochs x 1600 tokens, a quarter of a and three quarters of b.
+    assert tokens["a"] == pytest.approx(1200, abs=30)
+    assert tokens["b"] == pytest.approx(3600, abs=90)
+    # 120 draws from 100 rows, and of 20: a row comes round again only when all had their turn.
+    assert max(drawn[row] for row in range(100)) - min(drawn[row] for row in range(100)) <= 1
+    assert {drawn[row] for row in range(100, 120)} == {6}
+
+
+def test_a_source_that_the_mixture_leaves_out_is_not_used():
+    steps = plan_steps(
+        [10] * 20, batch_tokens=50, epochs=1.0, seed=0, groups=["a", "b"] * 10, mixture={"a": 1.0}
+    )
+    assert {row % 2 for step in steps for row in step} == {0}
+
+
+def test_a_mixture_of_an_unknown_source_is_refused():
+    with pytest.raises(UserError, match="mixture names 'c', which has no row; .* are: a, b"):
+        plan_steps(
+            [10, 10], batch_tokens=50, epochs=1.0, seed=0, groups=["a", "b"], mixture={"c": 1.0}
+        )
+
+
+def test_micro_batches_split_a_step_without_losing_a_row():
+    table = TokenTable(ROWS, pad=0)
+    batches = Batches([[0, 1, 2]], [4, 3, 5], table.batch, micro_batch_tokens=8)
+    parts = batches.micro_batches(0)
+    # Sorted by length: 3 and 4 fill 2 x 4 = 8 tokens, 5 is alone.
+    assert [part.input_ids_BT.shape for part in parts] == [torch.Size([2, 4]), torch.Size([1, 5])]
+    assert sum(part.num_units for part in parts) == table.batch([0, 1, 2]).num_units == 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "there is no row to train on"),
+        ([TokenRow((1, 10, 2), 1)], "row 0 holds token 10, but the model embeds 10"),
+        ([TokenRow((1, 2), 1), TokenRow((1, 5), 2)], "row 1 has no token that bears loss"),
+    ],
+)
+def test_rows_that_cannot_teach_are_refused(rows, sentence):
+    with pytest.raises(UserError, match=sentence):
+        check_rows(rows, num_embeddings=10)

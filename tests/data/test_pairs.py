@@ -1,0 +1,79 @@
+import polars as pl
+import pytest
+
+from posttrain.data.pairs import build_pairs, pad_pairs
+from posttrain.records import Completion, Problem, completions_table
+
+
+def samples(verdicts):
+    """COMPLETIONS from {problem name: [(text, verified), ...]}."""
+    rows = []
+    for name, answers in verdicts.items():
+        problem = Problem("sums", name, "1", 1, "exact")
+        rows += [
+            Completion(problem, text, "policy", float(right), right, "correct" if right else "no")
+            for text, right in answers
+        ]
+    return completions_table(rows)
+
+
+def build(verdicts, **options):
+    settings = {"pairs_per_problem": 8, "heldout_fraction": 0.5, "seed": 0} | options
+    return build_pairs(samples(verdicts), **settings)
+
+
+BOTH = [("good", True), ("fine", True), ("bad", False), ("worse", False), ("worst", False)]
+
+
+def test_every_verified_text_meets_every_refuted_one_of_its_problem():
+    pairs = build({"p": BOTH, "q": [("yes", True), ("no", False)]})
+    found = set(pairs.select("prompt", "chosen", "rejected").rows())
+    assert found == {
+        ("p", good, bad) for good in ("good", "fine") for bad in ("bad", "worse", "worst")
+    } | {("q", "yes", "no")}
+
+
+def test_a_problem_with_one_kind_of_answer_gives_no_pair():
+    pairs = build({"p": BOTH, "all": [("a", True), ("b", True)], "none": [("c", False)]})
+    assert set(pairs["prompt"]) == {"p"}
+
+
+def test_equal_texts_count_once():
+    pairs = build({"p": [("good", True), ("good", True), ("bad", False), ("bad", False)]})
+    assert len(pairs) == 1
+
+
+def test_a_small_limit_still_meets_as_many_texts_as_it_can():
+    # Two good x three bad; along the diagonal three pairs use both good and all bad texts.
+    pairs = build({"p": BOTH}, pairs_per_problem=3)
+    assert len(pairs) == 3
+    assert set(pairs["chosen"]) == {"good", "fine"}
+    assert set(pairs["rejected"]) == {"bad", "worse", "worst"}
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.3, 0.99])
+def test_the_split_is_by_problem_and_leaves_both_sides_something(fraction):
+    verdicts = {f"p{index}": BOTH for index in range(10)}
+    pairs = build(verdicts, heldout_fraction=fraction)
+    sides = pairs.group_by("prompt").agg(pl.col("split").n_unique())
+    assert sides["split"].to_list() == [1] * 10
+    heldout = pairs.filter(split="heldout")["prompt"].n_unique()
+    assert heldout == {0.01: 1, 0.3: 3, 0.99: 9}[fraction]
+
+
+def test_parents_name_the_samples_and_the_order_of_rows_does_not_matter():
+    table = samples({"p": BOTH, "q": [("yes", True), ("no", False)]})
+    options = {"pairs_per_problem": 2, "heldout_fraction": 0.5, "seed": 3}
+    pairs = build_pairs(table, **options)
+    texts = dict(table.select("id", "text").rows())
+    for parents, chosen, rejected in pairs.select("parents", "chosen", "rejected").rows():
+        assert [texts[parent] for parent in parents] == [chosen, rejected]
+    shuffled = build_pairs(table.sample(fraction=1.0, shuffle=True, seed=1), **options)
+    assert pairs.sort("id").equals(shuffled.sort("id"))
+
+
+def test_pairs_are_padded_together_chosen_first():
+    batch = pad_pairs([[1, 5, 2], [1, 2]], [[1, 6, 6, 2], [1, 7, 2]], pad=0)
+    assert batch.input_ids_BT.tolist() == [[1, 5, 2, 0], [1, 2, 0, 0], [1, 6, 6, 2], [1, 7, 2, 0]]
+    assert batch.last_B.tolist() == [2, 1, 3, 2]
+    assert batch.num_units == 2

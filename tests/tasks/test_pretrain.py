@@ -1,0 +1,93 @@
+import polars as pl
+import pytest
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from posttrain.errors import UserError
+from posttrain.models.load import load_tokenizer
+from posttrain.models.tokenizer import tokenizer_digest
+from posttrain.pipeline.context import StageContext
+from tasks.pretrain import TASK
+from tasks.pretrain.stage import run
+
+SMALL = {"hidden": 16, "layers": 1, "heads": 2, "vocab_size": 290}
+FAST = SMALL | {"epochs": 3.0, "batch_tokens": 512, "warmup_steps": 2}
+
+
+@pytest.fixture
+def places(answers, write, tmp_path):
+    return (
+        {"corpus": write(answers)},
+        {"policy": tmp_path / "policy", "curve": tmp_path / "curve.parquet"},
+    )
+
+
+def quiet(path, **options):
+    return StageContext.quiet(path / "scratch", **options)
+
+
+def test_a_base_model_comes_out_of_nothing_and_plain_transformers_loads_it(places, tmp_path):
+    inputs, outputs = places
+    metrics = run(TASK.config(**FAST | {"epochs": 8.0}), inputs, outputs, quiet(tmp_path))
+    model = AutoModelForCausalLM.from_pretrained(outputs["policy"])
+    tokenizer = AutoTokenizer.from_pretrained(outputs["policy"])
+    assert model.config.vocab_size == len(tokenizer) <= 290
+    assert model.num_parameters() == metrics["pretrain/num_parameters"]
+    losses = pl.read_parquet(outputs["curve"]).filter(metric="pretrain/loss")["value"]
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_the_raw_corpus_is_used_whole_unverified_rows_included(places, answers, tmp_path):
+    inputs, outputs = places
+    metrics = run(TASK.config(**FAST | {"epochs": 0.1}), inputs, outputs, quiet(tmp_path))
+    assert metrics["pretrain/num_rows"] == len(answers) > answers["verified"].sum()
+
+
+def test_the_same_seed_gives_the_same_bytes(places, tmp_path):
+    inputs, _ = places
+    saved = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        outputs = {"policy": tmp_path / name, "curve": tmp_path / f"{name}.parquet"}
+        context = StageContext.quiet(tmp_path / f"scratch-{name}", seed=seed)
+        run(TASK.config(**FAST | {"epochs": 0.5}), inputs, outputs, context)
+        saved.append({path.name: path.read_bytes() for path in outputs["policy"].iterdir()})
+    assert saved[0] == saved[1]
+    assert saved[0]["model.safetensors"] != saved[2]["model.safetensors"]
+    assert saved[0]["tokenizer.json"] == saved[2]["tokenizer.json"]
+
+
+def test_training_goes_on_from_a_given_policy_and_keeps_its_tokenizer(places, base, tmp_path):
+    inputs, outputs = places
+    config = TASK.config(**FAST | {"hidden": 32, "epochs": 0.1, "learning_rate": 1e-9})
+    run(config, {**inputs, "policy": base}, outputs, quiet(tmp_path))
+    assert tokenizer_digest(load_tokenizer(outputs["policy"])) == tokenizer_digest(load_tokenizer(base))
+    model = AutoModelForCausalLM.from_pretrained(outputs["policy"])
+    parent = AutoModelForCausalLM.from_pretrained(base)
+    # A vanishing learning rate: the weights are the parent's, not fresh ones of the config's size.
+    assert (model.lm_head.weight - parent.lm_head.weight).abs().max() < 1e-6
+
+
+def test_a_mixture_repeats_what_it_favours(places, answers, write, tmp_path):
+    _, outputs = places
+    first_digit = pl.col("prompt").str.slice(0, 1).cast(pl.Int32)
+    split = answers.with_columns(
+        source=pl.when(first_digit < 5).then(pl.lit("low")).otherwise(pl.lit("high"))
+    )
+    inputs = {"corpus": write(split, "split")}
+    config = TASK.config(**FAST | {"mixture": {"low": 1.0}, "epochs": 1.0})
+    run(config, inputs, outputs, quiet(tmp_path))
+    with pytest.raises(UserError, match="mixture names 'middle', which has no row"):
+        config = TASK.config(**FAST | {"mixture": {"middle": 1.0}})
+        run(config, inputs, outputs, StageContext.quiet(tmp_path / "other"))
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"hidden": 20, "heads": 4}, "hidden 20 does not split into 4 heads .* multiple of 8"),
+        ({"mixture": {"a": 0.0}}, "mixture gives 'a' the share 0.0"),
+        ({"vocab_size": 100}, "vocab_size"),
+    ],
+)
+def test_nonsense_is_refused_with_a_remedy(values, sentence):
+    with pytest.raises(UserError, match=sentence):
+        TASK.config.parse(values, where="pretrain")

@@ -1,0 +1,115 @@
+import json
+
+import polars as pl
+import pytest
+import torch
+from transformers import AutoModelForSequenceClassification
+
+from posttrain.errors import UserError
+from posttrain.models.reward_head import load_reward_model
+from posttrain.pipeline.context import StageContext
+from tasks.reward import TASK
+from tasks.reward.heldout import grade
+from tasks.reward.stage import run
+
+CONFIG = TASK.config(epochs=30.0, batch_tokens=1024, learning_rate=0.01, warmup_steps=2)
+
+
+@pytest.fixture
+def places(answers, base, write, tmp_path):
+    # Markers that a tiny model can read: what a right answer looks like is learnable here.
+    marked = answers.with_columns(
+        text=pl.when("verified").then(pl.lit("#### 7")).otherwise(pl.lit("#### 8 =")) + pl.col("text")
+    )
+    names = ("reward_model", "pairs.parquet", "curve.parquet", "report.json")
+    outputs = {name.split(".")[0]: tmp_path / name for name in names}
+    return {"policy": base, "samples": write(marked)}, outputs
+
+
+def quiet(path):
+    return StageContext.quiet(path / "scratch")
+
+
+def test_it_starts_at_ln_2_learns_and_generalises_to_problems_held_out(places, tmp_path):
+    inputs, outputs = places
+    metrics = run(CONFIG, inputs, outputs, quiet(tmp_path))
+    losses = pl.read_parquet(outputs["curve"]).filter(metric="reward/loss")["value"]
+    assert losses[0] == pytest.approx(0.693147, abs=1e-5)
+    report = json.loads(outputs["report"].read_text())
+    assert report["accuracy"] == metrics["reward/accuracy"] > 0.95
+    assert report["auroc"] > 0.95
+    pairs = pl.read_parquet(outputs["pairs"])
+    sides = pairs.group_by("problem_id").agg(pl.col("split").n_unique())["split"]
+    assert sides.to_list() == [1] * len(sides)
+    assert report["num_pairs"] == pairs.filter(split="heldout").height
+    # 60 sums have 2 distinct wrong answers each; a fifth of them is held out.
+    assert (pairs.height, report["num_problems"]) == (120, 12)
+
+
+def test_the_saved_model_is_a_classifier_that_plain_transformers_loads(places, tmp_path):
+    inputs, outputs = places
+    run(CONFIG.model_copy(update={"epochs": 1.0}), inputs, outputs, quiet(tmp_path))
+    plain = AutoModelForSequenceClassification.from_pretrained(outputs["reward_model"])
+    assert plain.config.num_labels == 1
+    ours = load_reward_model(outputs["reward_model"])
+    row = torch.tensor([[*ours.tokenizer("3 + 4 =\n")["input_ids"], *_closed(ours, "7")]])
+    assert ours.score(["3 + 4 ="], ["7"])[0] == pytest.approx(plain(row).logits.item(), abs=1e-5)
+
+
+def _closed(reward_model, text):
+    ids = reward_model.tokenizer(text, add_special_tokens=False)["input_ids"]
+    return [*ids, reward_model.tokenizer.eos_token_id]
+
+
+class Scripted:
+    """A reward model that says what it is told."""
+
+    def __init__(self, rewards):
+        self.rewards = rewards
+
+    def score(self, _prompts, texts):
+        return [self.rewards[text] for text in texts]
+
+
+def test_the_report_on_pairs_with_known_rewards():
+    pairs = pl.DataFrame(
+        {
+            "problem_id": ["p", "p", "q", "r"],
+            "source": ["one", "one", "one", "two"],
+            "prompt": ["", "", "", ""],
+            "chosen": ["a", "a", "b", "c"],
+            "rejected": ["xx", "yy", "zz", "w"],
+        }
+    )
+    rewards = {"a": 2.0, "b": 1.0, "c": 0.0, "xx": 0.0, "yy": 3.0, "zz": 1.0, "w": -1.0}
+    report = grade(Scripted(rewards), pairs)
+    # Gaps 2, -1, 0, 1: right, wrong, tie, right.
+    assert report["accuracy"] == 2.5 / 4
+    assert report["by_source"] == {
+        "one": {"num_pairs": 3, "accuracy": 0.5},
+        "two": {"num_pairs": 1, "accuracy": 1.0},
+    }
+    # Verified 2, 1, 0 against refuted 0, 3, 1, -1: 2 beats three, 1 beats two and ties one,
+    # 0 beats one and ties one; "a" counts once although it is in two pairs.
+    assert report["auroc"] == pytest.approx((3 + 2.5 + 1.5) / 12)
+    # Shorter wins in three pairs, the fourth is a tie.
+    assert report["length_accuracy"] == 3.5 / 4
+    # Brier of each pair both ways round is (1 - sigmoid(gap))^2.
+    expected = sum((1 - 1 / (1 + 2.718281828**-gap)) ** 2 for gap in (2, -1, 0, 1)) / 4
+    assert report["brier"] == pytest.approx(expected, abs=1e-6)
+    assert sum(bin_["count"] for bin_ in report["reliability"]) == 8
+    assert (report["num_pairs"], report["num_problems"]) == (4, 3)
+
+
+def test_samples_without_contrast_are_refused(places, write, tmp_path):
+    inputs, outputs = places
+    verified = pl.read_parquet(inputs["samples"]).filter("verified")
+    with pytest.raises(UserError, match="only 0 problems have both a verified and a refuted sample"):
+        run(CONFIG, {**inputs, "samples": write(verified, "same")}, outputs, quiet(tmp_path))
+    assert not any(path.exists() for path in outputs.values())
+
+
+def test_pairs_over_the_limit_are_refused_only_if_none_is_left(places, tmp_path):
+    inputs, outputs = places
+    with pytest.raises(UserError, match="no pair fits into max_length 8"):
+        run(CONFIG.model_copy(update={"max_length": 8}), inputs, outputs, quiet(tmp_path))

@@ -1,0 +1,121 @@
+import polars as pl
+import pytest
+import torch
+
+from posttrain.data.batching import encode_rows
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy, save_policy, weights_digest
+from posttrain.models.logprobs import wanted_logprobs
+from posttrain.pipeline.context import StageContext
+from tasks.sft import TASK
+from tasks.sft.stage import run
+
+CONFIG = {"epochs": 12.0, "batch_tokens": 256, "learning_rate": 0.01, "checkpoint_every": 2}
+
+
+@pytest.fixture
+def places(answers, base, write, tmp_path):
+    inputs = {"policy": base, "traces": write(answers.filter("verified"))}
+    return inputs, {"policy": tmp_path / "policy", "curve": tmp_path / "curve.parquet"}
+
+
+def quiet(path):
+    return StageContext.quiet(path / "scratch")
+
+
+def test_it_learns_the_traces_and_only_their_completions_bear_loss(places, base, tmp_path):
+    inputs, outputs = places
+    metrics = run(TASK.config(**CONFIG), inputs, outputs, quiet(tmp_path))
+    curve = pl.read_parquet(outputs["curve"])
+    losses = curve.filter(metric="sft/loss").sort("step")["value"]
+    assert len(losses) == metrics["sft/num_steps"]
+    assert metrics["sft/loss"] < 0.6 * losses[0]
+
+    # The first recorded loss is the base policy's own, over completion tokens alone, of some batch;
+    # over all rows the fine-tuned policy must be better by the same count of tokens.
+    traces = pl.read_parquet(inputs["traces"])
+    before, after = (nll(load_policy(path), traces) for path in (base, outputs["policy"]))
+    assert losses[0] == pytest.approx(before, abs=0.1)
+    assert after < 0.6 * before
+
+
+def nll(policy, traces):
+    """Mean negative log-likelihood of the completion tokens, row by row."""
+    rows = encode_rows(policy.tokenizer, traces["prompt"].to_list(), traces["text"].to_list())
+    values = []
+    for row in rows:
+        ids = torch.tensor([row.ids])
+        wanted = (torch.arange(len(row.ids)) >= row.start)[None]
+        with torch.inference_mode():
+            values.append(wanted_logprobs(policy.model, ids, wanted_BT=wanted)[0])
+    return -torch.cat(values).mean().item()
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(places, tmp_path):
+    inputs, _ = places
+    saved = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        outputs = {"policy": tmp_path / name, "curve": tmp_path / f"{name}.parquet"}
+        context = StageContext.quiet(tmp_path / f"scratch-{name}", seed=seed)
+        run(TASK.config(**CONFIG | {"epochs": 1.0}), inputs, outputs, context)
+        weights = (outputs["policy"] / "model.safetensors").read_bytes()
+        saved.append((weights, outputs["curve"].read_bytes()))
+    assert saved[0] == saved[1]
+    assert saved[0][0] != saved[2][0]
+
+
+def test_the_tokenizer_goes_through_unchanged(places, base, tmp_path):
+    inputs, outputs = places
+    run(TASK.config(**CONFIG | {"epochs": 0.1}), inputs, outputs, quiet(tmp_path))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (outputs["policy"] / name).read_bytes() == (base / name).read_bytes()
+
+
+def test_unverified_traces_are_refused(places, answers, write, tmp_path):
+    inputs, outputs = places
+    mixed = {**inputs, "traces": write(answers, "mixed")}
+    with pytest.raises(UserError, match="120 of 180 traces are not verified"):
+        run(TASK.config(), mixed, outputs, quiet(tmp_path))
+    assert not outputs["policy"].exists()
+
+
+def test_rows_over_the_limit_are_left_out_and_counted(places, tmp_path):
+    inputs, outputs = places
+    notes = []
+    context = StageContext(
+        seed=0, threads=1, device="cpu", scratch=tmp_path / "scratch",
+        emit=lambda event: notes.append(event.get("line")),
+    )
+    policy = load_policy(inputs["policy"])
+    traces = pl.read_parquet(inputs["traces"])
+    rows = encode_rows(policy.tokenizer, traces["prompt"].to_list(), traces["text"].to_list())
+    lengths = sorted(len(row.ids) for row in rows)
+    limit = lengths[len(lengths) // 2]
+    expected = sum(length > limit for length in lengths)
+    assert expected > 0
+    metrics = run(TASK.config(max_length=limit, epochs=0.1), inputs, outputs, context)
+    assert metrics["sft/num_too_long"] == expected
+    assert f"left out {expected} rows over {limit} tokens" in notes
+
+
+def test_a_checkpoint_with_a_larger_tokenizer_is_refused(places, base, tmp_path):
+    from posttrain.models.tokenizer import train_tokenizer
+
+    inputs, outputs = places
+    policy = load_policy(base)
+    words = [f"word{chr(97 + i)}{chr(97 + j)} " for i in range(20) for j in range(20)] * 3
+    save_policy(policy.model, train_tokenizer(words, vocab_size=400), tmp_path / "mixed")
+    with pytest.raises(UserError, match=r"the tokenizer has \d+ tokens but the model embeds"):
+        run(TASK.config(), {**inputs, "policy": tmp_path / "mixed"}, outputs, quiet(tmp_path))
+
+
+def test_weights_move(places, base, tmp_path):
+    inputs, outputs = places
+    run(TASK.config(**CONFIG | {"epochs": 0.1}), inputs, outputs, quiet(tmp_path))
+    assert weights_digest(load_policy(outputs["policy"]).model) != weights_digest(load_policy(base).model)
+
+
+def test_an_unknown_parameter_is_refused_with_the_nearest_name():
+    with pytest.raises(UserError, match="sft.learnin_rate: unknown key; did you mean 'learning_rate'"):
+        TASK.config.parse({"learnin_rate": 1.0}, where="sft")
+
