@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from posttrain.data.ngrams import Words, hash_words, skeleton, without_runs, word_ngrams
+from posttrain.data.ngrams import U64Array, Words, hash_words, skeleton, without_runs, word_ngrams
 from posttrain.data.sieve import KEEP
 
 SAME_PROMPT = "evaluation_prompt"
@@ -17,9 +17,9 @@ def contamination(
 
     "evaluation_prompt": equal but for case, white space and punctuation. "evaluation_ngram": they
     share a run of `ngram` words, numbers left out, so that a problem with other numbers counts as
-    the same (GPT-3 used 13 words, arXiv:2005.14165 appendix C). Words of a run half as long that
-    stands in more than `boilerplate` problems of both tables together are a template, and left
-    out; what then has fewer than `ngram` words is judged by equality alone, as everything is where
+    the same (GPT-3 used 13 words, arXiv:2005.14165 appendix C). Runs of half as many words that
+    stand in more than `boilerplate` problems of both tables together are a template, and left out;
+    what then has fewer than `ngram` words is judged by equality alone, as everything is where
     `ngram` is None.
     """
     same = _same_prompt(frame, heldout)
@@ -50,21 +50,29 @@ def _shared_ngram(
     frame: pl.DataFrame, heldout: pl.DataFrame, ngram: int, boilerplate: int
 ) -> pl.DataFrame:
     """Rows that share an n-gram outside of templates with a held-out problem: (row, shared)."""
-    train, asked = _outside_templates(
-        hash_words(frame["prompt"]), hash_words(heldout["prompt"]), ngram // 2, boilerplate
-    )
+    train, asked = hash_words(frame["prompt"]), hash_words(heldout["prompt"])
+    # Half a run in common is the least that a whole one needs: most rows end here.
+    shared = _runs_of(train, asked, ngram // 2)
+    suspects = shared["row"].unique().sort()
+    template = _template(shared, asked, ngram // 2, boilerplate)
+    train = without_runs(train.take(suspects.to_numpy()), ngram // 2, template)
+    asked = without_runs(asked, ngram // 2, template)
     ids = heldout.select(pl.int_range(pl.len()).alias("row"), "id")
     grams = word_ngrams(asked, ngram, whole_if_short=False).frame()
     known = grams.join(ids, on="row").group_by("gram").agg(pl.col("id").min())
     hits = word_ngrams(train, ngram, whole_if_short=False).frame().join(known, on="gram")
-    return hits.group_by("row").agg(pl.col("id").min().alias("shared"))
+    least = hits.group_by("row").agg(pl.col("id").min().alias("shared"))
+    return least.with_columns(suspects.gather(least["row"]).alias("row"))
 
 
-def _outside_templates(
-    train: Words, asked: Words, size: int, boilerplate: int
-) -> tuple[Words, Words]:
-    """Both tables without the words of runs that more than `boilerplate` problems share."""
-    runs = [word_ngrams(text, size, whole_if_short=False).frame() for text in (train, asked)]
-    common = pl.concat([run.select("gram") for run in runs]).group_by("gram").len("problems")
-    template = common.filter(pl.col("problems") > boilerplate)["gram"].to_numpy()
-    return without_runs(train, size, template), without_runs(asked, size, template)
+def _runs_of(train: Words, asked: Words, size: int) -> pl.DataFrame:
+    """The runs of `size` words in `train` that stand in `asked` too: (row, gram)."""
+    known = word_ngrams(asked, size, whole_if_short=False).frame()["gram"]
+    return word_ngrams(train, size, whole_if_short=False).frame(grams=known)
+
+
+def _template(shared: pl.DataFrame, asked: Words, size: int, boilerplate: int) -> U64Array:
+    """The runs of `asked` that stand in more than `boilerplate` problems of both tables."""
+    own = word_ngrams(asked, size, whole_if_short=False).frame()
+    problems = pl.concat([shared.select("gram"), own.select("gram")]).group_by("gram").len()
+    return problems.filter(pl.col("len") > boilerplate)["gram"].to_numpy()

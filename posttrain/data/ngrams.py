@@ -46,6 +46,11 @@ class Words:
     hashes: U64Array
     lengths: npt.NDArray[np.int64]
 
+    def take(self, rows: npt.NDArray[np.int64]) -> "Words":
+        """Some of the texts, in the order asked for."""
+        lengths = self.lengths[rows]
+        return Words(self.hashes[_positions(_starts(self.lengths)[rows], lengths)], lengths)
+
 
 @dataclass(frozen=True)
 class NGrams:
@@ -54,10 +59,15 @@ class NGrams:
     rows: npt.NDArray[np.int64]
     hashes: U64Array
 
-    def frame(self) -> pl.DataFrame:
-        """The distinct (row, gram) pairs, in row order."""
-        grams = pl.DataFrame({"row": self.rows, "gram": self.hashes})
-        return grams.unique(maintain_order=True)
+    def frame(
+        self, *, rows: pl.Series | None = None, grams: pl.Series | None = None
+    ) -> pl.DataFrame:
+        """The distinct (row, gram) pairs, only those of `rows` and among `grams` where given."""
+        pairs = pl.DataFrame({"row": self.rows, "gram": self.hashes})
+        for name, wanted in (("row", rows), ("gram", grams)):
+            if wanted is not None:
+                pairs = pairs.join(wanted.unique().alias(name).to_frame(), on=name, how="semi")
+        return pairs.unique()
 
 
 def hash_words(texts: pl.Series) -> Words:
