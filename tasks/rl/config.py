@@ -34,8 +34,8 @@ class RlConfig(StageConfig):
     """Passes over the rollouts of a step."""
     minibatches: int = Field(1, ge=1)
     """Optimiser updates per pass, each on whole groups."""
-    micro_batch_tokens: int = Field(16384, ge=1)
-    """Padded tokens of one forward pass; smaller saves memory, same gradient."""
+    micro_batch_tokens: int = Field(4096, ge=1)
+    """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
     clip_low: float = Field(0.2, ge=0.0, lt=1.0)
     """How far below 1 the ratio to the sampling policy counts."""
     clip_high: float = Field(0.28, ge=0.0)

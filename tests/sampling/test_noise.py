@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from posttrain.sampling.noise import _mix, row_keys, uniforms
+from posttrain.sampling.noise import _mix, purpose_seed, row_keys, uniforms
 
 
 def test_splitmix_reference_values():
@@ -44,3 +44,18 @@ def test_the_largest_value_cannot_round_up_to_one():
     assert torch.tensor(2**23 - 1, dtype=torch.float32) * 2.0**-23 < 1.0
     steps = [uniforms(row_keys(s, ["x"], 1000), s) for s in range(20)]
     assert torch.cat(steps).max() <= 1 - 2**-23
+
+
+def test_every_purpose_has_its_own_seed():
+    purposes = [
+        (0, "rl", 1),
+        (0, "rl", 2),
+        (1, "rl", 1),
+        (0, "probe"),
+        (0, "rl1"),
+        (0, "rl", "1", ""),
+    ]
+    seeds = [purpose_seed(*purpose) for purpose in purposes]
+    assert len(set(seeds)) == len(purposes)
+    assert all(0 <= seed < 2**63 for seed in seeds)
+    assert purpose_seed(0, "rl", 1) == seeds[0]

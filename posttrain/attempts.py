@@ -1,0 +1,115 @@
+"""A policy's attempts at problems: prompts rendered, samples drawn, answers judged."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from posttrain.data.tables import read_table
+from posttrain.data.templates import encode_prompts
+from posttrain.records import PROBLEMS, Completion, Problem
+from posttrain.rewards import Verdict, verify
+from posttrain.sampling.base import Prompt, Sample, Sampler, SamplingParams
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_ROWS_BETWEEN_REPORTS = 2048
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One sample of one problem, with the verdict of the problem's verifier."""
+
+    problem: Problem
+    sample: Sample
+    verdict: Verdict
+
+    def completion(self, generator: str) -> Completion:
+        """As a row of a COMPLETIONS table; `generator` names the policy."""
+        return Completion(
+            problem=self.problem,
+            text=self.sample.text,
+            generator=generator,
+            score=self.verdict.score,
+            verified=self.verdict.correct,
+            reason=self.verdict.reason,
+        )
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Verifies answers, the same answer to the same problem only once."""
+
+    known: dict[tuple[Problem, str], Verdict] = field(default_factory=dict)
+
+    def __call__(self, text: str, problem: Problem) -> Verdict:
+        """The verdict of the problem's own verifier."""
+        key = (problem, text)
+        if key not in self.known:
+            self.known[key] = verify(text, problem)
+        return self.known[key]
+
+
+def read_problems(path: Path) -> list[Problem]:
+    """The rows of a PROBLEMS table, in its order."""
+    return problems_of(read_table(path, PROBLEMS))
+
+
+def problems_of(frame: pl.DataFrame) -> list[Problem]:
+    """Rows of the PROBLEMS schema as records."""
+    rows = frame.drop("id").iter_rows(named=True)
+    return [Problem(**{**row, "parents": tuple(row["parents"])}) for row in rows]
+
+
+def make_prompts(tokenizer: "PreTrainedTokenizerBase", problems: Sequence[Problem]) -> list[Prompt]:
+    """The problems' prompts as the policy reads them; a prompt has the id of its problem."""
+    encoded = encode_prompts(tokenizer, [problem.prompt for problem in problems])
+    return [Prompt(p.id, tuple(ids)) for p, ids in zip(problems, encoded, strict=True)]
+
+
+def attempt(
+    sampler: Sampler,
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    params: SamplingParams,
+    *,
+    judge: Judge,
+) -> list[Attempt]:
+    """`params.num_samples` attempts at every problem, problem by problem."""
+    samples = sampler.sample(prompts, params)
+    owners = [problem for problem in problems for _ in range(params.num_samples)]
+    return [
+        Attempt(problem, sample, judge(sample.text, problem))
+        for problem, sample in zip(owners, samples, strict=True)
+    ]
+
+
+def attempt_all(
+    sampler: Sampler,
+    problems: Sequence[Problem],
+    prompts: Sequence[Prompt],
+    params: SamplingParams,
+    *,
+    judge: Judge,
+    report: Callable[[int], None],
+) -> list[Attempt]:
+    """As `attempt`, in portions of similar length; `report` hears how many problems are done."""
+    portion = max(1, _ROWS_BETWEEN_REPORTS // params.num_samples)
+    ordered = sorted(range(len(problems)), key=lambda index: len(prompts[index].token_ids))
+    found: dict[int, list[Attempt]] = {}
+    for begin in range(0, len(ordered), portion):
+        chosen = ordered[begin : begin + portion]
+        made = attempt(
+            sampler,
+            [problems[index] for index in chosen],
+            [prompts[index] for index in chosen],
+            params,
+            judge=judge,
+        )
+        for place, index in enumerate(chosen):
+            found[index] = made[place * params.num_samples : (place + 1) * params.num_samples]
+        report(len(found))
+    return [made for index in range(len(problems)) for made in found[index]]

@@ -1,0 +1,119 @@
+"""Let the policy attempt every problem several times; keep the samples and the solve rates."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import polars as pl
+import torch
+
+from posttrain.attempts import Attempt, Judge, attempt_all, make_prompts, problems_of
+from posttrain.data.tables import read_table, write_table
+from posttrain.maths.intervals import wilson_interval
+from posttrain.models.load import load_policy, weights_digest
+from posttrain.pipeline.context import StageContext
+from posttrain.records import (
+    COMPLETIONS,
+    IDENTITY,
+    PROBLEMS,
+    SOLVE_RATES,
+    completions_table,
+    row_id,
+    with_row_ids,
+)
+from posttrain.rewards import final_answer
+from posttrain.sampling.base import FinishReason, SamplingParams
+from posttrain.sampling.noise import purpose_seed
+from posttrain.sampling.torch_engine import TorchSampler
+from tasks.probe.config import ProbeConfig
+
+
+def run(
+    config: ProbeConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Choose problems, sample, judge, count."""
+    table = read_table(inputs["problems"], PROBLEMS)
+    problems = problems_of(even_share(table, config.num_problems, seed=context.seed))
+    policy = load_policy(inputs["policy"], device=context.device)
+    digest = weights_digest(policy.model)
+
+    sampler = TorchSampler(policy.model, policy.tokenizer, batch_size=config.batch_size)
+    params = SamplingParams(
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        num_samples=config.num_samples,
+        seed=purpose_seed(context.seed, "probe"),
+    )
+    attempts = attempt_all(
+        sampler,
+        problems,
+        make_prompts(policy.tokenizer, problems),
+        params,
+        judge=Judge(),
+        report=lambda done: context.progress(done, len(problems), unit="problem"),
+    )
+
+    samples = completions_table([made.completion(digest) for made in attempts])
+    samples = with_row_ids(samples, IDENTITY["completions"])
+    rates = solve_rates(samples, policy=digest)
+    write_table(samples, outputs["samples"], COMPLETIONS)
+    write_table(rates, outputs["solve_rates"], SOLVE_RATES)
+    return _metrics(attempts, rates)
+
+
+def even_share(problems: pl.DataFrame, num_problems: int | None, *, seed: int) -> pl.DataFrame:
+    """`num_problems` rows, as even over sources and difficulties as there are rows to take.
+
+    Within a stratum the choice follows a hash of seed and id; the table's order is kept.
+    """
+    if num_problems is None or num_problems >= len(problems):
+        return problems
+    lots = [row_id("probe", seed, problem_id) for problem_id in problems["id"]]
+    turn = pl.col("lot").rank("ordinal").over("source", "difficulty")
+    chosen = (
+        problems.with_row_index("place")
+        .with_columns(pl.Series("lot", lots))
+        .with_columns(turn.alias("turn"))
+        .sort("turn", "lot")
+        .head(num_problems)
+    )
+    return chosen.sort("place").select(problems.columns)
+
+
+def solve_rates(samples: pl.DataFrame, *, policy: str) -> pl.DataFrame:
+    """One row per problem, in the order of the samples: counts, rate and its Wilson interval."""
+    counted = samples.group_by("problem_id", maintain_order=True).agg(
+        pl.col("id").unique(maintain_order=True).alias("parents"),
+        pl.col("source", "difficulty").first(),
+        pl.len().cast(pl.Int32).alias("attempts"),
+        pl.col("verified").sum().cast(pl.Int32).alias("solved"),
+    )
+    interval = wilson_interval(
+        torch.tensor(counted["solved"].to_list()), torch.tensor(counted["attempts"].to_list())
+    )
+    return with_row_ids(
+        counted.with_columns(
+            pl.Series("solve_rate", interval.estimate.tolist()),
+            pl.Series("low", interval.low.tolist()),
+            pl.Series("high", interval.high.tolist()),
+            pl.lit(policy).alias("policy"),
+        ),
+        IDENTITY["solve_rates"],
+    )
+
+
+def _metrics(attempts: Sequence[Attempt], rates: pl.DataFrame) -> dict[str, float]:
+    mixed = (rates["solved"] > 0) & (rates["solved"] < rates["attempts"])
+    cut = [made.sample.finish_reason is FinishReason.LENGTH for made in attempts]
+    stated = [final_answer(made.sample.text) is not None for made in attempts]
+    lengths = [len(made.sample.token_ids) for made in attempts]
+    return {
+        "probe/solve_rate": float(rates["solve_rate"].to_numpy().mean()),
+        "probe/share_with_signal": float(mixed.to_numpy().mean()),
+        "probe/truncation_rate": sum(cut) / len(attempts),
+        "probe/format_rate": sum(stated) / len(attempts),
+        "probe/mean_length": sum(lengths) / len(attempts),
+        "probe/num_problems": float(len(rates)),
+    }
