@@ -65,13 +65,16 @@ def trace_filters(
 def of_a_dropped_problem(
     traces: pl.DataFrame, problems: pl.DataFrame, dropped: pl.DataFrame
 ) -> pl.DataFrame:
-    """Judge traces whose problem does not stay: "problem_" and its reason, or "unknown_problem"."""
+    """Judge traces whose problem does not stay: "problem_" and its reason, or "unknown_problem".
+
+    Of a problem that was there several times, the copy that came furthest counts.
+    """
     fates = pl.concat(
         [
-            problems.select("id", pl.lit("").alias("fate")),
             dropped.select("id", ("problem_" + pl.col("reason")).alias("fate")),
+            problems.select("id", pl.lit("").alias("fate")),
         ]
-    ).unique("id", keep="first", maintain_order=True)
+    ).unique("id", keep="last", maintain_order=True)
     judged = traces.join(
         fates, left_on="problem_id", right_on="id", how="left", maintain_order="left"
     )

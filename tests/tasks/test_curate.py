@@ -241,12 +241,14 @@ def test_a_verdict_is_the_reason_and_silence_is_unverified():
     assert unverified(traces)["reason"].to_list() == ["", "no_answer", "unverified", "unverified"]
 
 
-def test_a_problem_both_kept_and_dropped_keeps_its_traces():
+def test_of_equal_problems_the_one_that_came_furthest_decides_about_the_traces():
     kept = pl.DataFrame({"id": ["a"]})
-    dropped = pl.DataFrame({"id": ["a", "b"], "reason": ["exact_duplicate", "too_long"]})
+    dropped = pl.DataFrame(
+        {"id": ["a", "b", "b"], "reason": ["exact_duplicate", "exact_duplicate", "too_hard"]}
+    )
     traces = pl.DataFrame({"problem_id": ["b", "a", "c"]})
     judged = of_a_dropped_problem(traces, problems=kept, dropped=dropped)
-    assert judged["reason"].to_list() == ["problem_too_long", "", "unknown_problem"]
+    assert judged["reason"].to_list() == ["problem_too_hard", "", "unknown_problem"]
 
 
 _GSM8K = Path(__file__).parents[2].parent / "shared/data/gsm8k"
