@@ -179,6 +179,8 @@ class Planner:
 
     def _runtime(self, stage: Stage) -> dict[str, str]:
         return self.recipe.run.keyed() | {
+            # A stage's seed derives from its name, so equal work in two stages is not the same.
+            "stage": stage.name,
             "task": stage.task.package,
             "python": platform.python_version(),
             "machine": platform.machine(),

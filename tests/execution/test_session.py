@@ -227,3 +227,10 @@ def test_a_crashed_stage_is_retried(toy, edit):
     records = toy.run()
     assert [record.attempt for record in records.values()] == [2, 2, 2]
     assert sums(toy) == [1, 2, 3]
+
+
+def test_equal_work_in_two_stages_is_not_mixed_up(toy):
+    toy.run()
+    # Now `first` makes what `second` made, and `second` reads what `third` read.
+    assert set(statuses(toy.run("first.amount=2")).values()) == {"succeeded"}
+    assert sums(toy) == [2, 3, 4]

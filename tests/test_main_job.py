@@ -1,0 +1,219 @@
+"""The README's promise, kept in a fresh clone: two commands, and what the default recipe shows."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+# Every stage for a moment: what is tested with these is not what is learned.
+SHORT = (
+    "synthesize.num_problems=60",
+    "pretrain.epochs=0.2",
+    "sft.epochs=0.2",
+    "probe.num_samples=4",
+    "rl.steps=6",
+    "rl.checkpoint_every=2",
+    "evaluate.num_samples=2",
+)
+
+
+@dataclass
+class Clone:
+    """A clone of this repository with the environment that `make run` made in it."""
+
+    root: Path
+    venv: Path
+
+    def command(self, *arguments, check=True, **options):
+        """Run a program of the environment in the clone, on two cores."""
+        env = {**os.environ, "PATH": f"{self.venv / 'bin'}:{os.environ['PATH']}"}
+        env.pop("PYTHONPATH", None)
+        return subprocess.run(
+            arguments, cwd=self.root, check=check, text=True, capture_output=True, env=env, **options
+        )
+
+    def posttrain(self, *arguments, check=True):
+        """`posttrain ...` on the clone's own code."""
+        return self.command("python", "-m", "posttrain", *arguments, check=check)
+
+    def run_short(self, *arguments, seed=0):
+        """The shortened recipe."""
+        sets = [word for item in (*SHORT, f"run.seed={seed}") for word in ("--set", item)]
+        return self.posttrain("run", *sets, *arguments)
+
+    def report(self):
+        """The evaluation report by policy."""
+        report = json.loads((self.root / "data/evaluate/report.json").read_text())
+        return {policy["name"]: policy for policy in report["policies"]}
+
+    def digests(self):
+        """Digest of every artifact of the last run, by path."""
+        lock = self.root / "dvc.lock"
+        lines = lock.read_text().splitlines()
+        paths = [line.split("path:")[1].strip() for line in lines if "path: data/" in line]
+        hashes = [line.split("md5:")[1].strip() for line in lines if "    md5:" in line]
+        assert paths
+        return lines, hashes
+
+
+def fresh_clone(folder, venv=None):
+    """Clone the committed tree; nothing else of this checkout comes along."""
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+    return Clone(folder, venv or folder / ".venv")
+
+
+@pytest.fixture(scope="session")
+def main_job(tmp_path_factory):
+    """`make run` in a fresh clone with nothing installed, and how long its run took."""
+    clone = fresh_clone(tmp_path_factory.mktemp("fresh") / "clone")
+    clone.command("make", ".venv/.installed")
+    began = time.monotonic()
+    clone.seconds = time.monotonic() - began
+    done = clone.command("make", "run", preexec_fn=on_two_cores)
+    clone.seconds = time.monotonic() - began
+    clone.output = done.stdout + done.stderr
+    return clone
+
+
+def on_two_cores():
+    """Let a process and its children use two of this machine's cores."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+
+
+@pytest.fixture
+def short_clone(main_job, tmp_path):
+    """Another fresh clone that shares the first one's environment."""
+    return fresh_clone(tmp_path / "clone", main_job.venv)
+
+
+def at(policy, k):
+    return next(item for item in policy["pass_at"] if item["k"] == k)
+
+
+def check_learning(report):
+    """SFT beats base, RL beats SFT by 15 points with disjoint intervals, best-of-8 by 5."""
+    base, sft, rl = (at(report[name], 1) for name in ("base", "sft", "rl"))
+    assert sft["value"] > base["value"]
+    assert rl["value"] >= sft["value"] + 0.15
+    assert rl["low"] > sft["high"]
+    best_of_8 = next(item for item in report["sft"]["best_of"] if item["k"] == 8)
+    assert best_of_8["value"] >= sft["value"] + 0.05
+
+
+def test_the_default_recipe_learns_within_five_minutes(main_job):
+    check_learning(main_job.report())
+    assert main_job.seconds < 300
+    assert "pass@1" in main_job.output
+
+
+def test_the_report_page_is_whole_and_needs_no_network(main_job):
+    page = (main_job.root / "report.html").read_text()
+    assert "<html" in page
+    assert 'src="http' not in page
+    assert 'href="http' not in page.split("<body")[0]
+
+
+def test_a_second_run_does_nothing_quickly_and_without_prefect(main_job):
+    began = time.monotonic()
+    again = main_job.command("python", "-X", "importtime", "-m", "posttrain", "run")
+    assert time.monotonic() - began < 3
+    assert "Everything is up to date" in again.stderr
+    assert not any(line.split("|")[-1].strip() == "prefect" for line in again.stderr.splitlines())
+
+
+def test_a_changed_learning_rate_concerns_rl_and_evaluate_alone(main_job):
+    plan = main_job.posttrain("plan", "--set", "rl.learning_rate=0.00012").stdout
+    actions = {line.split()[0]: line for line in plan.splitlines() if line.strip()}
+    assert " run " in actions["rl"]
+    assert " maybe " in actions["evaluate"]
+    for stage in ("synthesize", "curate", "pretrain", "sft", "probe", "reward"):
+        assert "up to date" in actions[stage]
+
+
+def test_stock_dvc_agrees_and_restores(main_job):
+    status = main_job.command("dvc", "status").stdout
+    assert "Data and pipelines are up to date" in status
+    repro = main_job.command("dvc", "repro").stdout
+    assert "Running stage" not in repro
+    before = (main_job.root / "data/rl/policy/model.safetensors").read_bytes()
+    for stage in (main_job.root / "data").iterdir():
+        if stage.is_dir():
+            shutil.rmtree(stage)
+    main_job.command("dvc", "checkout")
+    assert (main_job.root / "data/rl/policy/model.safetensors").read_bytes() == before
+    assert "Everything is up to date" in main_job.posttrain("run").stderr
+
+
+def test_the_released_policy_loads_with_plain_transformers(main_job):
+    code = (
+        "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
+        "model = AutoModelForCausalLM.from_pretrained('data/rl/policy')\n"
+        "tokenizer = AutoTokenizer.from_pretrained('data/rl/policy')\n"
+        "assert model.config.vocab_size >= len(tokenizer) > 10\n"
+    )
+    main_job.command("python", "-c", code)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_other_seeds_learn_as_much(main_job, seed, tmp_path):
+    clone = fresh_clone(tmp_path / "clone", main_job.venv)
+    clone.posttrain("run", "--set", f"run.seed={seed}")
+    check_learning(clone.report())
+
+
+def test_two_clean_clones_make_identical_artifacts(short_clone, main_job, tmp_path):
+    other = fresh_clone(tmp_path / "other", main_job.venv)
+    short_clone.run_short()
+    other.run_short("--local")
+    assert short_clone.digests() == other.digests()
+
+
+def test_kill_9_during_rl_then_run_again_ends_with_the_same_digests(
+    short_clone, main_job, tmp_path
+):
+    other = fresh_clone(tmp_path / "other", main_job.venv)
+    other.run_short("--local")
+    sets = [word for item in (*SHORT, "run.seed=0") for word in ("--set", item)]
+    command = [main_job.venv / "bin/python", "-m", "posttrain", "run", "--local", *sets]
+    process = subprocess.Popen(command, cwd=short_clone.root, stderr=subprocess.DEVNULL)
+    scratch = short_clone.root / ".posttrain/scratch"
+    while not list(scratch.glob("*-rl-*/checkpoint*")):
+        assert process.poll() is None, "the run ended before rl wrote a checkpoint"
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    short_clone.run_short("--local")
+    logs = "".join(path.read_text() for path in short_clone.root.glob(".posttrain/runs/*/rl.log"))
+    assert "resuming after step" in logs
+    assert short_clone.digests() == other.digests()
+
+
+def test_gsm8k_passes_through_synthesize_and_curate(short_clone):
+    source = ROOT.parent / "shared/data/gsm8k"
+    if not source.is_dir():
+        pytest.skip("the GSM8K files are not beside the checkout")
+    recipe = short_clone.root / "recipes/gsm8k-rows"
+    recipe.mkdir(parents=True)
+    columns = "{prompt: question, answer: answer, solution: answer}"
+    lines = [
+        "flow: flows.post_training",
+        "synthesize:",
+        "  sources:",
+        f"    - {{kind: jsonl, name: gsm8k, path: {source / 'train.jsonl'}, columns: {columns},",
+        "       verifier: numeric}",
+        "  heldout_fraction: 0.1",
+    ]
+    (recipe / "recipe.yaml").write_text("\n".join(lines) + "\n")
+    for stage in ("synthesize", "curate"):
+        short_clone.posttrain("run", str(recipe), "--only", stage, "--local")
+    report = json.loads((recipe / "data/curate/report.json").read_text())
+    assert report
