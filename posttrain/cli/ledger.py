@@ -1,5 +1,6 @@
 """`posttrain ledger` and `posttrain audit`: move the ledger, and find what it says is wrong."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from posttrain.pipeline.ledger.location import ENVIRONMENT, ledger_location, pro
 
 ledger_option = click.option(
     "--ledger",
-    "at",
+    "ledger_at",
     metavar="PATH_OR_URL",
     help=f"Ledger to read [default: ${ENVIRONMENT}, or the project's own].",
 )
@@ -19,7 +20,22 @@ ledger_option = click.option(
 
 def existing_ledger(at: str | None) -> Ledger:
     """The ledger named on the command line, by the environment, or by the project around us."""
-    return open_ledger(at or ledger_location(project_root(Path.cwd())), create=False)
+    return open_ledger(_location(at), create=False)
+
+
+def workspace_root(at: str | None) -> Path:
+    """The project around us, or this folder where a ledger is named from outside any project."""
+    named = at or os.environ.get(ENVIRONMENT)
+    try:
+        return project_root(Path.cwd())
+    except UserError:
+        if not named:
+            raise
+        return Path.cwd()
+
+
+def _location(at: str | None) -> str:
+    return at or ledger_location(workspace_root(at))
 
 
 @click.group()
@@ -30,11 +46,11 @@ def ledger() -> None:
 @ledger.command(name="export")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
 @ledger_option
-def export(file: Path, at: str | None) -> None:
+def export(file: Path, ledger_at: str | None) -> None:
     """Write every record to FILE ('-' for standard output)."""
     from posttrain.pipeline.ledger.transfer import export_ledger
 
-    with existing_ledger(at) as source:
+    with existing_ledger(ledger_at) as source:
         if str(file) == "-":
             export_ledger(source, sys.stdout)
             return
@@ -53,24 +69,23 @@ def export(file: Path, at: str | None) -> None:
 @ledger.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @ledger_option
-def import_(file: Path, at: str | None) -> None:
+def import_(file: Path, ledger_at: str | None) -> None:
     """Append the records of FILE that the ledger does not have yet."""
     from posttrain.pipeline.ledger.transfer import import_ledger
 
-    target = at or ledger_location(project_root(Path.cwd()))
-    with open_ledger(target) as sink, file.open(encoding="utf-8") as stream:
+    with open_ledger(_location(ledger_at)) as sink, file.open(encoding="utf-8") as stream:
         count = import_ledger(sink, stream, where=str(file))
     click.echo(f"{count:,} new records", err=True)
 
 
 @click.command()
 @ledger_option
-def audit(at: str | None) -> None:
+def audit(ledger_at: str | None) -> None:
     """List stages that made different outputs under one key: they are not reproducible.
 
     Exits with 1 when there are any.
     """
-    with existing_ledger(at) as source:
+    with existing_ledger(ledger_at) as source:
         conflicts = source.conflicts()
     for conflict in conflicts:
         click.echo(_finding(conflict))

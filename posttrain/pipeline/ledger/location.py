@@ -6,12 +6,12 @@ from pathlib import Path
 from posttrain.errors import UserError
 
 ENVIRONMENT = "POSTTRAIN_LEDGER"
-_RELATIVE = Path(".posttrain", "ledger.db")
+STATE_DIR = ".posttrain"
 
 
 def ledger_location(root: Path) -> str:
     """Path or URL of the ledger of the project at `root`; the environment overrides it."""
-    return os.environ.get(ENVIRONMENT) or str(root / _RELATIVE)
+    return os.environ.get(ENVIRONMENT) or str(root / STATE_DIR / "ledger.db")
 
 
 def project_root(start: Path) -> Path:

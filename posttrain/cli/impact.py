@@ -1,0 +1,55 @@
+"""`posttrain lineage impact`: what depends on a node, and what replacing it takes."""
+
+import json
+from pathlib import Path
+
+import click
+
+from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.lineage.impact import Impact
+from posttrain.lineage.impact import impact as measure
+from posttrain.lineage.names import find_node
+from posttrain.lineage.queries import LIMIT
+from posttrain.lineage.render.as_json import as_object
+from posttrain.lineage.render.view import caption, details, omission
+
+
+@click.command()
+@click.argument("node")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True)
+@ledger_option
+def impact(node: str, as_json: bool, limit: int, ledger_at: str | None) -> None:
+    """List everything that depends on NODE, releases first, and the least that must run again."""
+    root = workspace_root(ledger_at)
+    with existing_ledger(ledger_at) as ledger:
+        selected = find_node(ledger, node, root=root, cwd=Path.cwd())
+        found = measure(ledger, selected, limit=limit or None)
+    click.echo(_as_json(found) if as_json else _as_text(found))
+
+
+def _as_text(found: Impact) -> str:
+    lines = [
+        f"{caption(found.graph.nodes[found.graph.root])} is used by {len(found.affected)} nodes:"
+    ]
+    lines += [f"  {caption(node)}  {'  '.join(details(node))}".rstrip() for node in found.affected]
+    if not found.affected:
+        lines = ["Nothing depends on it."]
+    if found.graph.omitted:
+        lines.append(f"  {omission(found.graph)}")
+    if found.rebuild:
+        known = [each.seconds for each in found.rebuild if each.seconds is not None]
+        lines.append(
+            f"To replace it, {len(found.rebuild)} stages run again (last: {sum(known):.0f} s):"
+        )
+        lines += [f"  {each.recipe}: {each.stage}" for each in found.rebuild]
+    return "\n".join(lines)
+
+
+def _as_json(found: Impact) -> str:
+    body = {
+        "affected": [as_object(node) for node in found.affected],
+        "omitted_artifacts": found.graph.omitted,
+        "rebuild": [vars(each) for each in found.rebuild],
+    }
+    return json.dumps(body, indent=2)

@@ -1,0 +1,145 @@
+"""`posttrain lineage`: where things come from, what depends on them, and what must not be used."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from posttrain.cli.compare import diff
+from posttrain.cli.files import write_text
+from posttrain.cli.impact import impact
+from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.recall import recall, recalls
+from posttrain.errors import UserError
+from posttrain.lineage import queries
+from posttrain.lineage.graph import Graph
+from posttrain.lineage.names import find_node
+from posttrain.lineage.queries import LIMIT
+from posttrain.lineage.render.view import Direction
+
+_FORMATS = ("tree", "json", "mermaid", "dot", "openlineage", "html")
+_TREE_DEPTH = 12
+
+_format_option = click.option(
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="How to show the graph [default: tree, or what the file's suffix says].",
+)
+_out_option = click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write to a file instead of the terminal; its suffix chooses the format.",
+)
+_limit_option = click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="Artifacts to show, nearest first; 0 shows all.",
+)
+_depth_option = click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    help=f"Stage runs to follow [default: {_TREE_DEPTH} in a tree, else all].",
+)
+_SUFFIXES = {
+    ".json": "json",
+    ".mmd": "mermaid",
+    ".md": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".jsonl": "openlineage",
+    ".ndjson": "openlineage",
+    ".html": "html",
+    ".txt": "tree",
+}
+
+
+def _drawing(command: Callable[..., None]) -> Callable[..., None]:
+    """Options of every subcommand that draws a graph."""
+    for option in (ledger_option, _limit_option, _depth_option, _out_option, _format_option):
+        command = option(command)
+    return command
+
+
+@click.group(
+    epilog="""
+\b
+A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), or a release tag.
+\b
+Examples:
+  posttrain lineage up data/rl/policy           what the policy was made from
+  posttrain lineage down 3fa9c1d2 --format dot  what was made from those bytes
+  posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
+"""
+)
+def lineage() -> None:
+    """Follow artifacts and stage runs up and down the graph that the ledger remembers."""
+
+
+@lineage.command()
+@click.argument("node")
+@_drawing
+def up(node: str, **options: Any) -> None:
+    """Show everything that NODE was made from."""
+    _answer("up", [node], options, queries.up)
+
+
+@lineage.command()
+@click.argument("node")
+@_drawing
+def down(node: str, **options: Any) -> None:
+    """Show everything that was made from NODE."""
+    _answer("down", [node], options, queries.down)
+
+
+@lineage.command()
+@click.argument("start", metavar="A")
+@click.argument("end", metavar="B")
+@_drawing
+def path(start: str, end: str, **options: Any) -> None:
+    """Show every way from A to B, whichever of them was made first."""
+    _answer("up", [start, end], options, queries.between)
+
+
+def _answer(
+    direction: Direction,
+    names: list[str],
+    options: dict[str, Any],
+    ask: Callable[..., Graph],
+) -> None:
+    """Resolve the nodes, ask for their graph, render it and send it where it belongs."""
+    from posttrain.lineage.render import FORMATS, View
+
+    form, out = _format_of(options["form"], options["out"])
+    root = workspace_root(options["ledger_at"])
+    with existing_ledger(options["ledger_at"]) as ledger:
+        nodes = [find_node(ledger, name, root=root, cwd=Path.cwd()) for name in names]
+        graph = ask(ledger, *nodes, limit=options["limit"] or None)
+        depth = options["depth"] or (_TREE_DEPTH if form == "tree" else None)
+        if depth is not None:
+            graph = graph.within(depth)
+        text = FORMATS[form](View(graph, direction, ledger, root))
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    write_text(out, text)
+    click.echo(f"{len(graph.nodes):,} nodes written to {out}", err=True)
+
+
+def _format_of(form: str | None, out: Path | None) -> tuple[str, Path | None]:
+    if form is not None:
+        return form, out
+    if out is None:
+        return "tree", None
+    if out.suffix not in _SUFFIXES:
+        known = ", ".join(_SUFFIXES)
+        raise UserError(f"{out}: no format has the suffix '{out.suffix}' ({known}); give --format")
+    return _SUFFIXES[out.suffix], out
+
+
+for _command in (impact, diff, recall, recalls):
+    lineage.add_command(_command)

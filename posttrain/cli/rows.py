@@ -1,0 +1,212 @@
+"""`posttrain rows`: look at rows of a table, and follow them to where they came from."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.errors import UserError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from posttrain.lineage.graph import Node
+    from posttrain.lineage.names import Selected
+    from posttrain.lineage.rows import Mode, Table, Tables, Trace
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asked for."""
+
+    table: str
+    where: str | None
+    mode: "Mode | None"
+    origins: Sequence[str]
+    head: int
+    as_json: bool
+    out: Path | None
+    ledger_at: str | None
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain rows data/curate/kept.parquet --where "difficulty >= 3"
+  posttrain rows data/curate/kept.parquet --where "reason = ''" --trace
+  posttrain rows data/rl/rollouts.parquet --where "reward > 0.9" --trace family
+  posttrain rows data/curate/kept.parquet --trace --from "synthesize: generator = 'X'"
+"""
+)
+@click.argument("table")
+@click.option("--where", metavar="SQL", help="Only rows for which this SQL expression holds.")
+@click.option(
+    "--trace",
+    "mode",
+    is_flag=False,
+    flag_value="up",
+    type=click.Choice(["up", "down", "family"]),
+    help="Follow the rows to their ancestors (up, the default), to what was made from them (down), "
+    "or to all rows made from the same ancestors (family).",
+)
+@click.option(
+    "--from",
+    "origins",
+    multiple=True,
+    metavar="TABLE: SQL",
+    help="With --trace: only rows with an ancestor in TABLE (a path or a stage) that fits.",
+)
+@click.option(
+    "--head", type=click.IntRange(min=0), default=5, show_default=True, help="Rows to print."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of tables.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the rows, or with --trace the links (row, table, ancestor), as parquet.",
+)
+@ledger_option
+def rows(**options: Any) -> None:
+    """Show the rows of TABLE (a path or a digest), and with --trace where they came from."""
+    request = Request(**options)
+    if request.origins and request.mode is None:
+        raise UserError("--from needs --trace: it looks at the rows' ancestors")
+    root = workspace_root(request.ledger_at)
+    with existing_ledger(request.ledger_at) as ledger:
+        from posttrain.lineage.names import find_node
+        from posttrain.lineage.rows import open_tables
+
+        node = find_node(ledger, request.table, root=root, cwd=Path.cwd())
+        _answer(request, open_tables(ledger, root), node)
+
+
+def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
+    from posttrain.lineage.rows import collected, trace
+
+    table = tables.of_node(node)
+    if request.mode is None:
+        chosen = collected(table.rows(request.where), table)
+        _deliver(request, table, chosen, None)
+        return
+    links = collected(table.rows(request.where).select("id", "parents"), table)
+    found = trace(tables, node, links, mode=request.mode)
+    links = _narrowed(links, found, request.origins)
+    kept = links.select(root="id").unique()
+    found = found.restricted_to(kept)
+    shown = collected(table.rows(request.where), table).join(
+        kept, left_on="id", right_on="root", how="semi"
+    )
+    _deliver(request, table, shown, found)
+
+
+def _narrowed(links: "pl.DataFrame", found: "Trace", origins: Sequence[str]) -> "pl.DataFrame":
+    """Only rows that have a fitting ancestor in every table that --from names."""
+    from posttrain.lineage.rows import came_from
+
+    for origin in origins:
+        name, separator, predicate = origin.partition(":")
+        if not separator or not predicate.strip():
+            raise UserError(f"--from '{origin}': write it as 'TABLE: SQL expression'")
+        fitting = came_from(found.steps, name.strip(), predicate.strip())
+        links = links.join(fitting, left_on="id", right_on="root", how="semi")
+    return links
+
+
+def _deliver(
+    request: Request, table: "Table", chosen: "pl.DataFrame", found: "Trace | None"
+) -> None:
+    if request.out is not None:
+        _write(request.out, chosen if found is None else _long(found))
+    if request.as_json:
+        click.echo(json.dumps(_as_object(table, chosen, found, request.head), default=str))
+        return
+    click.echo(f"{chosen.height:,} rows of {table.path}{_made_by(table.maker)}")
+    _print_head(chosen, request.head)
+    for step in found.steps if found else ():
+        rows, of = step.links["id"].n_unique(), step.links["root"].n_unique()
+        made_by = _made_by(step.table.maker)
+        click.echo(f"\n{rows:,} rows of {step.table.path}{made_by} ({of:,} of the chosen)")
+        _print_head(step.sample(request.head), request.head)
+    for path in found.gone if found else ():
+        click.echo(f"\n{path}: its bytes are gone, so rows were not followed through it", err=True)
+
+
+def _made_by(maker: "Node | None") -> str:
+    """The stage that made a table and the parameters it had."""
+    if maker is None:
+        return ""
+    params = [
+        f"{name[6:]}={value}" for name, value in maker.facts.items() if name.startswith("param ")
+    ]
+    return f", made by {maker.title}" + (f" with {', '.join(params)}" if params else "")
+
+
+def _print_head(frame: "pl.DataFrame", count: int) -> None:
+    import polars as pl
+
+    if not count or not frame.height:
+        return
+    with pl.Config(
+        tbl_rows=count,
+        tbl_cols=-1,
+        tbl_width_chars=200,
+        fmt_str_lengths=40,
+        tbl_hide_dataframe_shape=True,
+        tbl_hide_column_data_types=True,
+    ):
+        click.echo(str(frame.head(count)))
+
+
+def _as_object(
+    table: "Table", chosen: "pl.DataFrame", found: "Trace | None", head: int
+) -> dict[str, object]:
+    body: dict[str, object] = {
+        "table": table.path,
+        "rows": chosen.height,
+        "made_by": table.maker.title if table.maker else None,
+        "head": chosen.head(head).to_dicts(),
+    }
+    if found is None:
+        return body
+    steps = [
+        {
+            "table": step.table.path,
+            "made_by": step.table.maker.title if step.table.maker else None,
+            "rows": step.links["id"].n_unique(),
+            "of_chosen": step.links["root"].n_unique(),
+            "head": step.sample(head).to_dicts(),
+        }
+        for step in found.steps
+    ]
+    return body | {"trace": steps, "gone": list(found.gone)}
+
+
+def _long(found: "Trace") -> "pl.DataFrame":
+    """One line per (chosen row, table, row there)."""
+    import polars as pl
+
+    schema = {"row": pl.String, "table": pl.String, "id": pl.String}
+    frames = [
+        step.links.select(row="root", table=pl.lit(step.table.path), id="id")
+        for step in found.steps
+    ]
+    return pl.concat([pl.DataFrame(schema=schema), *frames])
+
+
+def _write(out: Path, frame: "pl.DataFrame") -> None:
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    try:
+        frame.write_parquet(partial)
+        partial.replace(out)
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error}") from None
+    finally:
+        partial.unlink(missing_ok=True)
+    click.echo(f"{frame.height:,} lines written to {out}", err=True)

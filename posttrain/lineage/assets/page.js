@@ -1,0 +1,248 @@
+"use strict";
+// Draws DATA = {root, nodes, edges: [from, to, role]}; dagre lays it out, the rest is plain SVG.
+const SVG = "http://www.w3.org/2000/svg";
+const CHAR = { heading: 7.6, small: 6.4 };
+const MAX_WIDTH = 260;
+const byId = (id) => document.getElementById(id);
+const scene = byId("scene"), svg = byId("graph"), panel = byId("panel");
+const incoming = DATA.nodes.map(() => []), outgoing = DATA.nodes.map(() => []);
+DATA.edges.forEach(([from, to], edge) => { outgoing[from].push(edge); incoming[to].push(edge); });
+
+function element(name, attributes, parent, text) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (text !== undefined) made.textContent = text;
+  if (parent) parent.append(made);
+  return made;
+}
+
+function html(name, attributes, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) made[key] = value;
+  made.append(...children);
+  return made;
+}
+
+function clipped(text, size) {
+  const most = Math.floor((MAX_WIDTH - 20) / size);
+  return text.length > most ? text.slice(0, most - 9) + "…" + text.slice(-8) : text;
+}
+
+function sized(node) {
+  const lines = [[node.heading, "heading"], ...node.lines.map((line) => [line, "small"])]
+    .map(([text, kind]) => [clipped(text, CHAR[kind]), kind]);
+  const width = Math.max(...lines.map(([text, kind]) => text.length * CHAR[kind])) + 20;
+  return { lines, width: Math.min(MAX_WIDTH, Math.max(90, width)), height: 14 + 16 * lines.length };
+}
+
+function laidOut() {
+  const graph = new dagre.graphlib.Graph({ multigraph: true });
+  graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 70, edgesep: 10, marginx: 20, marginy: 20 });
+  graph.setDefaultEdgeLabel(() => ({}));
+  DATA.nodes.forEach((node, i) => graph.setNode(String(i), sized(node)));
+  DATA.edges.forEach(([from, to], i) => graph.setEdge(String(from), String(to), {}, String(i)));
+  dagre.layout(graph);
+  return graph;
+}
+
+function curve(points) {
+  const [first, ...rest] = points;
+  let path = `M${first.x},${first.y}`;
+  rest.forEach((point, i) => {
+    const before = points[i], middle = (before.x + point.x) / 2;
+    path += ` C${middle},${before.y} ${middle},${point.y} ${point.x},${point.y}`;
+  });
+  return path;
+}
+
+function drawEdges(graph) {
+  return DATA.edges.map(([from, to, role], i) => {
+    const { points } = graph.edge({ v: String(from), w: String(to), name: String(i) });
+    const path = element("path", { class: "edge", d: curve(points) }, scene);
+    const middle = points[Math.floor(points.length / 2)];
+    const label = element("text", { class: "role", x: middle.x, y: middle.y - 4 }, scene, role);
+    return [path, label];
+  });
+}
+
+function drawNodes(graph) {
+  return DATA.nodes.map((node, i) => {
+    const { x, y, width, height, lines } = graph.node(String(i));
+    const group = element("g", {
+      class: `node ${node.kind} ${node.type} ${node.recalled ? "recalled" : ""} ${i === DATA.root ? "root" : ""}`,
+      transform: `translate(${x - width / 2},${y - height / 2})`, tabindex: 0, role: "button",
+      "aria-label": node.caption,
+    }, scene);
+    element("rect", { width, height, rx: node.kind === "stage" ? 4 : 12 }, group);
+    lines.forEach(([text, kind], row) =>
+      element("text", { x: 10, y: 20 + 16 * row, class: kind }, group, text));
+    element("title", {}, group, `${node.caption}\n${node.name}`);
+    group.addEventListener("click", () => choose(i));
+    group.addEventListener("keydown", (event) => { if (event.key === "Enter") choose(i); });
+    return group;
+  });
+}
+
+function reach(start, edgesOf, end) {
+  const nodes = new Set([start]), edges = new Set(), queue = [start];
+  while (queue.length) {
+    for (const edge of edgesOf[queue.pop()]) {
+      edges.add(edge);
+      const other = DATA.edges[edge][end];
+      if (!nodes.has(other)) { nodes.add(other); queue.push(other); }
+    }
+  }
+  return { nodes, edges };
+}
+
+function light(nodes, edges) {
+  scene.classList.toggle("lit", nodes !== null);
+  groups.forEach((group, i) => group.classList.toggle("on", nodes !== null && nodes.has(i)));
+  arrows.forEach((pair, i) => pair.forEach((part) => part.classList.toggle("on", edges.has(i))));
+}
+
+function choose(i) {
+  groups.forEach((group, other) => group.classList.toggle("chosen", other === i));
+  if (i === null) { panel.hidden = true; light(null, new Set()); return; }
+  const up = reach(i, incoming, 0), down = reach(i, outgoing, 1);
+  light(new Set([...up.nodes, ...down.nodes]), new Set([...up.edges, ...down.edges]));
+  describe(i, up.nodes.size - 1, down.nodes.size - 1);
+}
+
+function shown(name, value) {
+  if (name === "started" || name === "created") return new Date(value * 1000).toISOString().slice(0, 19) + "Z";
+  return typeof value === "number" ? value.toLocaleString("en-US", { maximumFractionDigits: 6 }) : String(value);
+}
+
+function facts(title, pairs) {
+  const rows = pairs.filter(([, value]) => value !== null && value !== "");
+  if (!rows.length) return [];
+  return [html("h3", { textContent: title }), html("table", {}, ...rows.map(([name, value]) =>
+    html("tr", {}, html("th", { textContent: name }), html("td", { textContent: shown(name, value) }))))];
+}
+
+function neighbours(title, edges, end) {
+  if (!edges.length) return [];
+  return [html("h3", { textContent: title }), html("table", {}, ...edges.map((edge) => {
+    const other = DATA.edges[edge][end];
+    const link = html("a", { textContent: DATA.nodes[other].caption, href: "#" });
+    link.addEventListener("click", (event) => { event.preventDefault(); choose(other); show(other); });
+    return html("tr", {}, html("th", { textContent: DATA.edges[edge][2] }), html("td", {}, link));
+  }))];
+}
+
+function preview(node) {
+  const seen = node.preview;
+  if (!seen) return [];
+  if (seen.files) return facts("files (bytes)", seen.files);
+  const title = html("h3", { textContent: node.kind === "stage" ? "end of the log" : seen.table ? "first rows" : "content" });
+  if (seen.text !== undefined) return [title, html("pre", { textContent: seen.text })];
+  const cells = (row, tag) => html("tr", {}, ...row.map((cell) => html(tag, { textContent: cell })));
+  return [title, html("div", { className: "scroll" }, html("table", {},
+    cells(seen.table.columns, "th"), ...seen.table.rows.map((row) => cells(row, "td"))))];
+}
+
+function describe(i, above, below) {
+  const node = DATA.nodes[i];
+  const close = html("button", { className: "close", textContent: "×", title: "Close (Esc)" });
+  close.addEventListener("click", () => choose(null));
+  const bad = node.recalled ? [html("p", { className: "bad", textContent: `Recalled: ${node.recalled}` })] : [];
+  panel.replaceChildren(
+    close, html("h2", { textContent: node.heading }), html("div", { textContent: node.name }), ...bad,
+    html("p", { textContent: `${above} nodes lead here, ${below} follow` }),
+    ...facts("facts", [["type", node.type], ...Object.entries(node.facts)]),
+    ...facts("metrics", Object.entries(node.metrics)),
+    ...neighbours("from", incoming[i], 0), ...neighbours("to", outgoing[i], 1), ...preview(node));
+  panel.hidden = false;
+}
+
+let view = { x: 0, y: 0, scale: 1 };
+function place() {
+  scene.setAttribute("transform", `translate(${view.x},${view.y}) scale(${view.scale})`);
+  scene.classList.toggle("far", view.scale < 0.55);
+}
+
+function fit(onlyGrow) {
+  const { width, height } = layout.graph(), box = svg.getBoundingClientRect();
+  const scale = Math.min(1.2, box.width / width, box.height / height);
+  view = { scale, x: (box.width - width * scale) / 2, y: (box.height - height * scale) / 2 };
+  if (onlyGrow && scale < 0.3) { view.scale = 0.6; show(DATA.root); }
+  place();
+}
+
+function show(i) {
+  const { x, y } = layout.node(String(i)), box = svg.getBoundingClientRect();
+  view.x = box.width / 2 - x * view.scale;
+  view.y = box.height / 2 - y * view.scale;
+  place();
+}
+
+function zoom(factor, x, y) {
+  const scale = Math.min(4, Math.max(0.02, view.scale * factor)), by = scale / view.scale;
+  view = { scale, x: x - (x - view.x) * by, y: y - (y - view.y) * by };
+  place();
+}
+
+svg.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  const box = svg.getBoundingClientRect();
+  zoom(Math.exp(-event.deltaY * 0.0015), event.clientX - box.left, event.clientY - box.top);
+}, { passive: false });
+let drag = null;
+svg.addEventListener("pointerdown", (event) => {
+  drag = { x: event.clientX - view.x, y: event.clientY - view.y, from: [event.clientX, event.clientY] };
+});
+window.addEventListener("pointermove", (event) => {
+  if (!drag) return;
+  svg.classList.add("dragging");
+  view = { ...view, x: event.clientX - drag.x, y: event.clientY - drag.y };
+  place();
+});
+window.addEventListener("pointerup", (event) => {
+  const still = drag && Math.hypot(event.clientX - drag.from[0], event.clientY - drag.from[1]) < 4;
+  if (still && !event.target.closest(".node") && svg.contains(event.target)) choose(null);
+  drag = null;
+  svg.classList.remove("dragging");
+});
+
+function find(text) {
+  const words = text.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) { light(null, new Set()); byId("count").textContent = `${DATA.nodes.length} nodes`; return []; }
+  const hits = haystacks.flatMap((hay, i) => (words.every((word) => hay.includes(word)) ? [i] : []));
+  light(new Set(hits), new Set());
+  byId("count").textContent = `${hits.length} of ${DATA.nodes.length}`;
+  return hits;
+}
+
+let turn = 0;
+byId("search").addEventListener("input", (event) => { turn = 0; find(event.target.value); });
+byId("search").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  const hits = find(event.target.value);
+  if (!hits.length) return;
+  const hit = hits[turn++ % hits.length];
+  view.scale = Math.max(view.scale, 0.7);
+  show(hit);
+  choose(hit);
+});
+byId("fit").addEventListener("click", () => fit(false));
+window.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") { byId("search").value = ""; find(""); choose(null); return; }
+  if (event.target.tagName === "INPUT") return;
+  if (event.key === "/") { event.preventDefault(); byId("search").focus(); }
+  if (event.key === "f") fit(false);
+});
+
+const haystacks = DATA.nodes.map((node) => [node.caption, node.name, node.type, node.id, node.recalled ?? "",
+  ...Object.values(node.facts), ...Object.keys(node.metrics)].join(" ").toLowerCase());
+const layout = laidOut();
+const arrows = drawEdges(layout), groups = drawNodes(layout);
+byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
+  ["release", "release"]].map(([name, colour]) => {
+  const swatch = html("i", {});
+  swatch.style.background = `var(--${colour})`;
+  return html("li", {}, swatch, name);
+}));
+fit(true);
+find("");
+document.documentElement.dataset.ready = "yes";

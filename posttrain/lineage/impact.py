@@ -1,0 +1,93 @@
+"""What depends on a node, most public first, and the least that must run again to replace it."""
+
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from posttrain.lineage import walk
+from posttrain.lineage.graph import Graph, Node
+from posttrain.lineage.names import Selected
+from posttrain.lineage.queries import LIMIT, down
+from posttrain.pipeline.ledger import Ledger
+from posttrain.pipeline.ledger.records import DONE
+
+# How far outside a mistake is seen: what people were given, then what decides, then data.
+PRECEDENCE = ("release", "checkpoint", "reward_model", "report")
+_DONE = ",".join(f"'{status}'" for status in DONE)
+
+
+@dataclass(frozen=True)
+class Rebuild:
+    """One stage that must run again because its current outputs depend on the node."""
+
+    recipe: str
+    stage: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class Impact:
+    """Everything downstream, as a graph and by importance, and the rebuild plan in order."""
+
+    graph: Graph
+    affected: tuple[Node, ...]
+    rebuild: tuple[Rebuild, ...]
+
+
+def impact(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Impact:
+    """What depends on `node`; only stages whose newest outputs do are in the rebuild plan."""
+    graph = down(ledger, node, limit=limit)
+    affected = [
+        each for each in graph.nodes.values() if each.kind != "stage" and each.id != graph.root
+    ]
+    return Impact(graph, tuple(sorted(affected, key=_rank)), _rebuild(ledger, node))
+
+
+def _rank(node: Node) -> int:
+    return PRECEDENCE.index(node.type) if node.type in PRECEDENCE else len(PRECEDENCE)
+
+
+def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:
+    store = ledger.store
+    if node.id.startswith("release:"):
+        return ()
+    made = (
+        [node.artifact]
+        if node.artifact is not None
+        else walk.members(store, [node.derivation or 0], outputs=True)
+    )
+    tainted = set(walk.descendants(store, made))
+    sources = {node.derivation, *walk.makers(store, made)}
+    newest = store.query(
+        "SELECT r.recipe,s.stage,s.derivation FROM stage_runs s JOIN runs r ON r.id=s.run_id"
+        " WHERE s.num IN (SELECT MAX(s.num) FROM stage_runs s JOIN runs r ON r.id=s.run_id"
+        f" WHERE s.status IN ({_DONE}) GROUP BY r.recipe,s.stage)"
+    )
+    affected = {}
+    for recipe, stage, derivation in newest:
+        read, producers = _inputs(ledger, derivation)
+        if derivation in sources or not tainted.isdisjoint(read):
+            affected[recipe, stage] = producers
+    lasting = ledger.durations([stage for _, stage in affected])
+    return tuple(
+        Rebuild(recipe, stage, lasting.get(stage)) for recipe, stage in _in_order(affected)
+    )
+
+
+def _inputs(ledger: Ledger, derivation: int) -> tuple[set[int], set[str]]:
+    """Artifacts that a derivation reads, and the stages that those came from."""
+    rows = ledger.store.query(
+        "SELECT e.artifact,p.producer FROM edges e JOIN ports p ON p.num=e.port"
+        " WHERE e.derivation=:derivation AND e.direction=0",
+        {"derivation": derivation},
+    )
+    return {row[0] for row in rows}, {row[1] for row in rows}
+
+
+def _in_order(affected: dict[tuple[str, str], set[str]]) -> list[tuple[str, str]]:
+    """Recipes by name; within one, each stage after those that it reads from."""
+    graph = {
+        (recipe, stage): {(recipe, each) for each in producers if (recipe, each) in affected}
+        for (recipe, stage), producers in sorted(affected.items())
+    }
+    order = list(TopologicalSorter(graph).static_order())
+    return sorted(order, key=lambda each: each[0])
