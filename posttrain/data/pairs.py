@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 from torch import Tensor
 
-from posttrain.data.batching import pad_rows
+from posttrain.data.rows import pad_rows
 from posttrain.records import IDENTITY, PAIRS, with_row_ids
 
 

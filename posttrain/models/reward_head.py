@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from posttrain.data.batching import length_buckets, pad_rows
+from posttrain.data.batching import length_buckets
+from posttrain.data.rows import pad_rows
 from posttrain.data.templates import encode_completions, encode_prompts
 from posttrain.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.models.logprobs import hidden_states

@@ -5,14 +5,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from posttrain.data.batching import (
-    Batches,
-    TokenBatch,
-    TokenRow,
-    TokenTable,
-    check_rows,
-    plan_steps,
-)
+from posttrain.data.batching import Batches, plan_steps
+from posttrain.data.rows import TokenBatch, TokenRow, TokenTable, check_rows
 from posttrain.errors import UserError
 from posttrain.models.logprobs import wanted_logprobs
 from posttrain.training.config import OptimisationConfig

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from posttrain.data.batching import encode_rows
+from posttrain.data.rows import encode_rows
 from posttrain.data.tables import read_table
 from posttrain.models.build import build_llama
 from posttrain.models.load import Policy, load_policy, save_policy

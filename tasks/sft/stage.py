@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from posttrain.data.batching import encode_rows
+from posttrain.data.rows import encode_rows
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, save_policy

@@ -23,7 +23,9 @@ def batch():
 # 1 element forces one token per chunk; 900 elements are 3 tokens of this vocabulary.
 @pytest.mark.parametrize("chunk_elements", [1, 900, 1 << 24])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_values_and_entropies_are_those_of_the_full_softmax(model, batch, chunk_elements, temperature):
+def test_values_and_entropies_are_those_of_the_full_softmax(
+    model, batch, chunk_elements, temperature
+):
     ids, wanted = batch
     logprobs, entropy = token_logprobs(
         model,

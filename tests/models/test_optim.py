@@ -43,9 +43,7 @@ def test_batched_muon_is_torch_muon_bit_for_bit():
     ours = [nn.Parameter(torch.randn(shape)) for shape in shapes]
     theirs = [nn.Parameter(p.detach().clone()) for p in ours]
     batched = BatchedMuon(ours, learning_rate=0.01, weight_decay=0.1)
-    reference = torch.optim.Muon(
-        theirs, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw"
-    )
+    reference = torch.optim.Muon(theirs, lr=0.01, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
     for _ in range(4):
         for one, other in zip(ours, theirs, strict=True):
             one.grad = torch.randn_like(one)
@@ -87,9 +85,7 @@ def test_clipping_scales_the_gradient_and_reports_its_raw_norm():
     optimizer = build_optimizer(module, learning_rate=1.0)
     parameter.grad = torch.tensor([3.0, 4.0])
     seen = []
-    optimizer.parts["adamw"].register_step_pre_hook(
-        lambda *_: seen.append(parameter.grad.clone())
-    )
+    optimizer.parts["adamw"].register_step_pre_hook(lambda *_: seen.append(parameter.grad.clone()))
     assert optimizer.step(factor=1.0, max_grad_norm=1.0) == pytest.approx(5.0)
     assert torch.allclose(seen[0], torch.tensor([0.6, 0.8]), atol=1e-5)
     assert parameter.grad is None

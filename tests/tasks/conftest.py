@@ -42,7 +42,9 @@ def write(tmp_path):
 @pytest.fixture(scope="session")
 def base(tmp_path_factory, answers):
     """Directory of an untrained policy whose tokenizer knows the sums."""
-    tokenizer = train_tokenizer(answers["prompt"].to_list() + answers["text"].to_list(), vocab_size=290)
+    tokenizer = train_tokenizer(
+        answers["prompt"].to_list() + answers["text"].to_list(), vocab_size=290
+    )
     path = tmp_path_factory.mktemp("base") / "policy"
     save_policy(build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0), tokenizer, path)
     return path

@@ -2,10 +2,12 @@ import polars as pl
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from posttrain.data.rows import TokenTable, encode_rows
 from posttrain.errors import UserError
-from posttrain.models.load import load_tokenizer
+from posttrain.models.load import load_policy, load_tokenizer
 from posttrain.models.tokenizer import tokenizer_digest
 from posttrain.pipeline.context import StageContext
+from posttrain.training.next_token import next_token_loss
 from tasks.pretrain import TASK
 from tasks.pretrain.stage import run
 
@@ -59,25 +61,47 @@ def test_training_goes_on_from_a_given_policy_and_keeps_its_tokenizer(places, ba
     inputs, outputs = places
     config = TASK.config(**FAST | {"hidden": 32, "epochs": 0.1, "learning_rate": 1e-9})
     run(config, {**inputs, "policy": base}, outputs, quiet(tmp_path))
-    assert tokenizer_digest(load_tokenizer(outputs["policy"])) == tokenizer_digest(load_tokenizer(base))
+    assert tokenizer_digest(load_tokenizer(outputs["policy"])) == tokenizer_digest(
+        load_tokenizer(base)
+    )
     model = AutoModelForCausalLM.from_pretrained(outputs["policy"])
     parent = AutoModelForCausalLM.from_pretrained(base)
     # A vanishing learning rate: the weights are the parent's, not fresh ones of the config's size.
     assert (model.lm_head.weight - parent.lm_head.weight).abs().max() < 1e-6
 
 
-def test_a_mixture_repeats_what_it_favours(places, answers, write, tmp_path):
+def loss_of(path, frame):
+    """Mean loss of a policy on the raw rows of a frame."""
+    policy = load_policy(path)
+    prompts, texts = frame["prompt"].to_list(), frame["text"].to_list()
+    rows = encode_rows(policy.tokenizer, prompts, texts, mask_prompts=False)
+    batch = TokenTable(rows, pad=0).batch(range(len(rows)))
+    return next_token_loss(policy.model, batch, float(batch.num_units))[0].item()
+
+
+def test_a_mixture_teaches_what_it_favours(places, answers, write, tmp_path):
     _, outputs = places
     first_digit = pl.col("prompt").str.slice(0, 1).cast(pl.Int32)
     split = answers.with_columns(
         source=pl.when(first_digit < 5).then(pl.lit("low")).otherwise(pl.lit("high"))
     )
     inputs = {"corpus": write(split, "split")}
-    config = TASK.config(**FAST | {"mixture": {"low": 1.0}, "epochs": 1.0})
-    run(config, inputs, outputs, quiet(tmp_path))
+    losses = {}
+    for favoured in ("low", "high"):
+        config = TASK.config(**FAST | {"mixture": {favoured: 1.0}, "epochs": 8.0})
+        run(config, inputs, outputs, StageContext.quiet(tmp_path / favoured))
+        losses[favoured] = {
+            name: loss_of(outputs["policy"], split.filter(source=name)) for name in ("low", "high")
+        }
+    assert losses["low"]["low"] < losses["high"]["low"]
+    assert losses["high"]["high"] < losses["low"]["high"]
+
+
+def test_a_mixture_of_an_unknown_source_is_refused(places, tmp_path):
+    inputs, outputs = places
+    config = TASK.config(**FAST | {"mixture": {"middle": 1.0}})
     with pytest.raises(UserError, match="mixture names 'middle', which has no row"):
-        config = TASK.config(**FAST | {"mixture": {"middle": 1.0}})
-        run(config, inputs, outputs, StageContext.quiet(tmp_path / "other"))
+        run(config, inputs, outputs, quiet(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ CONFIG = TASK.config(epochs=30.0, batch_tokens=1024, learning_rate=0.01, warmup_
 def places(answers, base, write, tmp_path):
     # Markers that a tiny model can read: what a right answer looks like is learnable here.
     marked = answers.with_columns(
-        text=pl.when("verified").then(pl.lit("#### 7")).otherwise(pl.lit("#### 8 =")) + pl.col("text")
+        text=pl.when("verified").then(pl.lit("#### 7")).otherwise(pl.lit("#### 8 ="))
+        + pl.col("text")
     )
     names = ("reward_model", "pairs.parquet", "curve.parquet", "report.json")
     outputs = {name.split(".")[0]: tmp_path / name for name in names}
@@ -104,7 +105,9 @@ def test_the_report_on_pairs_with_known_rewards():
 def test_samples_without_contrast_are_refused(places, write, tmp_path):
     inputs, outputs = places
     verified = pl.read_parquet(inputs["samples"]).filter("verified")
-    with pytest.raises(UserError, match="only 0 problems have both a verified and a refuted sample"):
+    with pytest.raises(
+        UserError, match="only 0 problems have both a verified and a refuted sample"
+    ):
         run(CONFIG, {**inputs, "samples": write(verified, "same")}, outputs, quiet(tmp_path))
     assert not any(path.exists() for path in outputs.values())
 

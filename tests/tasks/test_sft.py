@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.data.batching import encode_rows
+from posttrain.data.rows import encode_rows
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.models.logprobs import wanted_logprobs
@@ -83,7 +83,10 @@ def test_rows_over_the_limit_are_left_out_and_counted(places, tmp_path):
     inputs, outputs = places
     notes = []
     context = StageContext(
-        seed=0, threads=1, device="cpu", scratch=tmp_path / "scratch",
+        seed=0,
+        threads=1,
+        device="cpu",
+        scratch=tmp_path / "scratch",
         emit=lambda event: notes.append(event.get("line")),
     )
     policy = load_policy(inputs["policy"])
@@ -112,10 +115,13 @@ def test_a_checkpoint_with_a_larger_tokenizer_is_refused(places, base, tmp_path)
 def test_weights_move(places, base, tmp_path):
     inputs, outputs = places
     run(TASK.config(**CONFIG | {"epochs": 0.1}), inputs, outputs, quiet(tmp_path))
-    assert weights_digest(load_policy(outputs["policy"]).model) != weights_digest(load_policy(base).model)
+    assert weights_digest(load_policy(outputs["policy"]).model) != weights_digest(
+        load_policy(base).model
+    )
 
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_name():
-    with pytest.raises(UserError, match="sft.learnin_rate: unknown key; did you mean 'learning_rate'"):
+    with pytest.raises(
+        UserError, match="sft.learnin_rate: unknown key; did you mean 'learning_rate'"
+    ):
         TASK.config.parse({"learnin_rate": 1.0}, where="sft")
-

@@ -4,7 +4,8 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.data.batching import Batches, TokenRow, TokenTable
+from posttrain.data.batching import Batches
+from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.errors import UserError
 from posttrain.models.build import build_llama
 from posttrain.models.load import Policy, weights_digest
@@ -17,7 +18,9 @@ from posttrain.training.supervised import train
 
 CONFIG = OptimisationConfig(batch_tokens=60, epochs=2.0, warmup_steps=2, checkpoint_every=3)
 ROWS = [
-    TokenRow((1, *(3 + (index * step) % 200 for step in range(2 + index % 5)), 2), start=1 + index % 2)
+    TokenRow(
+        (1, *(3 + (index * step) % 200 for step in range(2 + index % 5)), 2), start=1 + index % 2
+    )
     for index in range(40)
 ]
 
@@ -65,7 +68,9 @@ def test_micro_batches_give_the_one_batch_result(tokenizer, tmp_path):
     for micro in (None, 16):
         model = build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0)
         config = CONFIG.model_copy(update={"micro_batch_tokens": micro, "epochs": 0.2})
-        curve = fit(Policy(model, tokenizer), StageContext.quiet(tmp_path / str(micro)), config=config)
+        curve = fit(
+            Policy(model, tokenizer), StageContext.quiet(tmp_path / str(micro)), config=config
+        )
         results.append((model.state_dict(), curve.metrics()))
     (one, metrics), (other, other_metrics) = results
     for name, value in one.items():
@@ -130,7 +135,9 @@ def test_metrics_of_micro_batches_are_weighted_by_their_units(policy, tmp_path):
     batches = Batches([[0, 1]], [3, 7], TokenTable(rows, pad=0).batch, micro_batch_tokens=7)
 
     def loss(model, batch, denominator):
-        return next_token_loss(model, batch, denominator)[0], {"units": torch.tensor(batch.num_units)}
+        return next_token_loss(model, batch, denominator)[0], {
+            "units": torch.tensor(batch.num_units)
+        }
 
     curve = Curve(StageContext.quiet(tmp_path))
     train(

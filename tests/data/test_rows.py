@@ -1,0 +1,45 @@
+import pytest
+
+from posttrain.data.rows import TokenRow, TokenTable, check_rows, encode_rows, pad_rows
+from posttrain.errors import UserError
+from posttrain.models.tokenizer import train_tokenizer
+
+ROWS = [TokenRow((1, 5, 6, 2), start=2), TokenRow((1, 7, 2), start=1), TokenRow((1, 8, 9, 9, 2), 4)]
+
+
+def test_a_batch_is_padded_on_the_right_and_masks_prompts():
+    batch = TokenTable(ROWS, pad=0).batch([2, 0])
+    assert batch.input_ids_BT.tolist() == [[1, 8, 9, 9, 2], [1, 5, 6, 2, 0]]
+    assert batch.wanted_BT.int().tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0]]
+    assert batch.num_units == 3
+
+
+def test_the_last_token_is_the_last_that_is_not_padding():
+    ids, last = pad_rows([[1, 5, 2], [1, 2]], pad=0)
+    assert ids.tolist() == [[1, 5, 2], [1, 2, 0]]
+    assert last.tolist() == [2, 1]
+    # One id for end and padding: transformers pools at the token before it, and so must we.
+    assert pad_rows([[1, 5, 2], [1, 2]], pad=2)[1].tolist() == [1, 0]
+
+
+def test_prompt_tokens_bear_no_loss_unless_the_text_is_raw():
+    tokenizer = train_tokenizer(["3 + 4 = 7"] * 9, vocab_size=270)
+    (masked,) = encode_rows(tokenizer, ["3"], ["7"])
+    (raw,) = encode_rows(tokenizer, ["3"], ["7"], mask_prompts=False)
+    assert masked.ids == raw.ids
+    assert tokenizer.decode(masked.ids) == "<bos>3\n7<eos>"
+    assert tokenizer.decode(masked.ids[masked.start :]) == "7<eos>"
+    assert raw.start == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([], "there is no row to train on"),
+        ([TokenRow((1, 10, 2), 1)], "row 0 holds token 10, but the model embeds 10"),
+        ([TokenRow((1, 2), 1), TokenRow((1, 5), 2)], "row 1 has no token that bears loss"),
+    ],
+)
+def test_rows_that_cannot_teach_are_refused(rows, sentence):
+    with pytest.raises(UserError, match=sentence):
+        check_rows(rows, num_embeddings=10)
