@@ -64,13 +64,16 @@ class Graph:
         return self._edges[node]
 
     def entry(self, node: Node) -> Edges:
-        """What an entry reaches besides: the types of the arguments that it is called with."""
-        edges, symbol, table = Edges(), self.symbol(node), self._tree.table(node.module)
-        if symbol is not None and table is not None:
-            for use in symbol.signature:
-                root, _, rest = use.partition(".")
-                target = table.type_only.get(root)
-                self._resolve(node.module, _extended(target, rest) if target else use, edges)
+        """What an entry is, and the types of the arguments that it is called with."""
+        edges = Edges()
+        self._resolve(node.module, node.name, edges)
+        for module, name in list(edges.nodes):
+            symbol, table = self.symbol(Node(module, name)), self._tree.table(module)
+            if symbol is not None and table is not None:
+                for use in symbol.signature:
+                    root, _, rest = use.partition(".")
+                    target = table.type_only.get(root)
+                    self._resolve(module, _extended(target, rest) if target else use, edges)
         return edges
 
     def _import(self, module: str, edges: Edges) -> None:

@@ -115,3 +115,22 @@ def test_one_closure_can_have_several_entries(project):
         "pkg.stage:run", "pkg.stage:prepare"
     )
     assert list(closure.symbols) == ["pkg.stage:prepare", "pkg.stage:run"]
+
+
+def test_an_entry_may_be_a_re_export(project):
+    project.write(
+        """
+        # pkg/stage.py
+        from pkg.maths import run
+        # pkg/maths.py
+        class Config: pass
+        def run(config: Config): return helper()
+        def helper(): return 1
+        """
+    )
+    assert list(project.closure().symbols) == [
+        "pkg.maths:Config",
+        "pkg.maths:helper",
+        "pkg.maths:run",
+        "pkg.stage:run",
+    ]
