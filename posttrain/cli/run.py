@@ -58,14 +58,15 @@ def run(
         if start:
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
-        if all(decision.action == "cached" for decision in decisions):
+        idle = all(decision.action == "cached" for decision in decisions)
+        if idle:
             session.settle(decisions)
             click.echo(
                 f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True
             )
         else:
             _execute(session, decisions, local=local, slots=slots)
-        _show(session, time.monotonic() - began)
+        _show(session, time.monotonic() - began, ran=not idle)
 
 
 def _execute(
@@ -111,10 +112,10 @@ def _display() -> Iterator[Display]:
         yield PlainDisplay()
 
 
-def _show(session: Session, seconds: float) -> None:
+def _show(session: Session, seconds: float, *, ran: bool) -> None:
     from posttrain.cli.summary import show_summary
 
-    show_summary(session, seconds)
+    show_summary(session, seconds, ran=ran)
 
 
 def _command_line() -> str:

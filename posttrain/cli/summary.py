@@ -1,10 +1,75 @@
-"""What a person reads when a run is over."""
+"""What a person reads when a run is over: figures, the report page, and what did not repeat."""
+
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
 
 import click
+from rich.console import Console
 
 from posttrain.execution.session import Session
+from posttrain.report import StageFacts, summary_table, write_report
+
+REPORT_FILE = "report.html"
+_VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 
-def show_summary(session: Session, seconds: float) -> None:
-    """Print where things are; figures and the report page follow from the artifacts."""
-    click.echo(f"Done in {seconds:.1f} s.", err=True)
+def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
+    """Print the summary of the session's stages; renew the report page if any of them ran."""
+    lasting = session.ledger.durations(list(session.dag.stages))
+    records = [session.records[name] for name in session.dag.order() if name in session.records]
+    stages = [StageFacts(record, lasting.get(record.stage, 0.0)) for record in records]
+    artifacts = {
+        f"{record.stage}.{output.role}": session.workspace.output(output.path)
+        for record in records
+        for output in record.outputs
+    }
+    Console().print(summary_table(stages, artifacts))
+    page = session.recipe.directory / REPORT_FILE
+    if ran or not page.exists():
+        write_report(
+            page,
+            recipe_name=session.recipe.name,
+            stages=stages,
+            artifacts=artifacts,
+            facts=_provenance(session, records[-1].run_id if records else ""),
+        )
+    _say_conflicts(session)
+    click.echo(f"{_relative(page)} · done in {seconds:.1f} s", err=True)
+
+
+def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
+    run = session.ledger.run(run_id)
+    settings = session.recipe.run
+    commit = "none" if run is None or run.git_commit is None else run.git_commit[:12]
+    changed = " with local changes" if run is not None and run.git_dirty else ""
+    overrides = ", ".join(f"{key}={value}" for key, value in session.recipe.overrides.items())
+    return {
+        "recipe": str(session.recipe.path.relative_to(session.workspace.root)),
+        "run": run_id,
+        "commit": commit + changed,
+        "overrides": overrides or "none",
+        "seed": str(settings.seed),
+        "threads of a stage": str(settings.threads),
+        "device": settings.device,
+        "reproducibility": settings.level,
+        "python": platform.python_version(),
+        "versions": ", ".join(f"{name} {version(name)}" for name in _VERSIONS),
+    }
+
+
+def _say_conflicts(session: Session) -> None:
+    """One key, two results: the stage is not reproducible, and that must not pass in silence."""
+    keys = [record.key for record in session.records.values()]
+    for conflict in session.ledger.conflicts(keys):
+        click.echo(
+            f"warning: stage '{conflict.stage}' has made {len(conflict.runs)} different outputs "
+            f"from the same key {conflict.key[:12]}; it is not reproducible (posttrain audit)",
+            err=True,
+        )
+
+
+def _relative(path: Path) -> str:
+    return os.path.relpath(path)
