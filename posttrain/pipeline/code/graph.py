@@ -37,17 +37,25 @@ class Graph:
 
     def __init__(self, tree: SourceTree, *, outside: Sequence[str] = ()) -> None:
         self._tree = tree
-        self._outside = tuple(outside)
+        self._outside = frozenset(outside)
+        self._counted: dict[str, bool] = {}
         self._edges: dict[Node, Edges] = {}
         self._registries = Registries(self.symbol, self._meanings)
 
     def counts(self, module: str) -> bool:
         """Whether the code of a first-party module can change a result."""
-        return not any(module == name or module.startswith(f"{name}.") for name in self._outside)
+        known = self._counted.get(module)
+        if known is None:
+            parts = module.split(".")
+            above = {".".join(parts[: n + 1]) for n in range(len(parts))}
+            known = self._counted[module] = above.isdisjoint(self._outside)
+        return known
 
     def symbol(self, node: Node) -> Symbol | None:
         """The symbol behind a node; imports, whole modules and packages have none."""
-        table = self._tree.table(node.module) if node.module else None
+        if not node.module or node.name in (IMPORTED, WHOLE):
+            return None
+        table = self._tree.table(node.module)
         return table.symbols.get(node.name) if table is not None else None
 
     def edges(self, node: Node) -> Edges:

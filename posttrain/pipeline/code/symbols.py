@@ -203,18 +203,21 @@ def written(chain: Chain) -> str:
 def _merged(name: str, parts: list[Part], facts: dict[str, Any]) -> Symbol:
     """One symbol from everything that defines it, in the order of the file."""
     digests = "\n".join(part.digest for part in parts)
-    targets = [target for part in parts for target in part.targets.get(name, ())]
     return Symbol(
         hashlib.sha256(digests.encode()).hexdigest(),
-        uses=_unique(written(use) for part in parts for use in part.uses),
-        targets=_unique(targets),
-        imports=_unique(loaded for part in parts for loaded in part.imports),
+        uses=_joined([[written(use) for use in part.uses] for part in parts]),
+        targets=_joined([part.targets.get(name, []) for part in parts]),
+        imports=_joined([part.imports for part in parts]),
         dynamic=[[written(chain), why] for part in parts for chain, why in part.dynamic],
-        opaque=_unique(reason for part in parts for reason in part.opaque),
-        strings=_unique(text for part in parts for text in part.strings),
+        opaque=_joined([part.opaque for part in parts]),
+        strings=_joined([part.strings for part in parts]),
         imports_by_name=any(part.imports_by_name for part in parts),
         **facts,
     )
+
+
+def _joined(lists: list[list[str]]) -> list[str]:
+    return lists[0] if len(lists) == 1 else _unique(item for items in lists for item in items)
 
 
 def _only_names(node: Any) -> bool:
