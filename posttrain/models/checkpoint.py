@@ -74,7 +74,7 @@ class Checkpointer:
             shutil.rmtree(stale, ignore_errors=True)
         (draft / "files").mkdir(parents=True)
         for name, state in states.items():
-            torch.save(state, draft / f"{name}.pt")
+            write_state(state, draft / f"{name}.pt")
         for name, source in (files or {}).items():
             shutil.copyfile(source, draft / "files" / name)
         manifest = {
@@ -120,6 +120,18 @@ class Checkpointer:
                     f"{path}: this checkpoint was made with {name}={stored.get(name)}, now it is "
                     f"{self.identity.get(name)}; remove the checkpoint or restore the old value"
                 )
+
+
+def write_state(state: Any, path: Path) -> None:
+    """Save with torch; a full disk is an OSError, as everywhere else."""
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:
+        # torch's writer buries the reason under a complaint about its own position.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def _sound_manifest(path: Path) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """Load and save a policy in the Hugging Face format: safetensors and nothing that runs code."""
 
+import errno
 import hashlib
 import json
 from dataclasses import dataclass
@@ -83,11 +84,17 @@ def load_weights(
 
 def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
     """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works."""
+    from safetensors import SafetensorError
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     path.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(path)
+    try:
+        model.save_pretrained(path)
+    except SafetensorError as error:
+        if "os error 28" in str(error):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path)) from None
+        raise
     tokenizer.save_pretrained(path)
 
 

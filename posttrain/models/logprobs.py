@@ -7,6 +7,7 @@ given the tokens before it. Column 0 has no past and is never wanted.
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.utils.checkpoint
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -1,8 +1,11 @@
+import errno
+from pathlib import Path
+
 import pytest
 import torch
 
 from posttrain.errors import UserError
-from posttrain.models.checkpoint import Checkpointer
+from posttrain.models.checkpoint import Checkpointer, write_state
 
 
 @pytest.fixture
@@ -86,3 +89,9 @@ def test_a_pickle_that_would_run_code_is_not_executed(keeper):
     keeper.save(5, {"x": {"trap": Trap()}})
     with pytest.raises(Exception, match="[Ww]eights.only"):
         keeper.load()
+
+
+def test_a_full_disk_is_said_to_be_full():
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_state({"x": torch.zeros(100_000)}, Path("/dev/full"))
+    assert caught.value.errno == errno.ENOSPC

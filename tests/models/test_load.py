@@ -1,7 +1,9 @@
+import errno
 import json
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM
 
 from posttrain.errors import UserError
@@ -121,3 +123,15 @@ def test_a_tokenizer_larger_than_the_embeddings_is_refused(saved, tokenizer):
     larger.save_pretrained(saved)
     with pytest.raises(UserError, match=r"the tokenizer has \d+ tokens but the model embeds"):
         load_policy(saved)
+
+
+def test_a_full_disk_is_said_to_be_full(model, tokenizer, tmp_path, monkeypatch):
+    def full(_path):
+        # What safetensors 0.8 raised on a full file system.
+        text = "Error while serializing: I/O error: No space left on device (os error 28)"
+        raise SafetensorError(text)
+
+    monkeypatch.setattr(model, "save_pretrained", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        save_policy(model, tokenizer, tmp_path)
+    assert caught.value.errno == errno.ENOSPC

@@ -1,12 +1,24 @@
 """A tiny base policy, and judged answers to single-digit sums, for tests of the stages."""
 
 import pytest
+import torch
 
+from posttrain.data.rows import TokenTable, encode_rows
 from posttrain.data.tables import write_table
 from posttrain.models.build import build_llama
 from posttrain.models.load import save_policy
+from posttrain.models.logprobs import wanted_logprobs
 from posttrain.models.tokenizer import train_tokenizer
-from posttrain.records import COMPLETIONS, Completion, Problem, completions_table
+from posttrain.records import (
+    COMPLETIONS,
+    IDENTITY,
+    PROBLEMS,
+    Completion,
+    Problem,
+    completions_table,
+    problems_table,
+    with_row_ids,
+)
 
 
 def _answers(num_problems):
@@ -47,4 +59,43 @@ def base(tmp_path_factory, answers):
     )
     path = tmp_path_factory.mktemp("base") / "policy"
     save_policy(build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0), tokenizer, path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def coins():
+    """40 problems: the answer is 1 where the prompt says up, and 2 where it says down."""
+    return [
+        Problem(side, f"{side} {index} =", answer, index % 2, "exact")
+        for index in range(20)
+        for side, answer in (("up", "1"), ("down", "2"))
+    ]
+
+
+@pytest.fixture(scope="session")
+def coins_path(tmp_path_factory, coins):
+    """The same as a PROBLEMS file."""
+    path = tmp_path_factory.mktemp("coins") / "problems.parquet"
+    write_table(with_row_ids(problems_table(coins), IDENTITY["problems"]), path, PROBLEMS)
+    return path
+
+
+@pytest.fixture(scope="session")
+def guesser(tmp_path_factory, coins):
+    """Directory of a policy that learnt from a teacher who is wrong one time in three."""
+    texts = [problem.prompt for problem in coins] + ["#### 1", "#### 2"]
+    tokenizer = train_tokenizer(texts, vocab_size=280)
+    model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=64)
+    prompts = [problem.prompt for problem in coins for _ in range(3)]
+    taught = [f"#### {answer}" for p in coins for answer in ("1", "2", p.answer)]
+    rows = encode_rows(tokenizer, prompts, taught)
+    batch = TokenTable(rows, pad=tokenizer.pad_token_id).batch(range(len(rows)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(120):
+        logprobs, _ = wanted_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+        (-logprobs.mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    path = tmp_path_factory.mktemp("guesser") / "policy"
+    save_policy(model, tokenizer, path)
     return path

@@ -52,7 +52,8 @@ def attempt(folder, kill):
     os._exit(0)
 
 def digest(folder):
-    paths = [path for name in job["outputs"] for path in [folder / name, *(folder / name).glob("*")]]
+    roots = [folder / name for name in job["outputs"]]
+    paths = [path for root in roots for path in [root, *root.glob("*")]]
     files = sorted(path for path in paths if path.is_file())
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
