@@ -1,6 +1,6 @@
 """What a report is made from: the records of the stages, and the artifacts that lie there."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,23 +47,3 @@ def found(
             path = artifacts.get(f"{stage.name}.{output.role}")
             if output.type == kind and path is not None and path.exists():
                 yield Found(stage.name, output, path)
-
-
-def gather(
-    records: Sequence[StageRun], durations: Mapping[str, float], locate: Callable[[str], Path]
-) -> tuple[list[StageFacts], dict[str, Path]]:
-    """Facts and artifacts of a run, from its records.
-
-    `durations` holds the seconds of each stage's last execution, `locate` finds the file of an
-    output's recorded path.
-    """
-    facts = [
-        StageFacts(record, durations.get(record.stage, record.ended - record.started))
-        for record in records
-    ]
-    artifacts = {
-        f"{record.stage}.{output.role}": locate(output.path)
-        for record in records
-        for output in record.outputs
-    }
-    return facts, artifacts

@@ -1,6 +1,7 @@
 """Ledger records as a tracker sees them: the same for a run that is going on and for a replay."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Sequence
 
 from posttrain.pipeline.ledger.records import Run, StageRun, StageStatus
 from posttrain.tracking.base import Finished, Started, Status, Tracker
@@ -8,8 +9,8 @@ from posttrain.tracking.base import Finished, Started, Status, Tracker
 _EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
 
 
-def run_started(run: Run, params: Mapping[str, object]) -> Started:
-    """The start of a pipeline run; `params` are the resolved ones, flat, with dotted keys."""
+def run_started(run: Run) -> Started:
+    """The start of a pipeline run."""
     tags = {
         "posttrain.run": run.id,
         "posttrain.recipe": run.recipe,
@@ -18,17 +19,16 @@ def run_started(run: Run, params: Mapping[str, object]) -> Started:
     }
     if run.git_commit:
         tags["mlflow.source.git.commit"] = run.git_commit
-    overrides = {f"set.{key}": value for key, value in run.overrides.items()}
-    return Started(run.recipe, tags=tags, params={**overrides, **params}, at=run.started)
+    return Started(run.recipe, tags=tags, params=run.overrides, at=run.started)
 
 
-def run_finished(run: Run, metrics: Mapping[str, float] | None = None) -> Finished:
+def run_finished(run: Run) -> Finished:
     """The end of a pipeline run."""
-    return Finished(run.status, metrics or {}, at=run.ended)
+    return Finished(run.status, at=run.ended)
 
 
-def stage_started(stage: StageRun, parent: str, params: Mapping[str, object]) -> Started:
-    """The start of one stage inside the tracked run `parent`."""
+def stage_started(stage: StageRun, parent: str) -> Started:
+    """The start of one stage inside the tracked run `parent`; its parameters are the key's."""
     tags = {
         "posttrain.stage_run": stage.id,
         "posttrain.stage": stage.stage,
@@ -36,6 +36,7 @@ def stage_started(stage: StageRun, parent: str, params: Mapping[str, object]) ->
         "posttrain.key": stage.key,
         "posttrain.attempt": str(stage.attempt),
     }
+    params = {name: _plain(text) for name, text in stage.components.get("params", {}).items()}
     return Started(stage.stage, parent, tags, params, stage.inputs, stage.started)
 
 
@@ -60,15 +61,15 @@ def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) 
         executed = [stage for stage in stages if stage.status in _EXECUTED]
         if not executed:
             continue
-        parent = tracker.start(run_started(run, {}))
+        parent = tracker.start(run_started(run))
         for stage in executed:
-            handle = tracker.start(stage_started(stage, parent, _params(stage)))
+            handle = tracker.start(stage_started(stage, parent))
             tracker.finish(handle, stage_finished(stage))
             told += 1
         tracker.finish(parent, run_finished(run))
     return told
 
 
-def _params(stage: StageRun) -> dict[str, str]:
-    """Parameters as the key recorded them."""
-    return dict(stage.components.get("params", {}))
+def _plain(text: str) -> str:
+    """A parameter as people write it: the key has JSON, in which words wear quotation marks."""
+    return str(json.loads(text)) if text.startswith('"') else text

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 
-from posttrain.report import gather, summary_table, write_report
+from posttrain.report import summary_table, write_report
 
 FACTS = {"seed": "0", "command": "posttrain run --set a='<b>'"}
 
@@ -150,13 +150,3 @@ def test_without_an_evaluation_the_table_shows_the_stages(workspace):
     assert "make" in text
     assert "cached" in text
     assert "12 s" in text
-
-
-def test_facts_and_artifacts_come_from_the_records(workspace, tmp_path):
-    records = [stage.record for stage in workspace.stages[:2]]
-    facts, artifacts = gather(records, {"make": 3.5}, lambda path: tmp_path / path)
-    assert [(fact.name, fact.seconds) for fact in facts] == [("make", 3.5), ("train", 12.0)]
-    assert artifacts == {
-        "make.dropped": tmp_path / "data/make/dropped",
-        "train.curve": tmp_path / "data/train/curve",
-    }

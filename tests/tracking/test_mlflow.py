@@ -5,22 +5,28 @@ import math
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger import Run, StageRun, open_ledger
 from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.tracking import open_tracker
 from posttrain.tracking.base import Finished
 from posttrain.tracking.dataset_source import DvcSource
 from posttrain.tracking.memory import MemoryTracker
 from posttrain.tracking.mlflow import MlflowTracker
+from posttrain.tracking.projection import run_finished, run_started, stage_finished, stage_started
+from posttrain.tracking.rebuild import rebuild
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLE = ArtifactRecord("traces", "completions", "data/a/t.parquet", "ab" * 32, 10, 3, "curate")
@@ -275,6 +281,81 @@ def test_a_dataset_source_is_one_that_mlflow_can_resolve(tmp_path: Path) -> None
     assert registry.get_source_from_json(source.to_json(), "dvc") == source
     (tmp_path / "here").write_text("")
     assert DvcSource(str(tmp_path / "here")).load() == tmp_path / "here"
+
+
+def told(client: Any, experiment: str) -> dict[str, Any]:
+    """What the view says of every run, without the ids and the process of who wrote it."""
+    return {
+        name: (
+            run.info.status,
+            run.info.start_time,
+            run.info.end_time,
+            run.data.params,
+            run.data.metrics,
+            {
+                k: v
+                for k, v in run.data.tags.items()
+                if k.startswith("posttrain.") and "process" not in k
+            },
+            [(item.dataset.name, item.dataset.digest) for item in run.inputs.dataset_inputs],
+            [client.get_logged_model(m.model_id).tags for m in run.inputs.model_inputs],
+            [client.get_logged_model(m.model_id).tags for m in run.outputs.model_outputs],
+        )
+        for name, run in runs_of(client, experiment).items()
+    }
+
+
+def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path) -> None:
+    run = Run(
+        "r1", "both", 1000.0, "posttrain run", 1100.0, "failed", overrides={"sft.epochs": "2"}
+    )
+    params = {"params": {"epochs": "2.0", "optimizer": '"muon"'}}
+    stage = StageRun("s1", "r1", "sft", "tasks.sft", "k1", "succeeded", 1001.0, 1042.5)
+    sft = replace(
+        stage,
+        components=params,
+        inputs=(TABLE,),
+        outputs=(MODEL,),
+        metrics={"sft/loss": 0.25},
+        timings={"execute": 41.0},
+    )
+    judge = replace(
+        stage, id="s2", stage="evaluate", status="failed", inputs=(MODEL,), error="no memory"
+    )
+    live = MlflowTracker(state)
+    parent = live.start(run_started(run))
+    for record in (sft, judge):
+        handle = live.start(stage_started(record, parent))
+        live.finish(handle, stage_finished(record))
+    live.finish(parent, run_finished(run))
+    assert live.close() is None
+    before = told(client_of(state), "both")
+
+    with open_ledger(tmp_path / "ledger.db") as ledger:
+        ledger.append_run(run, process="elsewhere 1 x")
+        ledger.record(sft, judge)
+        assert rebuild(ledger, state, uri=f"sqlite:///{state / 'again.db'}") == 2
+        assert rebuild(ledger, state) == 2
+    from mlflow import MlflowClient
+
+    again = MlflowClient(tracking_uri=f"sqlite:///{state / 'again.db'}")
+    assert told(again, "both") == before
+    assert before["sft"][3] == {"epochs": "2.0", "optimizer": "muon"}
+    assert len(before["evaluate"][7]) == 1
+    with sqlite3.connect(state / "mlflow.db") as database:
+        names = {name for (name,) in database.execute("SELECT name FROM experiments")}
+    # The other experiments of the copied database were not in the ledger.
+    assert names == {"Default", "both"}
+
+
+def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -> None:
+    before = (state / "mlflow.db").read_bytes()
+    with open_ledger(tmp_path / "ledger.db") as ledger:
+        ledger.append_run(Run("r1", "x", 1.0, ended=2.0, status="succeeded"), process="e 1 x")
+        ledger.record(StageRun("s1", "r1", "sft", "tasks.sft", "k", "succeeded", 1.0, 2.0))
+        with pytest.raises(UserError, match="was not rebuilt: MLflow tracking stopped"):
+            rebuild(ledger, state, uri="sqlite:////dev/null/mlflow.db")
+    assert (state / "mlflow.db").read_bytes() == before
 
 
 def test_times_of_a_replay_are_those_of_the_record(state: Path) -> None:

@@ -46,7 +46,7 @@ def test_a_replay_tells_what_was_executed_and_nothing_that_was_reused() -> None:
                     outputs=(MODEL,),
                     metrics={"b/loss": 0.5},
                     timings={"execute": 9.0},
-                    components={"params": {"b.steps": "4"}},
+                    components={"params": {"steps": "4", "optimizer": '"adamw"', "names": '["a"]'}},
                 ),
                 stage("c", "failed", error="out of memory", attempt=2),
             ],
@@ -61,12 +61,12 @@ def test_a_replay_tells_what_was_executed_and_nothing_that_was_reused() -> None:
     assert parent.started.at == 100.0
     assert parent.started.tags["mlflow.source.git.commit"] == "c0ffee"
     assert parent.started.tags["posttrain.git_dirty"] == "true"
-    assert parent.started.params == {"set.b.steps": "4"}
+    assert parent.started.params == {"b.steps": "4"}
     assert parent.finished is not None
     assert (parent.finished.status, parent.finished.at) == ("failed", 160.0)
 
     assert b.started.parent == "demo-0"
-    assert b.started.params == {"b.steps": "4"}
+    assert b.started.params == {"steps": "4", "optimizer": "adamw", "names": '["a"]'}
     assert b.started.inputs == (TABLE,)
     assert b.started.tags["posttrain.key"] == "key-b"
     assert b.finished is not None
