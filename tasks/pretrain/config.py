@@ -8,7 +8,7 @@ from posttrain.training.config import OptimisationConfig
 
 
 class PretrainConfig(OptimisationConfig):
-    """The model's size, the mixture, and the optimisation; all tokens bear loss."""
+    """The model's size, the mixture, and the optimisation."""
 
     vocab_size: int = Field(400, ge=259)
     """Size of the tokenizer's vocabulary: 256 bytes, 3 special tokens, the rest merges."""
@@ -22,6 +22,8 @@ class PretrainConfig(OptimisationConfig):
     """Longest row in tokens; longer ones are left out and counted."""
     mixture: dict[str, float] = Field(default_factory=dict)
     """Share of each source among the training tokens; empty takes every row once per epoch."""
+    loss_on_prompts: bool = True
+    """False spends the model's capacity on the solutions, and none on predicting problems."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """Muon learns from scratch in about half the steps."""
     learning_rate: float = Field(3e-3, gt=0.0)

@@ -27,7 +27,7 @@ def run(
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
 
-    rows = encode_rows(policy.tokenizer, prompts, texts, mask_prompts=False)
+    rows = encode_rows(policy.tokenizer, prompts, texts, mask_prompts=not config.loss_on_prompts)
     kept = fitting(rows, max_length=config.max_length, where="pretrain")
     if len(kept) < len(rows):
         context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")

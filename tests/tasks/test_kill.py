@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.pipeline.context import StageContext
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+
 ROOT = Path(__file__).parents[2]
 
 # Imports once and forks for every attempt, so that dozens of kills take seconds. An attempt kills
@@ -130,4 +134,26 @@ def test_reward(tables, base, tmp_path):
         config=OPTIMISATION,
         inputs={"policy": base, "samples": tables["all"]},
         outputs=["reward_model", "pairs", "curve", "report"],
+    )
+
+
+def test_rl(guesser, coins_path, tmp_path):
+    probed = {name: tmp_path / name for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    context = StageContext.quiet(tmp_path / "scratch")
+    probe(ProbeConfig(max_tokens=8), given, probed, context)
+    survives(
+        tmp_path,
+        task="rl",
+        config={
+            "steps": 7,
+            "problems_per_step": 6,
+            "group_size": 4,
+            "max_tokens": 8,
+            "epochs": 2,
+            "minibatches": 2,
+            "checkpoint_every": 2,
+        },
+        inputs={**given, "solve_rates": probed["solve_rates"]},
+        outputs=["policy", "rollouts", "curve"],
     )

@@ -70,6 +70,18 @@ def test_training_goes_on_from_a_given_policy_and_keeps_its_tokenizer(places, ba
     assert (model.lm_head.weight - parent.lm_head.weight).abs().max() < 1e-6
 
 
+def test_prompts_bear_loss_unless_told_otherwise(places, tmp_path):
+    inputs, outputs = places
+    first = {}
+    for loud in (True, False):
+        config = TASK.config(**FAST | {"epochs": 0.1, "loss_on_prompts": loud})
+        run(config, inputs, outputs, StageContext.quiet(tmp_path / str(loud)))
+        curve = pl.read_parquet(outputs["curve"])
+        first[loud] = curve.filter(metric="pretrain/loss")["value"][0]
+    # Equal weights and rows, but a mean over other tokens.
+    assert first[True] != first[False]
+
+
 def loss_of(path, frame):
     """Mean loss of a policy on the raw rows of a frame."""
     policy = load_policy(path)
