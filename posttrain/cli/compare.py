@@ -1,18 +1,11 @@
 """`posttrain lineage diff`: two runs side by side."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from posttrain.cli.ledger import existing_ledger, ledger_option
-from posttrain.lineage.compare import Change, StageComparison, compare_runs
 from posttrain.lineage.names import find_run
-from posttrain.pipeline.ledger import Run, StageRun
 
 
 @click.command()
@@ -26,61 +19,20 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
 
     A RUN is an id or its beginning, 'latest', or 'latest~1' for the one before.
     """
+    from rich.console import Console
+
+    from posttrain.lineage.compare import compare_runs
+    from posttrain.lineage.render.comparison import as_object, as_table
+
     with existing_ledger(ledger_at) as ledger:
         old, new = find_run(ledger, before), find_run(ledger, after)
         compared = compare_runs(ledger, old, new)
     if as_json:
-        click.echo(json.dumps([_as_object(each) for each in compared], indent=2))
+        click.echo(json.dumps([as_object(each) for each in compared], indent=2))
         return
     console = Console()
     shown = [each for each in compared if everything or not each.same]
     if shown:
-        console.print(_table(old, new, shown))
+        console.print(as_table(old, new, shown))
     equal = sum(each.same for each in compared)
     console.print(f"{equal} of {len(compared)} stages are equal")
-
-
-def _table(old: Run, new: Run, compared: Sequence[StageComparison]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "what", f"run {old.id}", f"run {new.id}"):
-        table.add_column(heading, overflow="fold")
-    for each in compared:
-        table.add_row(f"[bold]{escape(each.stage)}[/]", *_outcome(each))
-        if each.cause:
-            table.add_row("", "cause", escape(each.cause), "")
-        for change in (*each.outputs, *each.metrics):
-            table.add_row("", escape(change.name), _shown(change.before), _shown(change.after))
-    return table
-
-
-def _outcome(each: StageComparison) -> tuple[str, str, str]:
-    return "status", _status(each.before), _status(each.after)
-
-
-def _status(run: StageRun | None) -> str:
-    return (
-        "[dim]not in this run[/]"
-        if run is None
-        else f"{run.status}, {run.ended - run.started:.1f} s"
-    )
-
-
-def _shown(value: float | str | None) -> str:
-    if value is None:
-        return "[dim]none[/]"
-    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
-
-
-def _as_object(each: StageComparison) -> dict[str, Any]:
-    def changes(found: Sequence[Change]) -> dict[str, Any]:
-        return {change.name: {"before": change.before, "after": change.after} for change in found}
-
-    return {
-        "stage": each.stage,
-        "same": each.same,
-        "before": None if each.before is None else each.before.id,
-        "after": None if each.after is None else each.after.id,
-        "cause": each.cause,
-        "outputs": changes(each.outputs),
-        "metrics": changes(each.metrics),
-    }

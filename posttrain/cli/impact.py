@@ -11,7 +11,7 @@ from posttrain.lineage.impact import impact as measure
 from posttrain.lineage.names import find_node
 from posttrain.lineage.queries import LIMIT
 from posttrain.lineage.render.as_json import as_object
-from posttrain.lineage.render.view import caption, details, omission
+from posttrain.lineage.render.view import caption, counted, details, omission
 
 
 @click.command()
@@ -29,9 +29,8 @@ def impact(node: str, as_json: bool, limit: int, ledger_at: str | None) -> None:
 
 
 def _as_text(found: Impact) -> str:
-    lines = [
-        f"{caption(found.graph.nodes[found.graph.root])} is used by {len(found.affected)} nodes:"
-    ]
+    root = caption(found.graph.nodes[found.graph.root])
+    lines = [f"{root} is used by {counted(len(found.affected), 'node')}:"]
     lines += [f"  {caption(node)}  {'  '.join(details(node))}".rstrip() for node in found.affected]
     if not found.affected:
         lines = ["Nothing depends on it."]
@@ -39,9 +38,8 @@ def _as_text(found: Impact) -> str:
         lines.append(f"  {omission(found.graph)}")
     if found.rebuild:
         known = [each.seconds for each in found.rebuild if each.seconds is not None]
-        lines.append(
-            f"To replace it, {len(found.rebuild)} stages run again (last: {sum(known):.0f} s):"
-        )
+        stages = counted(len(found.rebuild), "stage")
+        lines.append(f"To replace it, {stages} must run again ({sum(known):.0f} s last time):")
         lines += [f"  {each.recipe}: {each.stage}" for each in found.rebuild]
     return "\n".join(lines)
 

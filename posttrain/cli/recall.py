@@ -7,11 +7,13 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.errors import UserError
-from posttrain.lineage.impact import impact
+from posttrain.lineage.graph import Node
+from posttrain.lineage.impact import Impact, impact
 from posttrain.lineage.names import Selected, find_node
 from posttrain.lineage.recalls import recall as mark
+from posttrain.lineage.recalls import recalled
 from posttrain.lineage.recalls import withdraw as take_back
-from posttrain.lineage.render.view import caption
+from posttrain.lineage.render.view import caption, counted
 from posttrain.pipeline.ledger import Ledger
 
 
@@ -39,24 +41,41 @@ def recall(
             done = take_back(ledger, selected, reason=reason)
             click.echo(f"{len(done)} recalls are lifted")
             return
-        if predicate is not None:
-            click.echo(_count(ledger, selected, predicate, root))
-        mark(ledger, selected, reason=reason, predicate=predicate)
-        affected = impact(ledger, selected).affected
-    click.echo(f"Recalled: {selected.id}. {len(affected)} nodes depend on it:")
-    for each in affected:
+        cleared = [] if predicate is None else _cleared(ledger, selected, predicate, root)
+        mark(ledger, selected, reason=reason, predicate=predicate, cleared=cleared)
+        found = impact(ledger, selected)
+        refused = _refused(ledger, found)
+    click.echo(f"Recalled. {len(refused)} of {len(found.affected)} nodes after it are refused now:")
+    for each in refused:
         click.echo(f"  {caption(each)}  {each.name}")
 
 
-def _count(ledger: Ledger, selected: Selected, predicate: str, root: Path) -> str:
-    """How many rows the predicate names; a predicate that names none is a mistake."""
-    from posttrain.lineage.rows import open_tables
+def _cleared(ledger: Ledger, selected: Selected, predicate: str, root: Path) -> list[str]:
+    """Later tables that hold none of the rows; a predicate that names no row is a mistake."""
+    from posttrain.lineage.rows import cleared_tables, open_tables
 
-    table = open_tables(ledger, root).of_node(selected)
-    rows = table.matching(predicate)
-    if rows == 0:
+    tables = open_tables(ledger, root)
+    table = tables.of_node(selected)
+    num_rows = table.matching(predicate)
+    if not num_rows:
         raise UserError(f"no row of {table.path} has {predicate}; nothing was recalled")
-    return f"{rows:,} rows of {table.path} are meant"
+    click.echo(f"{counted(num_rows, 'row')} of {table.path}")
+    return cleared_tables(tables, selected, predicate)
+
+
+def _refused(ledger: Ledger, found: Impact) -> list[Node]:
+    """What a recall forbids of all that depends on the node; a release by its members."""
+    nodes = found.graph.nodes.values()
+    digests = {node.id: str(node.facts["digest"]) for node in nodes if node.kind == "artifact"}
+    bad = recalled(ledger, list(digests.values()))
+    before = found.graph.before()
+
+    def is_refused(node: Node) -> bool:
+        if node.kind == "artifact":
+            return digests[node.id] in bad
+        return any(digests.get(edge.source) in bad for edge in before.get(node.id, ()))
+
+    return [node for node in found.affected if is_refused(node)]
 
 
 @click.command()

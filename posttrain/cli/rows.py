@@ -11,6 +11,7 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.errors import UserError
+from posttrain.lineage.render.view import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -127,12 +128,15 @@ def _deliver(
     if request.as_json:
         click.echo(json.dumps(_as_object(table, chosen, found, request.head), default=str))
         return
-    click.echo(f"{chosen.height:,} rows of {table.path}{_made_by(table.maker)}")
+    click.echo(f"{counted(chosen.height, 'row')} of {table.path}{_made_by(table.maker)}")
     _print_head(chosen, request.head)
     for step in found.steps if found else ():
         rows, of = step.links["id"].n_unique(), step.links["root"].n_unique()
         made_by = _made_by(step.table.maker)
-        click.echo(f"\n{rows:,} rows of {step.table.path}{made_by} ({of:,} of the chosen)")
+        click.echo(
+            f"\n{counted(rows, 'row')} of {step.table.path}{made_by}"
+            f" (reached from {counted(of, 'chosen row')})"
+        )
         _print_head(step.sample(request.head), request.head)
     for path in found.gone if found else ():
         click.echo(f"\n{path}: its bytes are gone, so rows were not followed through it", err=True)

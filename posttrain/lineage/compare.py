@@ -67,11 +67,16 @@ def _digests(records: tuple[ArtifactRecord, ...]) -> dict[str, str]:
     }
 
 
+def _equal(one: float | str | None, other: float | str | None) -> bool:
+    """Two metrics that are not a number are the same outcome."""
+    return one == other or (one != one and other != other)  # noqa: PLR0124
+
+
 def _changes(
     before: Mapping[str, float | str], after: Mapping[str, float | str]
 ) -> tuple[Change, ...]:
     return tuple(
         Change(name, before.get(name), after.get(name))
         for name in {**after, **before}
-        if before.get(name) != after.get(name)
+        if not _equal(before.get(name), after.get(name))
     )

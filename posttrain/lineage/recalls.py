@@ -2,23 +2,34 @@
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from posttrain.errors import UserError
 from posttrain.lineage import walk
 from posttrain.lineage.names import Selected
 from posttrain.pipeline.ledger import Ledger, Recall
 from posttrain.pipeline.ledger.reading import read_edges
-from posttrain.pipeline.ledger.store import query_in
 
 
 def recall(
-    ledger: Ledger, node: Selected, *, reason: str, predicate: str | None = None
+    ledger: Ledger,
+    node: Selected,
+    *,
+    reason: str,
+    predicate: str | None = None,
+    cleared: Sequence[str] = (),
 ) -> list[Recall]:
     """Mark an artifact, every output of a stage run, or every member of a release as bad."""
     if not reason.strip():
         raise UserError("a recall needs a reason: --reason 'what is wrong with it'")
-    return _append(ledger, _digests(ledger, node), reason, predicate, withdrawn=False)
+    now = time.time()
+    recalls = [
+        Recall(uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared))
+        for digest in _digests(ledger, node)
+    ]
+    ledger.recall(*recalls)
+    return recalls
 
 
 def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
@@ -27,9 +38,11 @@ def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
     standing = [each for each in ledger.recalls() if each.digest in digests]
     if not standing:
         raise UserError("no recall of that node is in force; see 'posttrain lineage recalls'")
-    taken_back = []
-    for each in standing:
-        taken_back += _append(ledger, [each.digest], reason, each.predicate, withdrawn=True)
+    taken_back = [
+        replace(each, id=uuid.uuid4().hex, reason=reason, recalled=time.time(), withdrawn=True)
+        for each in standing
+    ]
+    ledger.recall(*taken_back)
     return taken_back
 
 
@@ -39,45 +52,30 @@ def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
     An artifact is bad when it was recalled itself, also in part, or when anything that it was made
     from was. Costs one query while nothing is recalled.
     """
-    standing = {each.digest: each for each in ledger.recalls()}
-    if not standing:
-        return {}
-    bad = {digest: _sentence(standing[digest], "it") for digest in digests if digest in standing}
-    numbers = walk.numbers_of(ledger.store, [each for each in digests if each not in bad])
-    sources = walk.numbers_of(ledger.store, list(standing))
-    # One walk for all of them tells whether there is anything to say at all.
-    if sources.keys().isdisjoint(walk.ancestors(ledger.store, list(numbers))):
-        return bad
-    paths = _paths(ledger, list(sources))
-    for number, digest in numbers.items():
-        for ancestor in walk.ancestors(ledger.store, [number]):
-            if ancestor in sources and digest not in bad:
-                made_from = f"it is made from {paths[ancestor]} ({sources[ancestor][:12]}), which"
-                bad[digest] = _sentence(standing[sources[ancestor]], made_from)
+    bad: dict[str, str] = {}
+    for each in ledger.recalls():
+        if each.digest in digests:
+            bad.setdefault(each.digest, f"it {_sentence(each)}")
+        numbers = walk.numbers_of(ledger.store, digests)
+        for number in numbers.keys() & set(tainted(ledger, each)):
+            path = _path(ledger, each.digest)
+            made_from = f"it is made from {path} ({each.digest[:12]}), which {_sentence(each)}"
+            bad.setdefault(numbers[number], made_from)
     return bad
 
 
-def _sentence(recall: Recall, subject: str) -> str:
+def tainted(ledger: Ledger, recall: Recall) -> list[int]:
+    """Artifacts that a recall forbids, by number: what it names and all that was made from it."""
+    sources = list(walk.numbers_of(ledger.store, [recall.digest]))
+    cleared = list(walk.numbers_of(ledger.store, recall.cleared))
+    return walk.descendants(ledger.store, sources, without=cleared)
+
+
+def _sentence(recall: Recall) -> str:
     day = time.strftime("%Y-%m-%d", time.gmtime(recall.recalled))
-    rows = f" where {recall.predicate}" if recall.predicate else ""
-    part = " has rows that were" if recall.predicate else " was"
-    return f"{subject}{part} recalled on {day}: {recall.reason}{rows and f' (rows{rows})'}"
-
-
-def _append(
-    ledger: Ledger,
-    digests: Sequence[str],
-    reason: str,
-    predicate: str | None,
-    *,
-    withdrawn: bool,
-) -> list[Recall]:
-    now = time.time()
-    recalls = [
-        Recall(uuid.uuid4().hex, digest, reason, now, predicate, withdrawn) for digest in digests
-    ]
-    ledger.recall(*recalls)
-    return recalls
+    if recall.predicate is None:
+        return f"was recalled on {day}: {recall.reason}"
+    return f"has rows that were recalled on {day}: {recall.reason} (rows where {recall.predicate})"
 
 
 def _digests(ledger: Ledger, node: Selected) -> list[str]:
@@ -89,9 +87,11 @@ def _digests(ledger: Ledger, node: Selected) -> list[str]:
     return list(dict.fromkeys(record.digest for record in members))
 
 
-def _paths(ledger: Ledger, artifacts: Sequence[int]) -> Mapping[int, str]:
-    sql = (
-        "SELECT e.artifact,MAX(p.path) FROM edges e JOIN ports p ON p.num=e.port"
-        " WHERE e.artifact IN ({values}) GROUP BY e.artifact"
+def _path(ledger: Ledger, digest: str) -> str:
+    """Where an artifact was, wherever that was last."""
+    rows = ledger.store.query(
+        "SELECT MAX(p.path) FROM artifacts a JOIN edges e ON e.artifact=a.num"
+        " JOIN ports p ON p.num=e.port WHERE a.digest=:digest",
+        {"digest": digest},
     )
-    return {row[0]: row[1] for row in query_in(ledger.store, sql, artifacts)}
+    return str(rows[0][0])

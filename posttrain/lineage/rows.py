@@ -94,11 +94,8 @@ class Tables:
 
     def along(self, graph: Graph) -> tuple[list[Table], list[str]]:
         """Tables of a graph in the order of making, and the paths of those that are gone."""
-        sorter: TopologicalSorter[str] = TopologicalSorter({name: set() for name in graph.nodes})
-        for edge in graph.edges:
-            sorter.add(edge.target, edge.source)
         found, gone = [], []
-        for name in sorter.static_order():
+        for name in _in_order(graph):
             node = graph.nodes[name]
             if node.kind != "artifact" or not node.name.endswith(".parquet"):
                 continue
@@ -141,6 +138,53 @@ def trace(tables: Tables, node: Selected, chosen: pl.DataFrame, *, mode: Mode = 
         ancestors = pl.concat([pairs, *(step.links for step in steps)]).unique()
         steps = list(_descend(nearest_first[::-1], ancestors))[::-1]
     return Trace(tuple(steps), tuple(gone))
+
+
+def cleared_tables(tables: Tables, node: Selected, predicate: str) -> list[str]:
+    """Digests of later tables without a row that is, or descends from, one that fits `predicate`.
+
+    Only a table all of whose bad sources are tables can be cleared: what a model trained on bad
+    rows wrote has no bad row among its parents, and is bad all the same.
+    """
+    graph = down(tables.ledger, node, limit=None)
+    table = tables.of_node(node)
+    bad = {node.id: collected(table.rows(predicate).select("id"), table)}
+    later = {each.id: each for each in tables.along(graph)[0]}
+    sources = _sources(graph)
+    spoiled, cleared = {node.id}, []
+    for name in _in_order(graph):
+        reasons = sources.get(name, set()) & spoiled
+        if not reasons:
+            continue
+        if name in later and all(each in bad for each in reasons):
+            known = pl.concat([bad[each] for each in sorted(reasons)]).unique()
+            links = _descending(later[name]).join(
+                known.rename({"id": "link"}), on="link", how="semi"
+            )
+            if not links.height and later[name].links().height:
+                cleared.append(str(graph.nodes[name].facts["digest"]))
+                continue
+            bad[name] = links.select("id").unique()
+        spoiled.add(name)
+    return cleared
+
+
+def _sources(graph: Graph) -> dict[str, set[str]]:
+    """For each artifact, the artifacts that its makers read."""
+    before = graph.before()
+    return {
+        name: {read.source for made in before.get(name, ()) for read in before.get(made.source, ())}
+        for name, node in graph.nodes.items()
+        if node.kind == "artifact"
+    }
+
+
+def _in_order(graph: Graph) -> list[str]:
+    """Nodes so that each comes after what it was made from."""
+    sorter: TopologicalSorter[str] = TopologicalSorter({name: set() for name in graph.nodes})
+    for edge in graph.edges:
+        sorter.add(edge.target, edge.source)
+    return list(sorter.static_order())
 
 
 def came_from(steps: Sequence[Step], name: str, predicate: str) -> pl.DataFrame:
@@ -198,15 +242,20 @@ def _ascend(tables: Sequence[Table], pairs: pl.DataFrame, chosen: pl.DataFrame) 
 
 def _descend(tables: Sequence[Table], pairs: pl.DataFrame) -> Iterator[Step]:
     for table in tables:
-        links = table.links()
-        own = links.select("id", link="id")
-        made = links.select("id", link="parents").explode("link").drop_nulls()
-        reached = pl.concat([own, made]).unique()
+        reached = _descending(table)
         met = pairs.rename({"id": "link"}).join(reached, on="link", how="inner")
         met = met.select("root", "id").unique()
         if met.height:
             pairs = pl.concat([pairs, met]).unique()
             yield Step(table, met.sort("root", "id"))
+
+
+def _descending(table: Table) -> pl.DataFrame:
+    """Rows (`id`) with every id (`link`) that they descend from: their own and their parents'."""
+    links = table.links()
+    own = links.select("id", link="id")
+    made = links.select("id", link="parents").explode("link").drop_nulls()
+    return pl.concat([own, made]).unique()
 
 
 def _parents(met: pl.DataFrame) -> pl.DataFrame:

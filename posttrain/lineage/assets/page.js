@@ -35,9 +35,22 @@ function sized(node) {
   return { lines, width: Math.min(MAX_WIDTH, Math.max(90, width)), height: 14 + 16 * lines.length };
 }
 
-function laidOut() {
+function fitting(graph) {
+  const { width, height } = graph.graph(), box = svg.getBoundingClientRect();
+  return Math.min(1.2, box.width / width, box.height / height);
+}
+
+// Of left-to-right and top-to-bottom, the one that can be shown larger.
+function best() {
+  const across = laidOut("LR");
+  if (DATA.nodes.length > 200 || fitting(across) > 0.9) return across;
+  const downward = laidOut("TB");
+  return fitting(downward) > fitting(across) * 1.1 ? downward : across;
+}
+
+function laidOut(rankdir) {
   const graph = new dagre.graphlib.Graph({ multigraph: true });
-  graph.setGraph({ rankdir: "LR", nodesep: 22, ranksep: 70, edgesep: 10, marginx: 20, marginy: 20 });
+  graph.setGraph({ rankdir, nodesep: 22, ranksep: 70, edgesep: 10, marginx: 20, marginy: 20 });
   graph.setDefaultEdgeLabel(() => ({}));
   DATA.nodes.forEach((node, i) => graph.setNode(String(i), sized(node)));
   DATA.edges.forEach(([from, to], i) => graph.setEdge(String(from), String(to), {}, String(i)));
@@ -45,20 +58,23 @@ function laidOut() {
   return graph;
 }
 
-function curve(points) {
+function curve(points, across) {
   const [first, ...rest] = points;
   let path = `M${first.x},${first.y}`;
   rest.forEach((point, i) => {
-    const before = points[i], middle = (before.x + point.x) / 2;
-    path += ` C${middle},${before.y} ${middle},${point.y} ${point.x},${point.y}`;
+    const before = points[i], x = (before.x + point.x) / 2, y = (before.y + point.y) / 2;
+    path += across
+      ? ` C${x},${before.y} ${x},${point.y} ${point.x},${point.y}`
+      : ` C${before.x},${y} ${point.x},${y} ${point.x},${point.y}`;
   });
   return path;
 }
 
 function drawEdges(graph) {
+  const across = graph.graph().rankdir === "LR";
   return DATA.edges.map(([from, to, role], i) => {
     const { points } = graph.edge({ v: String(from), w: String(to), name: String(i) });
-    const path = element("path", { class: "edge", d: curve(points) }, scene);
+    const path = element("path", { class: "edge", d: curve(points, across) }, scene);
     const middle = points[Math.floor(points.length / 2)];
     const label = element("text", { class: "role", x: middle.x, y: middle.y - 4 }, scene, role);
     return [path, label];
@@ -106,7 +122,16 @@ function choose(i) {
   if (i === null) { panel.hidden = true; light(null, new Set()); return; }
   const up = reach(i, incoming, 0), down = reach(i, outgoing, 1);
   light(new Set([...up.nodes, ...down.nodes]), new Set([...up.edges, ...down.edges]));
+  history.replaceState(null, "", "#" + encodeURIComponent(DATA.nodes[i].title));
   describe(i, up.nodes.size - 1, down.nodes.size - 1);
+  reveal(i);
+}
+
+// The panel may have just covered the node.
+function reveal(i) {
+  const { x, width } = layout.node(String(i)), box = svg.getBoundingClientRect();
+  const left = view.x + (x - width / 2) * view.scale, right = left + width * view.scale;
+  if (left < 0 || right > box.width) show(i);
 }
 
 function shown(name, value) {
@@ -148,7 +173,8 @@ function describe(i, above, below) {
   close.addEventListener("click", () => choose(null));
   const bad = node.recalled ? [html("p", { className: "bad", textContent: `Recalled: ${node.recalled}` })] : [];
   panel.replaceChildren(
-    close, html("h2", { textContent: node.heading }), html("div", { textContent: node.name }), ...bad,
+    close, html("h2", { textContent: node.heading }),
+    html("div", { textContent: node.name === node.heading ? "" : node.name }), ...bad,
     html("p", { textContent: `${above} nodes lead here, ${below} follow` }),
     ...facts("facts", [["type", node.type], ...Object.entries(node.facts)]),
     ...facts("metrics", Object.entries(node.metrics)),
@@ -164,7 +190,7 @@ function place() {
 
 function fit(onlyGrow) {
   const { width, height } = layout.graph(), box = svg.getBoundingClientRect();
-  const scale = Math.min(1.2, box.width / width, box.height / height);
+  const scale = fitting(layout);
   view = { scale, x: (box.width - width * scale) / 2, y: (box.height - height * scale) / 2 };
   if (onlyGrow && scale < 0.3) { view.scale = 0.6; show(DATA.root); }
   place();
@@ -235,7 +261,7 @@ window.addEventListener("keydown", (event) => {
 
 const haystacks = DATA.nodes.map((node) => [node.caption, node.name, node.type, node.id, node.recalled ?? "",
   ...Object.values(node.facts), ...Object.keys(node.metrics)].join(" ").toLowerCase());
-const layout = laidOut();
+const layout = best();
 const arrows = drawEdges(layout), groups = drawNodes(layout);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
   ["release", "release"]].map(([name, colour]) => {
@@ -245,4 +271,12 @@ byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model
 }));
 fit(true);
 find("");
+// A link may name a node: page.html#sft@latest-run, or #3fa9c1d2.
+function follow() {
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const named = wanted ? DATA.nodes.findIndex((node) => node.title === wanted || node.id === wanted) : -1;
+  if (named >= 0) choose(named);
+}
+window.addEventListener("hashchange", follow);
+follow();
 document.documentElement.dataset.ready = "yes";

@@ -1,55 +1,54 @@
 """An indented tree for the terminal; what was shown once is only named again."""
 
-import io
+from collections.abc import Mapping
+from typing import Any
 
-from rich.console import Console
-from rich.markup import escape
-from rich.tree import Tree
+import click
 
 from posttrain.lineage.graph import Edge, Node
 from posttrain.lineage.render.view import View, caption, details, omission
 
-_STYLES = {"artifact": "cyan", "stage": "bold", "release": "bold magenta"}
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "artifact": {"fg": "cyan"},
+    "stage": {"bold": True},
+    "release": {"fg": "magenta", "bold": True},
+}
 
 
 def render(view: View) -> str:
-    """Draw from the root along the view's direction."""
+    """Draw from the root along the view's direction; colours are dropped where nobody sees them."""
     graph = view.graph
     neighbours = graph.before() if view.direction == "up" else graph.after()
-    top = Tree(_line(graph.nodes[graph.root]), guide_style="dim")
+    lines = [_line(graph.nodes[graph.root])]
     shown = {graph.root}
     # A stack of its own: a chain of a thousand stages must not exhaust Python's.
-    stack = [(top, edge) for edge in reversed(neighbours.get(graph.root, []))]
+    stack = _branches(neighbours.get(graph.root, []), "")
     while stack:
-        parent, edge = stack.pop()
-        name = _other(edge, view)
+        edge, indent, last = stack.pop()
+        name = edge.source if view.direction == "up" else edge.target
         again = name in shown
-        branch = parent.add(_line(graph.nodes[name], edge.role, again=again))
         shown.add(name)
+        guide = click.style(indent + ("└── " if last else "├── "), dim=True)
+        lines.append(guide + _line(graph.nodes[name], edge.role, again=again))
         if not again:
-            stack += [(branch, further) for further in reversed(neighbours.get(name, []))]
-    return _text(top) + (f"\n{omission(graph)}\n" if graph.omitted else "")
+            below = indent + ("    " if last else "│   ")
+            stack += _branches(neighbours.get(name, []), below)
+    if graph.omitted:
+        lines.append(omission(graph))
+    return "\n".join(lines) + "\n"
 
 
-def _other(edge: Edge, view: View) -> str:
-    return edge.source if view.direction == "up" else edge.target
+def _branches(edges: list[Edge], indent: str) -> list[tuple[Edge, str, bool]]:
+    """Edges to draw at one depth, last first as a stack wants them."""
+    final = len(edges) - 1
+    return [(edge, indent, index == final) for index, edge in enumerate(edges)][::-1]
 
 
 def _line(node: Node, role: str = "", *, again: bool = False) -> str:
-    label = f"[{_STYLES[node.kind]}]{escape(caption(node))}[/]"
+    label = click.style(caption(node), **_STYLES[node.kind])
     if role and node.kind == "artifact":
-        label = f"[dim]{escape(role)}:[/] {label}"
+        label = f"{click.style(role + ':', dim=True)} {label}"
     if again:
-        return f"{label}  [dim](above)[/]"
-    described = "  ".join(escape(part) for part in details(node))
-    recalled = f"  [bold red]RECALLED: {escape(node.recalled)}[/]" if node.recalled else ""
-    return f"{label}  {described}{recalled}"
-
-
-def _text(tree: Tree) -> str:
-    """Rendered without wrapping: the terminal, or whoever reads the pipe, decides."""
-    colour = Console().is_terminal
-    stream = io.StringIO()
-    console = Console(file=stream, width=100_000, force_terminal=colour, highlight=False)
-    console.print(tree)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+        return f"{label}  {click.style('(above)', dim=True)}"
+    recalled = [click.style(f"RECALLED: {node.recalled}", fg="red")] if node.recalled else []
+    return "  ".join([label, *details(node), *recalled])

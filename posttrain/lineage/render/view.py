@@ -33,11 +33,16 @@ def details(node: Node) -> list[str]:
     """Path, rows and bytes of an artifact; duration and metrics of a stage."""
     if node.kind == "artifact":
         rows, size = node.facts["rows"], node.facts["bytes"]
-        counted = [f"{rows:,} rows"] if rows is not None else []
-        return [node.name, *counted, _size(float(size or 0))]
+        lines = [counted(int(rows), "row")] if rows is not None else []
+        return [node.name, *lines, _size(float(size or 0))]
     if node.kind == "release":
         return []
     return [f"{node.facts['seconds']:g} s", *first_metrics(node.metrics)]
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it must be."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def first_metrics(metrics: Mapping[str, float], count: int = 3) -> list[str]:

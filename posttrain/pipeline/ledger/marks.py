@@ -1,5 +1,6 @@
 """What people say about artifacts afterwards: this is released, that is bad."""
 
+import json
 from collections.abc import Sequence
 
 from posttrain.pipeline.ledger.interning import Derivation
@@ -13,8 +14,8 @@ _RELEASE = (
     " (:tag,:created,:git_commit,:statement,:derivation)"
 )
 _RECALL = (
-    "INSERT INTO recalls (id,digest,reason,recalled,predicate,withdrawn) VALUES"
-    " (:id,:digest,:reason,:recalled,:predicate,:withdrawn)"
+    "INSERT INTO recalls (id,digest,reason,recalled,predicate,withdrawn,cleared) VALUES"
+    " (:id,:digest,:reason,:recalled,:predicate,:withdrawn,:cleared)"
 )
 
 
@@ -49,15 +50,16 @@ def read_releases(store: Store) -> list[Release]:
 def write_recalls(store: Store, recalls: Sequence[Recall]) -> None:
     """Append recalls or withdrawals, all or none."""
     with store.transaction():
-        store.execute_many(_RECALL, [vars(recall) for recall in recalls])
+        rows = [{**vars(recall), "cleared": json.dumps(recall.cleared)} for recall in recalls]
+        store.execute_many(_RECALL, rows)
 
 
 def read_recalls(store: Store) -> list[Recall]:
     """Every recall and withdrawal ever, oldest first."""
-    sql = "SELECT id,digest,reason,recalled,predicate,withdrawn FROM recalls ORDER BY num"
+    sql = "SELECT id,digest,reason,recalled,predicate,withdrawn,cleared FROM recalls ORDER BY num"
     return [
-        Recall(id_, digest, reason, recalled, predicate, bool(withdrawn))
-        for id_, digest, reason, recalled, predicate, withdrawn in store.query(sql)
+        Recall(id_, digest, reason, when, rows, bool(withdrawn), tuple(json.loads(cleared)))
+        for id_, digest, reason, when, rows, withdrawn, cleared in store.query(sql)
     ]
 
 

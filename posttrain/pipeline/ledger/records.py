@@ -91,7 +91,8 @@ class Release:
 class Recall:
     """Somebody found an artifact bad, or took such a finding back (`withdrawn`).
 
-    `predicate` limits it to the rows of a table for which that SQL expression holds.
+    `predicate` limits it to the rows of a table for which that SQL expression holds; `cleared` are
+    digests of later tables that were then found to hold no row made from those.
     """
 
     id: str
@@ -100,3 +101,4 @@ class Recall:
     recalled: float
     predicate: str | None = None
     withdrawn: bool = False
+    cleared: tuple[str, ...] = ()

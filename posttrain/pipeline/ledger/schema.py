@@ -154,4 +154,5 @@ RECALLS = Table(
     Column("recalled", Float(53), nullable=False),
     Column("predicate", Text),
     Column("withdrawn", Boolean, nullable=False),
+    Column("cleared", Text, nullable=False),
 )

@@ -18,6 +18,8 @@ _WRITER_LOCK = 0x706F7374
 class ServerStore:
     """One connection to a server; writers queue behind an advisory lock."""
 
+    dialect = "postgresql"
+
     def __init__(self, url: str) -> None:
         self.url = url
         try:

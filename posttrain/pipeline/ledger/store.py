@@ -31,6 +31,7 @@ class Store(Protocol):
     """One database. SQL names its parameters `:like_this`; writes happen inside `transaction`."""
 
     url: str
+    dialect: str
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT."""
@@ -74,6 +75,8 @@ class SqliteStore:
     `synchronous=NORMAL`: a killed process loses nothing; a power cut may lose the last
     transactions, never tear one, and the price of a lost record is running that stage again.
     """
+
+    dialect = "sqlite"
 
     def __init__(self, path: Path) -> None:
         self.url = f"sqlite:///{path}"

@@ -108,7 +108,7 @@ def _parse(line: str, where: str) -> _Record:
         if kind == "release":
             return Release(**{**fields, "members": _artifacts(fields["members"])})
         if kind == "recall":
-            return Recall(**fields)
+            return Recall(**{**fields, "cleared": tuple(fields["cleared"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{where} is damaged ({error}); export the ledger again") from None
     raise UserError(f"{where} is of unknown kind '{kind}'; a newer posttrain may have written it")

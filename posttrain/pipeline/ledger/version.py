@@ -32,15 +32,11 @@ def ensure_current(store: Store) -> None:
 
 def stored_version(store: Store) -> str | None:
     """The revision that the database is stamped with, or None where there is no ledger yet."""
-    catalogue = f"SELECT * FROM ({_OWN_TABLES[_dialect(store)]}) t WHERE name = 'alembic_version'"
+    catalogue = f"SELECT * FROM ({_OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
     if not store.query(catalogue):
         return None
     rows = store.query("SELECT version_num FROM alembic_version")
     return str(rows[0][0]) if rows else None
-
-
-def _dialect(store: Store) -> str:
-    return "sqlite" if store.url.startswith("sqlite:") else "postgresql"
 
 
 def _create(store: Store) -> None:
@@ -51,7 +47,7 @@ def _create(store: Store) -> None:
     with store.transaction():
         if stored_version(store) is not None:
             return
-        if store.query(_OWN_TABLES[_dialect(store)]):
+        if store.query(_OWN_TABLES[store.dialect]):
             raise UserError(
                 f"the database {store.url} belongs to another program; name an empty one"
             )
