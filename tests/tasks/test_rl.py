@@ -1,0 +1,220 @@
+"""RL: it learns, it is exact, it counts honestly, and it refuses nonsense."""
+
+import json
+
+import polars as pl
+import pytest
+import torch
+
+from posttrain.data.tables import read_table, write_table
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy, weights_digest
+from posttrain.models.logprobs import token_logprobs
+from posttrain.pipeline.context import StageContext
+from posttrain.records import CURVE, ROLLOUTS, SOLVE_RATES
+from posttrain.rewards import verify
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+from tasks.rl.config import RlConfig
+from tasks.rl.stage import run
+
+SMALL = {
+    "steps": 12,
+    "problems_per_step": 8,
+    "group_size": 6,
+    "max_tokens": 8,
+    "learning_rate": 5e-3,
+    "warmup_steps": 0,
+    "checkpoint_every": 5,
+}
+
+
+@pytest.fixture(scope="session")
+def inputs(guesser, coins_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("probed")
+    outputs = {name: folder / f"{name}.parquet" for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    probe(ProbeConfig(max_tokens=8), given, outputs, StageContext.quiet(folder / "scratch"))
+    return {**given, "solve_rates": outputs["solve_rates"]}
+
+
+def train(inputs, folder, *, scratch=None, seed=0, **config):
+    folder.mkdir(exist_ok=True)
+    outputs = {
+        "policy": folder / "policy",
+        "rollouts": folder / "rollouts.parquet",
+        "curve": folder / "curve.parquet",
+    }
+    context = StageContext.quiet(scratch or folder / "scratch", seed=seed)
+    return run(RlConfig(**{**SMALL, **config}), inputs, outputs, context)
+
+
+@pytest.fixture(scope="module")
+def trained(inputs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rl") / "run"
+    return folder, train(inputs, folder)
+
+
+def curve_of(folder, metric):
+    return read_table(folder / "curve.parquet", CURVE).filter(metric=f"rl/{metric}")["value"]
+
+
+def contents(folder):
+    files = [path for path in folder.rglob("*") if path.is_file() and "scratch" not in path.parts]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_it_learns_what_is_rewarded(inputs, tmp_path):
+    train(inputs, tmp_path / "run", steps=40, problems_per_step=16, learning_rate=3e-3)
+    reward = curve_of(tmp_path / "run", "reward")
+    # The curriculum prefers what is not yet learnt, so judge the policy by probing all problems.
+    outputs = {name: tmp_path / f"{name}.parquet" for name in ("samples", "solve_rates")}
+    after = probe(
+        ProbeConfig(max_tokens=8),
+        {"policy": tmp_path / "run" / "policy", "problems": inputs["problems"]},
+        outputs,
+        StageContext.quiet(tmp_path / "scratch"),
+    )
+    assert reward[0] < 0.7
+    assert after["probe/solve_rate"] > 0.9
+
+
+def test_rollouts_hold_what_the_learner_saw(trained, inputs, coins):
+    folder, metrics = trained
+    rollouts = read_table(folder / "rollouts.parquet", ROLLOUTS)
+    assert len(rollouts) == 12 * 8 * 6 == metrics["rl/num_rollouts"]
+    assert rollouts["step"].to_list() == [step for step in range(1, 13) for _ in range(48)]
+    assert (rollouts["policy_version"] == rollouts["step"] - 1).all()
+    known = {problem.id: problem for problem in coins}
+    for group in rollouts.partition_by("step", "problem_id", maintain_order=True):
+        rewards = torch.tensor(group["reward"].to_list(), dtype=torch.float64)
+        centred = rewards - rewards.mean()
+        expected = centred / (rewards.std() + 1e-6) if centred.any() else centred
+        assert group["advantage"].to_list() == pytest.approx(expected.tolist(), abs=1e-9)
+        problem = known[group["problem_id"][0]]
+        for row in group.iter_rows(named=True):
+            assert row["reward"] == verify(row["text"], problem).score
+            assert json.loads(row["reward_components"]) == {"verifier": row["reward"]}
+            assert len(row["logprobs"]) == len(row["completion_ids"])
+    first = rollouts.filter(step=1)
+    policy = load_policy(inputs["policy"])
+    for row in first.head(6).iter_rows(named=True):
+        ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
+        start = len(row["prompt_ids"])
+        wanted = torch.arange(ids.shape[1])[None] >= start
+        with torch.no_grad():
+            expected = token_logprobs(policy.model, ids, wanted_BT=wanted).logprobs_BT[0, start:]
+        torch.testing.assert_close(torch.tensor(row["logprobs"]), expected, atol=1e-4, rtol=0)
+
+
+def test_curve_counts_every_rollout(trained):
+    folder, _ = trained
+    rollouts = read_table(folder / "rollouts.parquet", ROLLOUTS)
+    by_step = rollouts.group_by("step", maintain_order=True)
+    rewards = by_step.agg(pl.col("reward").mean())["reward"]
+    assert curve_of(folder, "reward").to_list() == pytest.approx(rewards.to_list())
+    groups = rollouts.group_by("step", "problem_id", maintain_order=True).agg(
+        (pl.col("reward").n_unique() > 1).alias("mixed")
+    )
+    yields = groups.group_by("step", maintain_order=True).agg(pl.col("mixed").mean())["mixed"]
+    assert curve_of(folder, "yield").to_list() == pytest.approx(yields.to_list())
+    assert curve_of(folder, "logprob_gap").max() < 1e-4
+
+
+def test_the_same_run_twice_has_the_same_bytes(trained, inputs, tmp_path):
+    folder, _ = trained
+    train(inputs, tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(folder)
+    train(inputs, tmp_path / "other", seed=1)
+    assert contents(tmp_path / "other") != contents(folder)
+
+
+def test_how_often_it_is_saved_changes_nothing_but_the_scratch(trained, inputs, tmp_path):
+    folder, _ = trained
+    train(inputs, tmp_path / "never", checkpoint_every=0)
+    assert contents(tmp_path / "never") == contents(folder)
+
+
+def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_path):
+    assert policy_bytes(inputs, tmp_path / "several", epochs=2, minibatches=3) != policy_bytes(
+        inputs, tmp_path / "once"
+    )
+    assert curve_of(tmp_path / "once", "clip_fraction").max() == 0
+    assert curve_of(tmp_path / "several", "clip_fraction").max() > 0
+    # The gap is that of the first update, before the policy leaves the sampler.
+    assert curve_of(tmp_path / "several", "logprob_gap").max() < 1e-4
+    assert curve_of(tmp_path / "several", "approx_kl_k3").max() > 1e-3
+
+
+def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
+    for name, coefficient in (("without", 0.0), ("with", 0.3)):
+        train(inputs, tmp_path / name, entropy_coefficient=coefficient)
+    without, kept = (curve_of(tmp_path / name, "entropy") for name in ("without", "with"))
+    assert without[0] == kept[0]
+    assert kept[-1] > 1.2 * without[-1]
+
+
+def test_a_divergence_penalty_keeps_the_policy_near(inputs, tmp_path):
+    for name, coefficient in (("loose", 1e-9), ("tight", 10.0)):
+        train(inputs, tmp_path / name, kl_coefficient=coefficient)
+    loose, tight = (curve_of(tmp_path / name, "kl") for name in ("loose", "tight"))
+    assert loose[0] == tight[0] == 0
+    assert tight[-1] < 0.3 * loose[-1]
+
+
+def policy_bytes(inputs, folder, **config):
+    train(inputs, folder, **config)
+    return (folder / "policy" / "model.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("bad", "remedy"),
+    [
+        ({"group_size": 1}, "rl: group_size 1 makes every advantage 0.* take at least 2"),
+        ({"clip_low": 0.3}, "clip_low 0.3 exceeds clip_high 0.28; swap them"),
+        ({"minibatches": 40}, "minibatches 40 exceeds problems_per_step 32.* lower minibatches"),
+        ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),
+        ({"group_sise": 4}, "unknown key; did you mean 'group_size'"),
+    ],
+)
+def test_contradictions_are_refused_with_the_remedy(bad, remedy):
+    with pytest.raises(UserError, match=remedy):
+        RlConfig.parse(bad, where="rl")
+
+
+def test_rates_of_another_policy_or_other_problems_are_refused(inputs, tmp_path):
+    rates = read_table(inputs["solve_rates"], SOLVE_RATES)
+    for column, value, message in (
+        ("policy", "0" * 64, "the solve rates are those of policy 000000000000"),
+        ("problem_id", "f" * 16, "none of the 40 problems was probed"),
+        ("solved", 0, "all 320 probed attempts ended alike"),
+    ):
+        path = tmp_path / f"{column}.parquet"
+        changed = rates.with_columns(pl.lit(value).cast(rates.schema[column]).alias(column))
+        write_table(changed, path, SOLVE_RATES)
+        with pytest.raises(UserError, match=message):
+            train({**inputs, "solve_rates": path}, tmp_path / "run")
+
+
+def test_a_reference_without_a_weight_is_refused(inputs, tmp_path):
+    with pytest.raises(UserError, match="a reference is connected but kl_coefficient is 0"):
+        train({**inputs, "reference": inputs["policy"]}, tmp_path / "run")
+
+
+def test_a_run_that_taught_nothing_is_refused(inputs, tmp_path):
+    """The right answer does not fit into two tokens, so every reward is 0."""
+    with pytest.raises(UserError, match="the policy is unchanged after 2 steps"):
+        train(inputs, tmp_path / "run", steps=2, max_tokens=1)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(inputs, tmp_path):
+    train(inputs, tmp_path / "one", steps=5, scratch=tmp_path / "scratch")
+    with pytest.raises(UserError, match="this checkpoint was made with config="):
+        train(inputs, tmp_path / "two", steps=6, scratch=tmp_path / "scratch")
+
+
+def test_policy_changes_and_says_so(trained, inputs):
+    folder, _ = trained
+    assert weights_digest(load_policy(folder / "policy").model) != weights_digest(
+        load_policy(inputs["policy"]).model
+    )
