@@ -1,0 +1,61 @@
+"""Problems that come from a file, with the solutions that the file has."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.data.readers import read_rows
+from posttrain.errors import UserError, nearest
+from posttrain.records import Completion, Problem
+from posttrain.rewards import VERIFIERS, final_answer, verify
+from tasks.synthesize.config import FileSource
+
+
+@dataclass(frozen=True)
+class Found:
+    """Problems of a file, parted, and solutions of those to train on."""
+
+    train: list[Problem]
+    heldout: list[Problem]
+    solutions: list[Completion]
+
+
+def read_file_source(source: FileSource, path: Path | None, *, heldout_fraction: float) -> Found:
+    """Read, check and part a file; a problem's own id decides on which side it falls."""
+    if source.verifier not in VERIFIERS:
+        raise UserError(
+            f"source '{source.name}': there is no verifier '{source.verifier}'"
+            f"{nearest(source.verifier, VERIFIERS)}"
+        )
+    rows = read_rows(
+        source.kind,
+        path or source.name,
+        columns=source.columns,
+        revision=source.revision,
+        split=source.split,
+    )
+    found = Found([], [], [])
+    for row in rows:
+        problem = Problem(
+            source=source.name,
+            prompt=row.prompt,
+            answer=final_answer(row.answer) or row.answer,
+            difficulty=row.difficulty,
+            verifier=source.verifier,
+        )
+        if int(problem.id, 16) < heldout_fraction * 16 ** len(problem.id):
+            found.heldout.append(problem)
+            continue
+        found.train.append(problem)
+        if row.solution:
+            verdict = verify(row.solution, problem)
+            found.solutions.append(
+                Completion(
+                    problem,
+                    row.solution,
+                    f"file:{source.name}",
+                    verdict.score,
+                    verdict.correct,
+                    verdict.reason,
+                )
+            )
+    return found

@@ -1,0 +1,92 @@
+"""Make problems and worked solutions, verify every solution, keep the wrong ones apart."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from posttrain.data.tables import write_table
+from posttrain.errors import UserError
+from posttrain.pipeline.context import StageContext
+from posttrain.records import (
+    COMPLETIONS,
+    PROBLEMS,
+    Completion,
+    Problem,
+    completions_table,
+    problems_table,
+)
+from tasks.synthesize.config import FileSource, GymSource, SynthesizeConfig
+from tasks.synthesize.files import read_file_source
+from tasks.synthesize.gym import attempts, check_source, generate
+
+
+@dataclass
+class Made:
+    """What the sources gave so far."""
+
+    train: list[Problem] = field(default_factory=list)
+    heldout: list[Problem] = field(default_factory=list)
+    corpus: list[Completion] = field(default_factory=list)
+    prompts: set[str] = field(default_factory=set)
+
+
+def run(
+    config: SynthesizeConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Go through the sources in order, then write the five tables."""
+    made = Made()
+    for number, source in enumerate(config.sources):
+        if isinstance(source, GymSource):
+            _generated(made, source, config, context.seed)
+        else:
+            _read(made, source, config, inputs.get(f"files.{source.name}"))
+        context.progress(number + 1, len(config.sources), unit="source")
+    corpus = completions_table(made.corpus)
+    traces = corpus.filter(pl.col("verified"))
+    rejected = corpus.filter(~pl.col("verified"))
+    if traces.is_empty():
+        raise UserError(
+            "synthesize: no solution was verified, so there is nothing to train on; "
+            "lower synthesize.error_rate, or check the sources' verifier and answers"
+        )
+    write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
+    write_table(problems_table(made.heldout), outputs["heldout"], PROBLEMS)
+    write_table(corpus, outputs["corpus"], COMPLETIONS)
+    write_table(traces, outputs["traces"], COMPLETIONS)
+    write_table(rejected, outputs["rejected"], COMPLETIONS)
+    return {
+        "synthesize/num_problems": len(made.train),
+        "synthesize/num_heldout": len(made.heldout),
+        "synthesize/num_solutions": len(corpus),
+        "synthesize/verified_fraction": len(traces) / len(corpus),
+    }
+
+
+def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: int) -> None:
+    """Held-out problems are drawn first: the easy levels have few prompts to share."""
+    check_source(source)
+    made.heldout += generate(
+        source, num_problems=config.num_heldout, seed=seed, split="heldout", seen=made.prompts
+    )
+    fresh = generate(
+        source, num_problems=config.num_problems, seed=seed, split="train", seen=made.prompts
+    )
+    made.train += fresh
+    made.corpus += attempts(
+        fresh,
+        per_problem=config.solutions_per_problem,
+        error_rate=config.error_rate,
+        seed=seed,
+    )
+
+
+def _read(made: Made, source: FileSource, config: SynthesizeConfig, path: Path | None) -> None:
+    found = read_file_source(source, path, heldout_fraction=config.heldout_fraction)
+    made.train += found.train
+    made.heldout += found.heldout
+    made.corpus += found.solutions
