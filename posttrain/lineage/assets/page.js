@@ -114,6 +114,7 @@ function reach(start, edgesOf, end) {
 function light(nodes, edges) {
   scene.classList.toggle("lit", nodes !== null);
   groups.forEach((group, i) => group.classList.toggle("on", nodes !== null && nodes.has(i)));
+  dots.forEach((dot, i) => dot.classList.toggle("on", nodes !== null && nodes.has(i)));
   arrows.forEach((pair, i) => pair.forEach((part) => part.classList.toggle("on", edges.has(i))));
 }
 
@@ -186,19 +187,48 @@ let view = { x: 0, y: 0, scale: 1 };
 function place() {
   scene.setAttribute("transform", `translate(${view.x},${view.y}) scale(${view.scale})`);
   scene.classList.toggle("far", view.scale < 0.55);
+  const box = svg.getBoundingClientRect();
+  for (const [name, value] of [["x", -view.x], ["y", -view.y], ["width", box.width], ["height", box.height]])
+    pane.setAttribute(name, value / view.scale);
+}
+
+// A small picture of everything, with a window that shows what is on screen.
+function drawMap() {
+  const { width, height } = layout.graph(), scale = Math.min(220 / width, 150 / height);
+  map.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  map.setAttribute("width", Math.max(24, width * scale));
+  map.setAttribute("height", Math.max(24, height * scale));
+  const marks = DATA.nodes.map((_, i) => {
+    const { x, y, width: wide, height: high } = layout.node(String(i)), least = 3 / scale;
+    const w = Math.max(wide, least), h = Math.max(high, least);
+    return element("rect", { class: "dot", x: x - w / 2, y: y - h / 2, width: w, height: h }, map);
+  });
+  element("rect", { class: "window", id: "pane" }, map);
+  return marks;
+}
+
+function jump(event) {
+  const box = map.getBoundingClientRect(), { width, height } = layout.graph();
+  centre((event.clientX - box.left) / box.width * width, (event.clientY - box.top) / box.height * height);
 }
 
 function fit(onlyGrow) {
   const { width, height } = layout.graph(), box = svg.getBoundingClientRect();
   const scale = fitting(layout);
   view = { scale, x: (box.width - width * scale) / 2, y: (box.height - height * scale) / 2 };
-  if (onlyGrow && scale < 0.3) { view.scale = 0.6; show(DATA.root); }
+  // Too much to read at once: begin at the root, with room on the side where the rest is.
+  if (onlyGrow && scale < 0.3) { view.scale = 0.7; show(DATA.root, DATA.direction === "up" ? 0.88 : 0.12); }
   place();
 }
 
-function show(i) {
-  const { x, y } = layout.node(String(i)), box = svg.getBoundingClientRect();
-  view.x = box.width / 2 - x * view.scale;
+function show(i, across = 0.5) {
+  const { x, y } = layout.node(String(i));
+  centre(x, y, across);
+}
+
+function centre(x, y, across = 0.5) {
+  const box = svg.getBoundingClientRect();
+  view.x = box.width * across - x * view.scale;
   view.y = box.height / 2 - y * view.scale;
   place();
 }
@@ -209,6 +239,8 @@ function zoom(factor, x, y) {
   place();
 }
 
+byId("map").addEventListener("pointerdown", (event) => { jump(event); event.target.setPointerCapture(event.pointerId); });
+byId("map").addEventListener("pointermove", (event) => { if (event.buttons) jump(event); });
 svg.addEventListener("wheel", (event) => {
   event.preventDefault();
   const box = svg.getBoundingClientRect();
@@ -262,6 +294,7 @@ window.addEventListener("keydown", (event) => {
 const haystacks = DATA.nodes.map((node) => [node.caption, node.name, node.type, node.id, node.recalled ?? "",
   ...Object.values(node.facts), ...Object.keys(node.metrics)].join(" ").toLowerCase());
 const layout = best();
+const map = byId("map"), dots = drawMap(), pane = byId("pane");
 const arrows = drawEdges(layout), groups = drawNodes(layout);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
   ["release", "release"]].map(([name, colour]) => {

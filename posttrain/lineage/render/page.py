@@ -39,6 +39,7 @@ def _data(view: View) -> object:
     seen = previews(nodes, view.root)
     return {
         "root": index[graph.root],
+        "direction": view.direction,
         "nodes": [_node(node) | {"preview": seen.get(node.id)} for node in nodes],
         "edges": [[index[edge.source], index[edge.target], edge.role] for edge in graph.edges],
     }
