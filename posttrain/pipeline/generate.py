@@ -88,10 +88,14 @@ def _entry(
 
 
 def _files(root: Path, closure: CodeClosure) -> list[Path]:
-    """Source files that hold the symbols of a closure, each once."""
+    """The project's own source files that hold the symbols of a closure, each once.
+
+    An installed library lies elsewhere on every machine; its version stands in the environment.
+    """
     modules = sorted({symbol.partition(":")[0] for symbol in closure.symbols})
     bases = [root.joinpath(*module.split(".")) for module in modules]
-    return [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
+    files = [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
+    return [file for file in files if file.is_file()]
 
 
 def _input_path(dag: Dag, directory: Path, ref: Reference) -> str:

@@ -18,6 +18,9 @@ from posttrain.pipeline.workspace import Workspace
 
 Action = Literal["cached", "restore", "run", "pending"]
 
+# The flags that it sets before a stage runs can change the stage's bytes.
+_SETUP = "posttrain.execution.determinism:make_deterministic"
+
 
 class ObjectStore(Protocol):
     """Where the bytes of published outputs are kept."""
@@ -123,7 +126,7 @@ class Planner:
                 cache=self.workspace.state / "code",
             )
         if entry not in self._closures:
-            self._closures[entry] = self._reader.closure(entry)
+            self._closures[entry] = self._reader.closure(entry, _SETUP)
         return self._closures[entry]
 
     def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:

@@ -47,8 +47,10 @@ class Workspace:
         return "root" if relative == "." else relative.replace("/", "-")
 
     def packages(self) -> list[str]:
-        """Python packages at the project's root: the code that counts as first-party."""
-        return sorted(path.parent.name for path in self.root.glob("*/__init__.py"))
+        """First-party code: the Python packages at the project's root, and this library."""
+        return sorted(
+            {"posttrain", *(path.parent.name for path in self.root.glob("*/__init__.py"))}
+        )
 
     def staging(self, stage: str, attempt_id: str) -> Path:
         """Where a stage writes before its outputs are verified and published."""
