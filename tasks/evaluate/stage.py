@@ -1,0 +1,123 @@
+"""Sample every policy on the same held-out problems, and report what changed."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+import polars as pl
+
+from posttrain.attempts import Judge, attempt_all, make_prompts, read_problems
+from posttrain.data.tables import write_table
+from posttrain.errors import UserError
+from posttrain.models.load import Policy, load_policy, weights_digest
+from posttrain.models.reward_head import load_reward_model
+from posttrain.models.tokenizer import check_same_tokenizer
+from posttrain.pipeline.context import StageContext
+from posttrain.records import COMPLETIONS, IDENTITY, completions_table, with_row_ids
+from posttrain.sampling.base import SamplingParams
+from posttrain.sampling.noise import purpose_seed
+from posttrain.sampling.torch_engine import TorchSampler
+from tasks.evaluate.config import EvaluateConfig
+from tasks.evaluate.report import Report, write_report
+from tasks.evaluate.summary import summarise
+from tasks.evaluate.tally import Tally, tally
+
+_PORT = "policies."
+
+
+def run(
+    config: EvaluateConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Load all models, sample each policy, judge, summarise."""
+    problems = read_problems(inputs["problems"])
+    policies = _load_policies(inputs, context.device)
+    tokenizer = next(iter(policies.values())).tokenizer
+    reward_model, reward_digest = None, None
+    if "reward_model" in inputs:
+        reward_model = load_reward_model(inputs["reward_model"], device=context.device)
+        check_same_tokenizer(tokenizer, reward_model.tokenizer, where="evaluate: the reward model")
+        reward_digest = weights_digest(reward_model.model)
+
+    prompts = make_prompts(tokenizer, problems)
+    # One seed for all policies: what they draw is paired, so their differences vary less.
+    params = SamplingParams(
+        max_tokens=config.max_tokens,
+        temperature=config.temperature,
+        num_samples=config.num_samples,
+        seed=purpose_seed(context.seed, "evaluate"),
+    )
+    judge, tallies, total = Judge(), [], len(policies) * len(problems)
+    for place, (name, policy) in enumerate(policies.items()):
+        attempts = attempt_all(
+            TorchSampler(policy.model, policy.tokenizer, batch_size=config.batch_size),
+            problems,
+            prompts,
+            params,
+            judge=judge,
+            report=partial(_progress, context, place * len(problems), total),
+        )
+        tallies.append(
+            tally(
+                name,
+                weights_digest(policy.model),
+                attempts,
+                num_samples=config.num_samples,
+                reward_model=reward_model,
+            )
+        )
+
+    report = summarise(tallies, config=config, seed=context.seed, reward_model=reward_digest)
+    write_report(report, outputs["report"])
+    write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
+    return _metrics(report)
+
+
+def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:
+    """The policies by name in the order of the ports; they must share one tokenizer."""
+    paths = {
+        role.removeprefix(_PORT): path for role, path in inputs.items() if role.startswith(_PORT)
+    }
+    if not paths:
+        raise UserError("evaluate: no policy is connected; give evaluate.inputs.policies a mapping")
+    policies = {name: load_policy(path, device=device) for name, path in paths.items()}
+    first = next(iter(policies))
+    for name, policy in policies.items():
+        where = f"evaluate: policies '{first}' and '{name}'"
+        check_same_tokenizer(policies[first].tokenizer, policy.tokenizer, where=where)
+    return policies
+
+
+def _progress(context: StageContext, before: int, total: int, done: int) -> None:
+    """Count attempted problems over all policies, `before` of them by earlier ones."""
+    context.progress(before + done, total, unit="problem")
+
+
+def _completions(tallies: list[Tally]) -> pl.DataFrame:
+    """All samples of all policies, each named by the digest of its policy."""
+    rows = [
+        made.completion(tally.digest)
+        for tally in tallies
+        for group in tally.attempts
+        for made in group
+    ]
+    return with_row_ids(completions_table(rows), IDENTITY["completions"])
+
+
+def _metrics(report: Report) -> dict[str, float]:
+    """pass@1, the largest pass@k and best-of-k of every policy, and what it gained."""
+    metrics: dict[str, float] = {"evaluate/num_problems": float(report.num_problems)}
+    for policy in report.policies:
+        prefix = f"evaluate/{policy.name}"
+        metrics[f"{prefix}/pass_at_1"] = policy.pass_at[0].value
+        metrics[f"{prefix}/pass_at_{policy.pass_at[-1].k}"] = policy.pass_at[-1].value
+        metrics[f"{prefix}/majority"] = policy.majority.value
+        metrics[f"{prefix}/mean_length"] = policy.mean_length
+        if policy.best_of:
+            best = policy.best_of[-1]
+            metrics[f"{prefix}/best_of_{best.k}"] = best.value
+        if policy.change:
+            metrics[f"{prefix}/gain"] = policy.change.difference.value
+    return metrics

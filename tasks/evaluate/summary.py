@@ -1,0 +1,150 @@
+"""From tallies to the report."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from posttrain.maths.pass_at_k import pass_at_k
+from tasks.evaluate.config import EvaluateConfig
+from tasks.evaluate.estimates import at, best_of, majority, mean_of_problems
+from tasks.evaluate.report import (
+    LAYOUT,
+    Change,
+    Exhibit,
+    PolicyReport,
+    Report,
+    ShownCompletion,
+    Slice,
+)
+from tasks.evaluate.tally import Tally
+
+SOLVED_AT = 0.5
+"""Share of right samples from which a problem counts as solved."""
+
+
+def summarise(
+    tallies: Sequence[Tally], *, config: EvaluateConfig, seed: int, reward_model: str | None
+) -> Report:
+    """The whole report; each policy but the first is compared with the one before it."""
+    parents: list[Tally | None] = [None, *tallies[:-1]]
+    policies = tuple(
+        describe(tally, parent, ks=sorted({1, *config.pass_at}))
+        for tally, parent in zip(tallies, parents, strict=True)
+    )
+    return Report(
+        layout=LAYOUT,
+        seed=seed,
+        num_problems=len(tallies[0].problems),
+        num_samples=config.num_samples,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        reward_model=reward_model,
+        policies=policies,
+        exhibits=exhibits(tallies, config.num_exhibits),
+    )
+
+
+def describe(tally: Tally, parent: Tally | None, *, ks: Sequence[int]) -> PolicyReport:
+    """What one policy can do, and how that differs from its parent."""
+    num_correct_P = tally.correct_PN.sum(-1)
+    num_samples_P = torch.full_like(num_correct_P, tally.num_samples)
+    answers = tally.answers()
+    stated = [answer is not None for given in answers for answer in given]
+    counts = torch.bincount(num_correct_P.long(), minlength=tally.num_samples + 1)
+    best = [] if tally.rewards_PN is None else ks
+    return PolicyReport(
+        name=tally.name,
+        digest=tally.digest,
+        pass_at=tuple(
+            at(k, mean_of_problems(pass_at_k(num_correct_P, num_samples_P, k=k))) for k in ks
+        ),
+        majority=at(tally.num_samples, mean_of_problems(majority(answers, tally.correct_PN))),
+        best_of=tuple(
+            at(k, mean_of_problems(best_of(tally.rewards_PN, tally.correct_PN, k=k)))
+            for k in best
+            if tally.rewards_PN is not None
+        ),
+        mean_length=tally.mean_length(),
+        truncation_rate=tally.truncation_rate(),
+        format_rate=sum(stated) / len(stated),
+        by_source=_slices(tally.solve_rate_P, [problem.source for problem in tally.problems]),
+        by_difficulty=_slices(
+            tally.solve_rate_P, [str(problem.difficulty) for problem in tally.problems]
+        ),
+        solve_histogram=tuple(counts.tolist()),
+        change=change(tally, parent) if parent else None,
+    )
+
+
+def change(tally: Tally, parent: Tally) -> Change:
+    """The paired difference to the parent, and the problems that were won and lost."""
+    difference_P = tally.solve_rate_P - parent.solve_rate_P
+    now_P, before_P = tally.solve_rate_P >= SOLVED_AT, parent.solve_rate_P >= SOLVED_AT
+    sources = [problem.source for problem in tally.problems]
+    return Change(
+        parent=parent.name,
+        difference=mean_of_problems(difference_P, lowest=-1.0),
+        newly_solved=_ids(tally, now_P & ~before_P),
+        newly_lost=_ids(tally, before_P & ~now_P),
+        by_source=_slices(difference_P, sources, lowest=-1.0),
+    )
+
+
+def exhibits(tallies: Sequence[Tally], count: int) -> tuple[Exhibit, ...]:
+    """Problems to show: first a gain, a loss and a failure of the last policy, then in turns.
+
+    Of each kind those come first where the solve rate moved most (or is lowest), ties by id.
+    """
+    first, last = tallies[0].solve_rate_P, tallies[-1].solve_rate_P
+    moved = (last - first).tolist()
+    ids = [problem.id for problem in tallies[-1].problems]
+    places = range(len(ids))
+    gains = sorted(places, key=lambda place: (-moved[place], ids[place]))
+    losses = sorted(places, key=lambda place: (moved[place], ids[place]))
+    failures = sorted(places, key=lambda place: (float(last[place]), ids[place]))
+    turns = [place for three in zip(gains, losses, failures, strict=True) for place in three]
+    return tuple(_exhibit(tallies, place) for place in list(dict.fromkeys(turns))[:count])
+
+
+def _exhibit(tallies: Sequence[Tally], place: int) -> Exhibit:
+    problem = tallies[0].problems[place]
+    shown = []
+    for tally in tallies:
+        made = tally.attempts[place][0]
+        shown.append(
+            ShownCompletion(
+                policy=tally.name,
+                text=made.sample.text,
+                score=made.verdict.score,
+                reason=made.verdict.reason,
+                solve_rate=float(tally.solve_rate_P[place]),
+            )
+        )
+    return Exhibit(
+        problem_id=problem.id,
+        source=problem.source,
+        difficulty=problem.difficulty,
+        prompt=problem.prompt,
+        answer=problem.answer,
+        completions=tuple(shown),
+    )
+
+
+def _slices(values_P: Tensor, names: Sequence[str], *, lowest: float = 0.0) -> tuple[Slice, ...]:
+    """The mean within each name, by name (numbers by value)."""
+    members: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        members.setdefault(name, []).append(place)
+    ordered = sorted(members, key=lambda name: (len(name) if name.isdigit() else 0, name))
+    return tuple(
+        Slice(name, len(members[name]), mean_of_problems(values_P[members[name]], lowest=lowest))
+        for name in ordered
+    )
+
+
+def _ids(tally: Tally, chosen_P: Tensor) -> tuple[str, ...]:
+    chosen = chosen_P.tolist()
+    return tuple(
+        sorted(problem.id for problem, hit in zip(tally.problems, chosen, strict=True) if hit)
+    )

@@ -1,0 +1,244 @@
+"""Evaluation: what is estimated, by hand; what a policy won and lost; what is refused."""
+
+import json
+from dataclasses import replace
+
+import polars as pl
+import pytest
+import torch
+
+from posttrain.data.tables import read_table, write_table
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy, save_policy, weights_digest
+from posttrain.models.reward_head import add_reward_head, save_reward_model
+from posttrain.models.tokenizer import train_tokenizer
+from posttrain.pipeline.context import StageContext
+from posttrain.records import COMPLETIONS, IDENTITY, PROBLEMS, problems_table, with_row_ids
+from tasks.evaluate.config import EvaluateConfig
+from tasks.evaluate.estimates import best_of, majority, mean_of_problems
+from tasks.evaluate.report import read_report
+from tasks.evaluate.stage import run
+
+
+def evaluate(folder, inputs, **config):
+    folder.mkdir(exist_ok=True)
+    outputs = {"report": folder / "report.json", "completions": folder / "completions.parquet"}
+    settings = {"num_samples": 4, "pass_at": (1, 2, 4), "max_tokens": 8, **config}
+    context = StageContext.quiet(folder / "scratch")
+    metrics = run(EvaluateConfig(**settings), inputs, outputs, context)
+    return read_report(outputs["report"]), metrics, outputs
+
+
+@pytest.fixture(scope="module")
+def always_up(guesser, tmp_path_factory):
+    """The guesser, made to say 1 where it would say 1 or 2."""
+    policy = load_policy(guesser)
+    one, two = (policy.tokenizer.encode(digit, add_special_tokens=False)[0] for digit in "12")
+    with torch.no_grad():
+        head = policy.model.lm_head.weight
+        policy.model.lm_head.weight = torch.nn.Parameter(head.clone())
+        policy.model.lm_head.weight[two] = -4 * policy.model.lm_head.weight[one]
+    policy.model.config.tie_word_embeddings = False
+    path = tmp_path_factory.mktemp("up") / "policy"
+    save_policy(policy.model, policy.tokenizer, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def reward_model(guesser, tmp_path_factory):
+    model = add_reward_head(guesser)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        model.model.score.weight.copy_(torch.randn(1, 32, generator=generator))
+    path = tmp_path_factory.mktemp("reward") / "model"
+    save_reward_model(model, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def done(guesser, always_up, reward_model, coins_path, tmp_path_factory):
+    inputs = {
+        "problems": coins_path,
+        "policies.guesser": guesser,
+        "policies.up": always_up,
+        "reward_model": reward_model,
+    }
+    folder = tmp_path_factory.mktemp("evaluation")
+    return (inputs, *evaluate(folder / "a", inputs))
+
+
+def test_the_report_is_what_the_completions_say(done, coins):
+    _, report, metrics, outputs = done
+    samples = read_table(outputs["completions"], COMPLETIONS)
+    assert len(samples) == 2 * 40 * 4
+    assert [policy.name for policy in report.policies] == ["guesser", "up"]
+    for policy in report.policies:
+        own = samples.filter(generator=policy.digest)
+        by_problem = own.group_by("problem_id", maintain_order=True)
+        rates = by_problem.agg(pl.col("verified").mean())["verified"]
+        assert policy.pass_at[0].value == pytest.approx(rates.mean())
+        assert metrics[f"evaluate/{policy.name}/pass_at_1"] == policy.pass_at[0].value
+        assert [at.k for at in policy.pass_at] == [1, 2, 4]
+        assert policy.pass_at[2].value == pytest.approx((rates > 0).mean())
+        assert sum(policy.solve_histogram) == 40
+        assert policy.solve_histogram[4] == (rates == 1).sum()
+        reach = 1.959964 * rates.std() / 40**0.5
+        assert policy.pass_at[0].low == pytest.approx(rates.mean() - reach, abs=1e-6)
+        assert policy.pass_at[0].high == pytest.approx(rates.mean() + reach, abs=1e-6)
+        for slice_ in policy.by_source:
+            of_source = own.filter(source=slice_.name)
+            assert slice_.num_problems == 20
+            assert slice_.pass_at_1.value == pytest.approx(of_source["verified"].mean())
+        assert [slice_.name for slice_ in policy.by_difficulty] == ["0", "1"]
+        assert policy.majority.k == 4
+        assert 3 <= policy.mean_length <= 8
+
+
+def test_gains_and_losses_against_the_parent(done, coins):
+    _, report, metrics, outputs = done
+    first, second = report.policies
+    assert first.change is None
+    assert second.change.parent == "guesser"
+    samples = read_table(outputs["completions"], COMPLETIONS)
+    rate = {
+        policy.name: dict(
+            samples.filter(generator=policy.digest)
+            .group_by("problem_id")
+            .agg(pl.col("verified").mean())
+            .iter_rows()
+        )
+        for policy in report.policies
+    }
+    ids = [problem.id for problem in coins]
+    won = {i for i in ids if rate["up"][i] >= 0.5 > rate["guesser"][i]}
+    lost = {i for i in ids if rate["guesser"][i] >= 0.5 > rate["up"][i]}
+    assert won
+    assert lost
+    assert second.change.newly_solved == tuple(sorted(won))
+    assert second.change.newly_lost == tuple(sorted(lost))
+    sources = {problem.id: problem.source for problem in coins}
+    # Always answering 1 wins what says up and loses what says down.
+    assert {sources[i] for i in won} == {"up"}
+    assert {sources[i] for i in lost} == {"down"}
+    gaps = torch.tensor([rate["up"][i] - rate["guesser"][i] for i in ids], dtype=torch.float64)
+    difference = second.change.difference
+    assert difference.value == pytest.approx(float(gaps.mean()))
+    assert difference.high - difference.value == pytest.approx(
+        1.959964 * float(gaps.std()) / 40**0.5, abs=1e-6
+    )
+    assert metrics["evaluate/up/gain"] == difference.value
+    by_source = {slice_.name: slice_.pass_at_1.value for slice_ in second.change.by_source}
+    assert by_source["up"] > 0 > by_source["down"]
+
+
+def test_best_of_k_by_the_reward_model(done):
+    _, report, _, _ = done
+    for policy in report.policies:
+        assert [at.k for at in policy.best_of] == [1, 2, 4]
+        assert policy.best_of[0].value == pytest.approx(policy.pass_at[0].value)
+        assert all(
+            best.value <= at.value + 1e-9
+            for best, at in zip(policy.best_of, policy.pass_at, strict=True)
+        )
+    assert report.reward_model
+
+
+def test_exhibits_show_a_gain_a_loss_and_a_failure_side_by_side(done):
+    _, report, _, _ = done
+    assert len(report.exhibits) == 6
+    assert len({shown.problem_id for shown in report.exhibits}) == 6
+    gain, loss = report.exhibits[:2]
+    assert [shown.policy for shown in gain.completions] == ["guesser", "up"]
+    assert gain.source == "up"
+    assert gain.completions[1].solve_rate > gain.completions[0].solve_rate
+    assert loss.source == "down"
+    assert loss.completions[1].solve_rate < loss.completions[0].solve_rate
+
+
+def test_twice_the_same_bytes_and_plain_json(done, tmp_path):
+    inputs, _, _, outputs = done
+    _, _, again = evaluate(tmp_path / "b", inputs)
+    for name, path in outputs.items():
+        assert again[name].read_bytes() == path.read_bytes()
+    plain = json.loads(outputs["report"].read_text())
+    assert plain["policies"][0]["pass_at"][0]["k"] == 1
+    assert plain["layout"] == 1
+
+
+def test_one_policy_without_a_reward_model(guesser, coins_path, tmp_path):
+    inputs = {"problems": coins_path, "policies.only": guesser}
+    report, metrics, _ = evaluate(tmp_path / "a", inputs)
+    assert report.reward_model is None
+    assert report.policies[0].best_of == ()
+    assert report.policies[0].digest == weights_digest(load_policy(guesser).model)
+    assert "evaluate/only/gain" not in metrics
+
+
+def test_another_tokenizer_is_refused(guesser, coins_path, tmp_path):
+    policy = load_policy(guesser)
+    save_policy(policy.model, train_tokenizer(["other 1 2"], vocab_size=262), tmp_path / "other")
+    inputs = {"problems": coins_path, "policies.a": guesser, "policies.b": tmp_path / "other"}
+    with pytest.raises(UserError, match="policies 'a' and 'b': the tokenizers differ"):
+        evaluate(tmp_path / "run", inputs)
+
+
+def test_no_policy_is_refused(coins_path, tmp_path):
+    with pytest.raises(UserError, match="no policy is connected"):
+        evaluate(tmp_path / "run", {"problems": coins_path})
+
+
+def test_asking_for_more_than_was_sampled_is_refused():
+    with pytest.raises(UserError, match="evaluate: pass_at asks for k=16 of 8 samples; raise"):
+        EvaluateConfig.parse({"pass_at": [1, 16]}, where="evaluate")
+
+
+def test_a_prompt_beyond_the_context_is_refused_by_its_id(guesser, coins, tmp_path):
+    long = replace(coins[0], prompt="up " * 100)
+    table = with_row_ids(problems_table([*coins[1:4], long]), IDENTITY["problems"])
+    write_table(table, tmp_path / "problems.parquet", PROBLEMS)
+    inputs = {"problems": tmp_path / "problems.parquet", "policies.a": guesser}
+    with pytest.raises(UserError, match=f"prompt '{long.id}' has .* but the model's context"):
+        evaluate(tmp_path / "run", inputs)
+
+
+def test_best_of_two_of_three_by_enumeration():
+    """Pairs of (3: right, 2: wrong, 1: right): 3 wins two of the three, 2 wins one: 2/3 right."""
+    rewards = torch.tensor([[2.0, 3.0, 1.0]])
+    correct = torch.tensor([[0.0, 1.0, 1.0]], dtype=torch.float64)
+    assert best_of(rewards, correct, k=1).item() == pytest.approx(2 / 3)
+    assert best_of(rewards, correct, k=2).item() == pytest.approx(2 / 3)
+    assert best_of(rewards, correct, k=3).item() == pytest.approx(1.0)
+
+
+def test_equal_rewards_share_their_places():
+    """Rewards 1, 1, 0; right, wrong, right. Pairs: {0,1} 1/2, {0,2} 1, {1,2} 0: 1/2 on average."""
+    rewards = torch.tensor([[1.0, 1.0, 0.0]])
+    correct = torch.tensor([[1.0, 0.0, 1.0]], dtype=torch.float64)
+    assert best_of(rewards, correct, k=2).item() == pytest.approx(0.5)
+    all_equal = torch.zeros(1, 3)
+    for k in (1, 2, 3):
+        assert best_of(all_equal, correct, k=k).item() == pytest.approx(2 / 3)
+
+
+def test_majority_ignores_samples_that_state_nothing():
+    answers = [["5", "5", "6"], [None, None, "7"], ["1", "2", None], [None, None, None]]
+    correct = torch.tensor([[1, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 0]], dtype=torch.float64)
+    # Most; the only one stated; a tie of one right and one wrong; nothing at all.
+    assert majority(answers, correct).tolist() == [1.0, 1.0, 0.5, 0.0]
+    assert majority([[None]], torch.zeros(1, 1)).tolist() == [0.0]
+
+
+def test_interval_is_over_problems_and_never_of_width_zero_at_an_extreme():
+    # Mean 1/2, deviation sqrt(1/3) of 4: 1/2 +- 1.96 sqrt(1/12).
+    estimate = mean_of_problems(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    assert estimate.low == 0.0
+    assert estimate.high == 1.0
+    many = mean_of_problems(torch.tensor([0.0, 1.0] * 50))
+    assert many.high - many.value == pytest.approx(1.959964 * (0.25 / 99) ** 0.5, abs=1e-6)
+    # Wilson for 10 of 10: 10 / (10 + z^2).
+    sure = mean_of_problems(torch.ones(10))
+    assert (sure.value, sure.high) == (1.0, 1.0)
+    assert sure.low == pytest.approx(10 / (10 + 1.959964**2), abs=1e-6)
+    none = mean_of_problems(torch.zeros(10))
+    assert none.high == pytest.approx(1 - sure.low)
+    assert mean_of_problems(torch.tensor([0.3])).high == 1.0
