@@ -5,6 +5,7 @@ shuffled, sorted by length within windows, cut by a token budget, and the batche
 whole plan is a pure function of the lengths and the seed: a step number says where training is.
 """
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -56,10 +57,11 @@ def plan_steps(
     batch_tokens: int,
     epochs: float,
     seed: int,
+    num_steps: int | None = None,
     groups: Sequence[str] | None = None,
     mixture: Mapping[str, float] | None = None,
 ) -> list[list[int]]:
-    """Row indices of every optimiser step.
+    """Row indices of every optimiser step: of `epochs`, or of as many as `num_steps` take.
 
     Without `mixture` an epoch is each row once. With it, an epoch is as many tokens as the rows
     hold, `mixture[group]` of them (a share of the total) from each group, whose rows come round
@@ -67,14 +69,20 @@ def plan_steps(
     """
     steps: list[list[int]] = []
     streams = _streams(lengths, groups, mixture, seed)
-    for epoch in range(math.ceil(epochs)):
+    passes = itertools.count() if num_steps is not None else range(math.ceil(epochs))
+    for epoch in passes:
         shuffle = random.Random(f"{seed}:order:{epoch}")
         rows = [index for stream in streams for index in stream.take_epoch()]
         shuffle.shuffle(rows)
         batches = length_buckets(rows, lengths, batch_tokens)
         shuffle.shuffle(batches)
-        share = min(1.0, epochs - epoch)
-        steps += batches[: max(1, round(share * len(batches)))]
+        if num_steps is None:
+            share = min(1.0, epochs - epoch)
+            steps += batches[: max(1, round(share * len(batches)))]
+        else:
+            steps += batches[: num_steps - len(steps)]
+            if len(steps) == num_steps:
+                break
     return steps
 
 

@@ -3,54 +3,56 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import polars as pl
-from torch import Tensor
 
-from posttrain.data.rows import pad_rows
+from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
 from posttrain.records import IDENTITY, PAIRS, with_row_ids
 
 
-@dataclass(frozen=True)
-class PairBatch:
-    """Chosen rows, then rejected rows, right-padded; `last_B` indexes their last tokens."""
+class PairTable:
+    """Token rows of pairs; a batch holds the chosen rows, then the rejected ones."""
 
-    input_ids_BT: Tensor
-    last_B: Tensor
-    num_units: int
+    def __init__(
+        self, chosen: Sequence[TokenRow], rejected: Sequence[TokenRow], *, pad: int
+    ) -> None:
+        self._table = TokenTable([*chosen, *rejected], pad=pad)
+        self._num_pairs = len(chosen)
 
-    def to(self, device: str) -> "PairBatch":
-        """The same batch on `device`."""
-        return PairBatch(self.input_ids_BT.to(device), self.last_B.to(device), self.num_units)
+    def batch(self, part: Sequence[int]) -> TokenBatch:
+        """The pairs of these indices, padded together; its units are pairs."""
+        rows = self._table.batch([*part, *(self._num_pairs + index for index in part)])
+        return replace(rows, num_units=len(part))
 
 
 def build_pairs(
-    samples: pl.DataFrame, *, pairs_per_problem: int, heldout_fraction: float, seed: int
+    samples: pl.DataFrame,
+    *,
+    pairs_per_problem: int,
+    heldout_fraction: float,
+    seed: int,
+    max_pairs: int | None = None,
 ) -> pl.DataFrame:
     """PAIRS from COMPLETIONS: every verified text against every refuted one of the same problem.
 
     Equal texts of a problem count once; a problem with one kind only gives none. Where there are
     more than `pairs_per_problem`, a seeded choice is made that uses as many texts as it can.
+    `max_pairs` takes the first pair of every problem, then the second, and so on.
     """
     distinct = samples.unique(["problem_id", "text"], keep="first", maintain_order=True)
     rows: list[dict[str, object]] = []
     for group in distinct.partition_by("problem_id", maintain_order=True):
         rows += _pairs_of(group, pairs_per_problem, seed)
     frame = pl.DataFrame(rows, schema={name: PAIRS[name] for name in PAIRS if name != "id"})
+    if max_pairs is not None:
+        turn = pl.int_range(pl.len()).over("problem_id")
+        frame = frame.sort(turn, maintain_order=True).head(max_pairs)
     split = _split(frame["problem_id"].unique().to_list(), heldout_fraction, seed)
     frame = frame.with_columns(
         pl.col("problem_id").replace_strict(split, return_dtype=pl.String).alias("split")
     )
     return with_row_ids(frame, IDENTITY["pairs"]).select(list(PAIRS))
-
-
-def pad_pairs(
-    chosen: Sequence[Sequence[int]], rejected: Sequence[Sequence[int]], *, pad: int
-) -> PairBatch:
-    """Tensors of some pairs."""
-    input_ids_BT, last_B = pad_rows([*chosen, *rejected], pad=pad)
-    return PairBatch(input_ids_BT, last_B, len(chosen))
 
 
 def _pairs_of(group: pl.DataFrame, limit: int, seed: int) -> list[dict[str, object]]:

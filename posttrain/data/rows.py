@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from posttrain.data.templates import encode_completions, encode_prompts
 from posttrain.errors import UserError
@@ -31,7 +30,7 @@ class TokenBatch:
     wanted_BT: Tensor
     num_units: int
 
-    def to(self, device: str) -> "TokenBatch":
+    def to(self, device: str | torch.device) -> "TokenBatch":
         """The same batch on `device`."""
         return TokenBatch(self.input_ids_BT.to(device), self.wanted_BT.to(device), self.num_units)
 
@@ -87,16 +86,3 @@ class TokenTable:
         input_ids_BT = self._flat[places_BT].where(inside_BT, self._pad)
         wanted_BT = inside_BT & (positions_T >= start_B[:, None])
         return TokenBatch(input_ids_BT, wanted_BT, int((length_B - start_B).sum()))
-
-
-def pad_rows(rows: Sequence[Sequence[int]], *, pad: int) -> tuple[Tensor, Tensor]:
-    """Right-padded ids ``[B, T]`` and the index of each row's last token that is not padding.
-
-    transformers pools at the last id that differs from the pad id; so do we, also where a
-    tokenizer uses one id for padding and for the end.
-    """
-    input_ids_BT = pad_sequence(
-        [torch.tensor(row) for row in rows], batch_first=True, padding_value=pad
-    )
-    positions_T = torch.arange(input_ids_BT.shape[1])
-    return input_ids_BT, ((input_ids_BT != pad) * positions_T).argmax(-1)

@@ -1,67 +1,111 @@
-"""A reward model: a scalar head on a causal language model, in transformers' own format."""
+"""What turns a language model into a reward model: a scalar head, or its own likelihood.
 
-from collections.abc import Sequence
+Both are trained by the same pairwise loss and saved as models that plain transformers loads; the
+parameterisation and its scale stand beside the weights in ``reward.json``.
+"""
+
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from posttrain.data.batching import length_buckets
-from posttrain.data.rows import pad_rows
-from posttrain.data.templates import encode_completions, encode_prompts
+from posttrain.data.rows import TokenBatch, TokenTable, encode_rows
+from posttrain.errors import UserError, nearest
 from posttrain.models.load import load_tokenizer, load_weights, save_policy
-from posttrain.models.logprobs import hidden_states
+from posttrain.models.logprobs import hidden_states, token_logprobs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+Parameterisation = Literal["likelihood", "head"]
+_FILE = "reward.json"
+
 
 @dataclass(frozen=True)
 class RewardModel:
-    """A sequence classifier with one label, and its tokenizer."""
+    """A model that scores completions, its tokenizer, and how a score is read off it."""
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
+    parameterisation: Parameterisation = "head"
+    scale: float = 1.0
+
+    def rewards(self, batch: TokenBatch) -> Tensor:
+        """Reward of every row of a batch whose wanted tokens are the completion's: ``[B]``."""
+        return self.scale * REWARDS[self.parameterisation](self.model, batch)
 
     def score(
         self, prompts: Sequence[str], texts: Sequence[str], *, batch_tokens: int = 16384
     ) -> list[float]:
         """Reward of each completion of its prompt; higher is better, only differences matter."""
-        rows = [
-            prompt + text
-            for prompt, text in zip(
-                encode_prompts(self.tokenizer, prompts),
-                encode_completions(self.tokenizer, texts),
-                strict=True,
-            )
-        ]
+        if not texts:
+            return []
+        rows = encode_rows(self.tokenizer, prompts, texts)
+        table = TokenTable(rows, pad=int(self.tokenizer.pad_token_id))
+        lengths = [len(row.ids) for row in rows]
         rewards = [0.0] * len(rows)
-        lengths = [len(row) for row in rows]
         with torch.inference_mode():
-            for batch in length_buckets(range(len(rows)), lengths, batch_tokens):
-                input_ids_BT, last_B = pad_rows([rows[index] for index in batch], pad=self.pad)
-                device = self.model.device
-                values_B = sequence_rewards(self.model, input_ids_BT.to(device), last_B.to(device))
-                for index, value in zip(batch, values_B.tolist(), strict=True):
+            for part in length_buckets(range(len(rows)), lengths, batch_tokens):
+                values_B = self.rewards(table.batch(part).to(self.model.device))
+                for index, value in zip(part, values_B.tolist(), strict=True):
                     rewards[index] = value
         return rewards
 
-    @property
-    def pad(self) -> int:
-        """The padding id that the model's configuration names."""
-        return int(self.model.config.pad_token_id)
+
+def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
+    """The head's value at each row's last token: ``[B]``.
+
+    transformers pools at the last id that differs from the pad id; so do we, also where a
+    tokenizer uses one id for padding and for the end.
+    """
+    hidden_BTD = hidden_states(model, batch.input_ids_BT)
+    positions_T = torch.arange(hidden_BTD.shape[1], device=hidden_BTD.device)
+    last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
+    rows_B = torch.arange(len(last_B), device=last_B.device)
+    rewards_B: Tensor = model.score(hidden_BTD[rows_B, last_B])[:, 0].float()
+    return rewards_B
 
 
-def add_reward_head(
-    policy_path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+def likelihood_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
+    """Mean log-probability of each row's completion tokens, in nats: ``[B]``.
+
+    Every token's prediction takes part, so a small model learns to tell a wrong step from a right
+    one out of few pairs; the mean makes long and short completions comparable (as in SimPO,
+    arXiv 2405.14734).
+    """
+    logprobs_BT, _ = token_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+    return logprobs_BT.sum(-1) / batch.wanted_BT.sum(-1)
+
+
+REWARDS: dict[Parameterisation, Callable[["PreTrainedModel", TokenBatch], Tensor]] = {
+    "likelihood": likelihood_rewards,
+    "head": head_rewards,
+}
+
+
+def start_reward_model(
+    policy_path: Path,
+    *,
+    parameterisation: Parameterisation,
+    scale: float = 1.0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> RewardModel:
-    """Put a zero head on a policy, so that the first Bradley-Terry loss is exactly ln 2."""
+    """An untrained reward model on a policy's weights.
+
+    A head starts at zero, so that the first Bradley-Terry loss is exactly ln 2.
+    """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
     tokenizer = load_tokenizer(policy_path)
+    if parameterisation == "likelihood":
+        return RewardModel(causal, tokenizer, parameterisation, scale)
     config = causal.config
     config.num_labels = 1
     config.pad_token_id = tokenizer.pad_token_id
@@ -70,27 +114,28 @@ def add_reward_head(
     model = AutoModelForSequenceClassification.from_config(config)
     model.base_model.load_state_dict(causal.base_model.state_dict())
     torch.nn.init.zeros_(model.score.weight)
-    return RewardModel(model.to(device=device, dtype=dtype).eval(), tokenizer)
+    model = model.to(device=device, dtype=dtype).eval()
+    return RewardModel(model, tokenizer, parameterisation, scale)
 
 
 def load_reward_model(
     path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
 ) -> RewardModel:
-    """Load what `save_reward_model` wrote."""
-    from transformers import AutoModelForSequenceClassification
+    """Load what `save_reward_model` wrote, or a one-label classifier of anyone's."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    model = load_weights(AutoModelForSequenceClassification, path, device=device, dtype=dtype)
-    return RewardModel(model, load_tokenizer(path))
+    described = path / _FILE
+    facts = json.loads(described.read_text()) if described.is_file() else {}
+    kind = facts.get("parameterisation", "head")
+    if kind not in REWARDS:
+        raise UserError(f"{described}: unknown parameterisation '{kind}'{nearest(kind, REWARDS)}")
+    auto = AutoModelForCausalLM if kind == "likelihood" else AutoModelForSequenceClassification
+    model = load_weights(auto, path, device=device, dtype=dtype)
+    return RewardModel(model, load_tokenizer(path), kind, float(facts.get("scale", 1.0)))
 
 
 def save_reward_model(reward_model: RewardModel, path: Path) -> None:
-    """Write it so that ``AutoModelForSequenceClassification.from_pretrained(path)`` works."""
+    """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder."""
     save_policy(reward_model.model, reward_model.tokenizer, path)
-
-
-def sequence_rewards(model: "PreTrainedModel", input_ids_BT: Tensor, last_B: Tensor) -> Tensor:
-    """The head's value at each row's last token: ``[B]``; rows are right-padded."""
-    hidden_BTD = hidden_states(model, input_ids_BT)
-    rows_B = torch.arange(len(last_B), device=last_B.device)
-    rewards_B: Tensor = model.score(hidden_BTD[rows_B, last_B])[:, 0].float()
-    return rewards_B
+    facts = {"parameterisation": reward_model.parameterisation, "scale": reward_model.scale}
+    (path / _FILE).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -12,7 +12,9 @@ class OptimisationConfig(StageConfig):
 
     epochs: float = Field(1.0, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
-    batch_tokens: int = Field(8192, ge=1)
+    steps: int | None = Field(None, ge=1)
+    """Optimiser steps, as many passes as they take; given, it replaces `epochs`."""
+    batch_tokens: int = Field(2048, ge=1)
     """Tokens of one optimiser step, padding counted; a longer row still makes a batch."""
     micro_batch_tokens: int | None = Field(None, ge=1)
     """Tokens of one forward pass; a smaller part of the batch saves memory, same gradient."""

@@ -42,6 +42,7 @@ def token_batches(
         lengths,
         batch_tokens=config.batch_tokens,
         epochs=config.epochs,
+        num_steps=config.steps,
         seed=seed,
         groups=groups,
         mixture=mixture,

@@ -10,8 +10,8 @@ from posttrain.training.config import OptimisationConfig
 class PretrainConfig(OptimisationConfig):
     """The model's size, the mixture, and the optimisation."""
 
-    vocab_size: int = Field(400, ge=259)
-    """Size of the tokenizer's vocabulary: 256 bytes, 3 special tokens, the rest merges."""
+    vocab_size: int = Field(512, ge=259)
+    """Most tokens of the vocabulary: 256 bytes, 3 special ones, the rest merges."""
     hidden: int = Field(64, ge=8)
     """Width of the model."""
     layers: int = Field(2, ge=1)
@@ -22,14 +22,14 @@ class PretrainConfig(OptimisationConfig):
     """Longest row in tokens; longer ones are left out and counted."""
     mixture: dict[str, float] = Field(default_factory=dict)
     """Share of each source among the training tokens; empty takes every row once per epoch."""
-    loss_on_prompts: bool = True
-    """False spends the model's capacity on the solutions, and none on predicting problems."""
+    loss_on_prompts: bool = False
+    """Off spends a small model's capacity on the solutions, and none on predicting problems."""
+    epochs: float = Field(6.5, gt=0.0)
+    """Passes over the data; a fraction ends within a pass."""
     optimizer: Literal["adamw", "muon"] = "muon"
-    """Muon learns from scratch in about half the steps."""
+    """Muon learns from scratch in fewer steps than AdamW."""
     learning_rate: float = Field(3e-3, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimisers."""
-    schedule: Literal["constant", "linear", "cosine", "constant_then_decay"] = "constant_then_decay"
-    """Shape of the learning rate after the warm-up."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

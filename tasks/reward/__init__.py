@@ -7,11 +7,11 @@ TASK = Task(
     package="tasks.reward",
     config=RewardConfig,
     inputs={
-        "policy": Port(ArtifactType.CHECKPOINT, "model whose body the reward model starts from"),
+        "policy": Port(ArtifactType.CHECKPOINT, "model that the reward model starts from"),
         "samples": Port(ArtifactType.COMPLETIONS, "several judged samples per problem"),
     },
     outputs={
-        "reward_model": Port(ArtifactType.REWARD_MODEL, "scalar head on the trained body"),
+        "reward_model": Port(ArtifactType.REWARD_MODEL, "scores completions of prompts"),
         "pairs": Port(ArtifactType.PAIRS, "chosen and rejected samples, with their split"),
         "curve": Port(ArtifactType.CURVE, "loss, accuracy and margin per step"),
         "report": Port(ArtifactType.REPORT, "accuracy, AUROC and calibration on held-out pairs"),

@@ -1,22 +1,33 @@
 """Parameters of reward-model training."""
 
+from typing import Literal
+
 from pydantic import Field
 
 from posttrain.training.config import OptimisationConfig
 
 
 class RewardConfig(OptimisationConfig):
-    """How pairs are built, which problems are held out, and the optimisation."""
+    """How rewards are read off the model, how pairs are built, and the optimisation."""
 
-    pairs_per_problem: int = Field(8, ge=1)
+    parameterisation: Literal["likelihood", "head"] = "likelihood"
+    """`likelihood` scores by the mean log-probability of the completion, `head` by a scalar head;
+    a small model trained on few pairs generalises with the former only."""
+    scale: float = Field(10.0, gt=0.0)
+    """Factor from what the model gives to the reward; the mean log-probability moves little."""
+    pairs_per_problem: int = Field(4, ge=1)
     """Most pairs that one problem gives."""
+    max_pairs: int | None = Field(None, ge=2)
+    """Most pairs in all; every problem gives one before any gives two."""
     heldout_fraction: float = Field(0.2, gt=0.0, lt=1.0)
     """Share of the problems whose pairs are kept for the report."""
-    centring: float = Field(0.01, ge=0.0)
-    """Pull of each pair's mean reward to 0, which makes rewards comparable across problems."""
+    centring: float = Field(0.0, ge=0.0)
+    """Pull of each pair's mean reward to 0 (0.01 is usual with a head)."""
     max_length: int = Field(512, ge=8)
     """Longest prompt and completion in tokens; pairs with a longer one are left out and counted."""
-    learning_rate: float = Field(1e-3, gt=0.0)
-    """Peak learning rate."""
+    optimizer: Literal["adamw", "muon"] = "muon"
+    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
+    learning_rate: float = Field(3e-4, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimisers."""
     epochs: float = Field(2.0, gt=0.0)
     """Passes over the training pairs."""

@@ -1,24 +1,19 @@
 """Train a Bradley-Terry reward model on pairs of one problem's samples, and grade it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
 from torch import Tensor
 
 from posttrain.data.batching import Batches, plan_steps
-from posttrain.data.pairs import PairBatch, build_pairs, pad_pairs
+from posttrain.data.pairs import PairTable, build_pairs
+from posttrain.data.rows import TokenBatch, encode_rows
 from posttrain.data.tables import read_table, write_table
-from posttrain.data.templates import encode_completions, encode_prompts
 from posttrain.errors import UserError
 from posttrain.maths.reward_model import bradley_terry_loss
-from posttrain.models.reward_head import (
-    RewardModel,
-    add_reward_head,
-    save_reward_model,
-    sequence_rewards,
-)
+from posttrain.models.reward_head import RewardModel, save_reward_model, start_reward_model
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, PAIRS
 from posttrain.training.curve import Curve
@@ -35,12 +30,18 @@ def run(
 ) -> dict[str, float]:
     """Build pairs, train the head and the body on one split, grade them on the other."""
     samples = read_table(inputs["samples"], COMPLETIONS)
-    reward_model = add_reward_head(inputs["policy"], device=context.device)
+    reward_model = start_reward_model(
+        inputs["policy"],
+        parameterisation=config.parameterisation,
+        scale=config.scale,
+        device=context.device,
+    )
     pairs = build_pairs(
         samples,
         pairs_per_problem=config.pairs_per_problem,
         heldout_fraction=config.heldout_fraction,
         seed=context.seed,
+        max_pairs=config.max_pairs,
     )
     _refuse_too_few(pairs, str(inputs["samples"]))
 
@@ -49,7 +50,7 @@ def run(
     train(
         reward_model.model,
         batches,
-        _pair_loss(config.centring),
+        _pair_loss(reward_model, config.centring),
         config=config,
         context=context,
         curve=curve,
@@ -68,12 +69,11 @@ def run(
     }
 
 
-def _pair_loss(centring: float) -> Loss[PairBatch]:
+def _pair_loss(reward_model: RewardModel, centring: float) -> Loss[TokenBatch]:
     def loss(
-        model: object, batch: PairBatch, denominator: float
+        _model: object, batch: TokenBatch, denominator: float
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        rewards = sequence_rewards(model, batch.input_ids_BT, batch.last_B)
-        chosen_B, rejected_B = rewards.chunk(2)
+        chosen_B, rejected_B = reward_model.rewards(batch).chunk(2)
         return bradley_terry_loss(chosen_B, rejected_B, denominator=denominator, centring=centring)
 
     return loss
@@ -81,32 +81,34 @@ def _pair_loss(centring: float) -> Loss[PairBatch]:
 
 def _batches(
     reward_model: RewardModel, pairs: pl.DataFrame, config: RewardConfig, context: StageContext
-) -> Batches[PairBatch]:
+) -> Batches[TokenBatch]:
     """Token ids of the pairs, and every step over those that fit."""
-    prompts = encode_prompts(reward_model.tokenizer, pairs["prompt"].to_list())
-    sides = [
-        [
-            p + t
-            for p, t in zip(prompts, encode_completions(reward_model.tokenizer, texts), strict=True)
-        ]
-        for texts in (pairs["chosen"].to_list(), pairs["rejected"].to_list())
+    prompts = pairs["prompt"].to_list()
+    chosen = encode_rows(reward_model.tokenizer, prompts, pairs["chosen"].to_list())
+    rejected = encode_rows(reward_model.tokenizer, prompts, pairs["rejected"].to_list())
+    longest = [
+        max(len(one.ids), len(other.ids)) for one, other in zip(chosen, rejected, strict=True)
     ]
-    kept = [pair for pair in zip(*sides, strict=True) if max(map(len, pair)) <= config.max_length]
+    kept = [index for index, length in enumerate(longest) if length <= config.max_length]
     if not kept:
         raise UserError(f"reward: no pair fits into max_length {config.max_length}; raise it")
     if len(kept) < len(pairs):
         context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
     # Both sides of a pair are padded to the longer one.
-    lengths = [2 * max(map(len, pair)) for pair in kept]
+    lengths = [2 * longest[index] for index in kept]
     steps = plan_steps(
-        lengths, batch_tokens=config.batch_tokens, epochs=config.epochs, seed=context.seed
+        lengths,
+        batch_tokens=config.batch_tokens,
+        epochs=config.epochs,
+        num_steps=config.steps,
+        seed=context.seed,
     )
-
-    def collate(part: Sequence[int]) -> PairBatch:
-        chosen, rejected = zip(*(kept[index] for index in part), strict=True)
-        return pad_pairs(chosen, rejected, pad=reward_model.pad)
-
-    return Batches(steps, lengths, collate, config.micro_batch_tokens)
+    table = PairTable(
+        [chosen[index] for index in kept],
+        [rejected[index] for index in kept],
+        pad=int(reward_model.tokenizer.pad_token_id),
+    )
+    return Batches(steps, lengths, table.batch, config.micro_batch_tokens)
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

@@ -10,3 +10,5 @@ class SftConfig(OptimisationConfig):
 
     max_length: int = Field(512, ge=8)
     """Longest prompt and completion in tokens; longer rows are left out and counted."""
+    warmup_steps: int = Field(5, ge=0)
+    """Steps over which the learning rate rises to its peak."""

@@ -44,6 +44,13 @@ def test_a_fraction_of_an_epoch_is_that_share_of_its_batches():
     assert len(plan_steps([10] * 40, batch_tokens=100, epochs=0.01, seed=0)) == 1
 
 
+def test_a_number_of_steps_takes_as_many_epochs_as_it_needs():
+    plan = plan_steps([10] * 40, batch_tokens=100, epochs=1.0, seed=0, num_steps=10)
+    assert len(plan) == 10
+    longer = plan_steps([10] * 40, batch_tokens=100, epochs=3.0, seed=0)
+    assert plan == longer[:10]
+
+
 def test_a_mixture_gives_each_source_its_share_of_the_tokens():
     # 100 rows of 10 tokens from a, 20 rows of 30 tokens from b: 1600 tokens an epoch.
     lengths, groups = [10] * 100 + [30] * 20, ["a"] * 100 + ["b"] * 20

@@ -1,7 +1,8 @@
 import polars as pl
 import pytest
 
-from posttrain.data.pairs import build_pairs, pad_pairs
+from posttrain.data.pairs import PairTable, build_pairs
+from posttrain.data.rows import TokenRow
 from posttrain.records import Completion, Problem, completions_table
 
 
@@ -72,8 +73,17 @@ def test_parents_name_the_samples_and_the_order_of_rows_does_not_matter():
     assert pairs.sort("id").equals(shuffled.sort("id"))
 
 
-def test_pairs_are_padded_together_chosen_first():
-    batch = pad_pairs([[1, 5, 2], [1, 2]], [[1, 6, 6, 2], [1, 7, 2]], pad=0)
-    assert batch.input_ids_BT.tolist() == [[1, 5, 2, 0], [1, 2, 0, 0], [1, 6, 6, 2], [1, 7, 2, 0]]
-    assert batch.last_B.tolist() == [2, 1, 3, 2]
+def test_a_limit_on_all_pairs_serves_every_problem_before_it_serves_one_twice():
+    verdicts = {f"p{index}": BOTH for index in range(4)}
+    assert build(verdicts, max_pairs=4)["prompt"].n_unique() == 4
+    counts = build(verdicts, max_pairs=10)["prompt"].value_counts()["count"].to_list()
+    assert sorted(counts) == [2, 2, 3, 3]
+
+
+def test_a_batch_of_pairs_holds_the_chosen_rows_then_the_rejected_ones():
+    chosen = [TokenRow((1, 5, 2), 1), TokenRow((1, 2), 1)]
+    rejected = [TokenRow((1, 6, 6, 2), 2), TokenRow((1, 7, 2), 1)]
+    batch = PairTable(chosen, rejected, pad=0).batch([1, 0])
+    assert batch.input_ids_BT.tolist() == [[1, 2, 0, 0], [1, 5, 2, 0], [1, 7, 2, 0], [1, 6, 6, 2]]
+    assert batch.wanted_BT[3].tolist() == [False, False, True, True]
     assert batch.num_units == 2

@@ -1,6 +1,6 @@
 import pytest
 
-from posttrain.data.rows import TokenRow, TokenTable, check_rows, encode_rows, pad_rows
+from posttrain.data.rows import TokenRow, TokenTable, check_rows, encode_rows
 from posttrain.errors import UserError
 from posttrain.models.tokenizer import train_tokenizer
 
@@ -12,14 +12,6 @@ def test_a_batch_is_padded_on_the_right_and_masks_prompts():
     assert batch.input_ids_BT.tolist() == [[1, 8, 9, 9, 2], [1, 5, 6, 2, 0]]
     assert batch.wanted_BT.int().tolist() == [[0, 0, 0, 0, 1], [0, 0, 1, 1, 0]]
     assert batch.num_units == 3
-
-
-def test_the_last_token_is_the_last_that_is_not_padding():
-    ids, last = pad_rows([[1, 5, 2], [1, 2]], pad=0)
-    assert ids.tolist() == [[1, 5, 2], [1, 2, 0]]
-    assert last.tolist() == [2, 1]
-    # One id for end and padding: transformers pools at the token before it, and so must we.
-    assert pad_rows([[1, 5, 2], [1, 2]], pad=2)[1].tolist() == [1, 0]
 
 
 def test_prompt_tokens_bear_no_loss_unless_the_text_is_raw():

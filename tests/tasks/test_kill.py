@@ -131,7 +131,7 @@ def test_reward(tables, base, tmp_path):
     survives(
         tmp_path,
         task="reward",
-        config=OPTIMISATION,
+        config=OPTIMISATION | {"parameterisation": "likelihood"},
         inputs={"policy": base, "samples": tables["all"]},
         outputs=["reward_model", "pairs", "curve", "report"],
     )

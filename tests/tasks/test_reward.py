@@ -2,8 +2,6 @@ import json
 
 import polars as pl
 import pytest
-import torch
-from transformers import AutoModelForSequenceClassification
 
 from posttrain.errors import UserError
 from posttrain.models.reward_head import load_reward_model
@@ -12,7 +10,16 @@ from tasks.reward import TASK
 from tasks.reward.heldout import grade
 from tasks.reward.stage import run
 
-CONFIG = TASK.config(epochs=30.0, batch_tokens=1024, learning_rate=0.01, warmup_steps=2)
+HEAD = TASK.config(
+    parameterisation="head",
+    scale=1.0,
+    epochs=30.0,
+    batch_tokens=1024,
+    optimizer="adamw",
+    learning_rate=0.01,
+    warmup_steps=2,
+)
+LIKELIHOOD = TASK.config(epochs=4.0, batch_tokens=1024, learning_rate=0.003, warmup_steps=2)
 
 
 @pytest.fixture
@@ -31,9 +38,9 @@ def quiet(path):
     return StageContext.quiet(path / "scratch")
 
 
-def test_it_starts_at_ln_2_learns_and_generalises_to_problems_held_out(places, tmp_path):
+def test_a_head_starts_at_ln_2_learns_and_generalises_to_problems_held_out(places, tmp_path):
     inputs, outputs = places
-    metrics = run(CONFIG, inputs, outputs, quiet(tmp_path))
+    metrics = run(HEAD, inputs, outputs, quiet(tmp_path))
     losses = pl.read_parquet(outputs["curve"]).filter(metric="reward/loss")["value"]
     assert losses[0] == pytest.approx(0.693147, abs=1e-5)
     report = json.loads(outputs["report"].read_text())
@@ -47,19 +54,14 @@ def test_it_starts_at_ln_2_learns_and_generalises_to_problems_held_out(places, t
     assert (pairs.height, report["num_problems"]) == (120, 12)
 
 
-def test_the_saved_model_is_a_classifier_that_plain_transformers_loads(places, tmp_path):
+def test_the_likelihood_learns_and_generalises_too(places, tmp_path):
     inputs, outputs = places
-    run(CONFIG.model_copy(update={"epochs": 1.0}), inputs, outputs, quiet(tmp_path))
-    plain = AutoModelForSequenceClassification.from_pretrained(outputs["reward_model"])
-    assert plain.config.num_labels == 1
-    ours = load_reward_model(outputs["reward_model"])
-    row = torch.tensor([[*ours.tokenizer("3 + 4 =\n")["input_ids"], *_closed(ours, "7")]])
-    assert ours.score(["3 + 4 ="], ["7"])[0] == pytest.approx(plain(row).logits.item(), abs=1e-5)
-
-
-def _closed(reward_model, text):
-    ids = reward_model.tokenizer(text, add_special_tokens=False)["input_ids"]
-    return [*ids, reward_model.tokenizer.eos_token_id]
+    metrics = run(LIKELIHOOD, inputs, outputs, quiet(tmp_path))
+    losses = pl.read_parquet(outputs["curve"]).filter(metric="reward/loss")["value"]
+    assert losses[-1] < 0.5 * losses[0]
+    assert metrics["reward/accuracy"] > 0.95
+    loaded = load_reward_model(outputs["reward_model"])
+    assert (loaded.parameterisation, loaded.scale) == ("likelihood", 10.0)
 
 
 class Scripted:
@@ -108,11 +110,11 @@ def test_samples_without_contrast_are_refused(places, write, tmp_path):
     with pytest.raises(
         UserError, match="only 0 problems have both a verified and a refuted sample"
     ):
-        run(CONFIG, {**inputs, "samples": write(verified, "same")}, outputs, quiet(tmp_path))
+        run(HEAD, {**inputs, "samples": write(verified, "same")}, outputs, quiet(tmp_path))
     assert not any(path.exists() for path in outputs.values())
 
 
 def test_pairs_over_the_limit_are_refused_only_if_none_is_left(places, tmp_path):
     inputs, outputs = places
     with pytest.raises(UserError, match="no pair fits into max_length 8"):
-        run(CONFIG.model_copy(update={"max_length": 8}), inputs, outputs, quiet(tmp_path))
+        run(HEAD.model_copy(update={"max_length": 8}), inputs, outputs, quiet(tmp_path))
