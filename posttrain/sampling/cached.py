@@ -100,10 +100,8 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     def keep(self, rows_R: Tensor) -> None:
         """Move the chosen rows to the front; the memory stays."""
-        for name in ("keys", "values"):
-            buffer = getattr(self, name)
-            buffer[: len(rows_R), :, : self.used] = buffer[rows_R, :, : self.used]
-            setattr(self, name, buffer[: len(rows_R)])
+        self.keys = _to_front(self.keys, rows_R, self.used)
+        self.values = _to_front(self.values, rows_R, self.used)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """Length and offset of the mask over keys."""
@@ -123,3 +121,8 @@ def _with_room(prompt: Tensor, group: int, max_tokens: int) -> Tensor:
     buffer = prompt.new_empty(rows * group, heads, length + max_tokens, size)
     buffer[:, :, :length] = prompt.repeat_interleave(group, 0)
     return buffer
+
+
+def _to_front(buffer: Tensor, rows_R: Tensor, used: int) -> Tensor:
+    buffer[: len(rows_R), :, :used] = buffer[rows_R, :, :used]
+    return buffer[: len(rows_R)]

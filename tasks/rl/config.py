@@ -10,7 +10,7 @@ from posttrain.pipeline.config import StageConfig
 class RlConfig(StageConfig):
     """Rollouts, advantages, loss and optimisation."""
 
-    steps: int = Field(60, ge=1)
+    steps: int = Field(120, ge=1)
     """Rounds of sampling and learning."""
     problems_per_step: int = Field(32, ge=1)
     """Problems drawn per step, by the signal that their solve rate promises."""
@@ -22,9 +22,9 @@ class RlConfig(StageConfig):
     """Longest completion, in tokens."""
     sampler_batch: int = Field(512, ge=1)
     """Sequences that are decoded together."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "muon"
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
-    learning_rate: float = Field(1e-4, gt=0.0)
+    learning_rate: float = Field(1e-3, gt=0.0)
     """Learning rate after the warm-up, constant."""
     warmup_steps: int = Field(5, ge=0)
     """Optimiser updates over which the learning rate rises."""
@@ -40,7 +40,7 @@ class RlConfig(StageConfig):
     """How far below 1 the ratio to the sampling policy counts."""
     clip_high: float = Field(0.28, ge=0.0)
     """How far above 1; higher than `clip_low` keeps rare good tokens alive."""
-    advantage_scale: Literal["none", "sample", "population"] = "sample"
+    advantage_scale: Literal["none", "sample", "population"] = "none"
     """What the advantage is divided by: nothing, or a deviation of the group's rewards."""
     entropy_coefficient: float = Field(0.0, ge=0.0)
     """Weight of an entropy bonus."""

@@ -53,14 +53,13 @@ class Practice:
     def restore(self, checkpointer: Checkpointer, device: str) -> int:
         """Take up the newest checkpoint, if there is one; returns the steps that are done."""
         snapshot = checkpointer.load(device=device)
-        done = snapshot.step if snapshot else 0
-        self.store.rewind(done)
-        if snapshot:
-            self.model.load_state_dict(snapshot.states["model"])
-            self.learner.optimizer.load_state_dict(snapshot.states["optimizer"])
-            self.curriculum.load_state_dict(snapshot.states["curriculum"])
-            self.curve.load_state_dict(snapshot.states["curve"])
-        return done
+        if snapshot is None:
+            return 0
+        self.model.load_state_dict(snapshot.states["model"])
+        self.learner.optimizer.load_state_dict(snapshot.states["optimizer"])
+        self.curriculum.load_state_dict(snapshot.states["curriculum"])
+        self.curve.load_state_dict(snapshot.states["curve"])
+        return snapshot.step
 
 
 def train(

@@ -115,7 +115,10 @@ def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
 
 
 class RolloutStore:
-    """Rollouts of a running stage: in memory since the last checkpoint, in shards before it."""
+    """Rollouts of a running stage: in memory since the last checkpoint, in shards before it.
+
+    A shard is named by its last step, so steps that are run again after a kill replace it.
+    """
 
     def __init__(self, scratch: Path) -> None:
         self.folder = scratch / "rollouts"
@@ -130,12 +133,6 @@ class RolloutStore:
         """Write what is in memory as the shard that ends with `step`."""
         write_table(pl.concat(self._fresh), self.folder / f"{step:09d}.parquet", ROLLOUTS)
         self._fresh = []
-
-    def rewind(self, step: int) -> None:
-        """Forget what was written after `step`: those steps will be run again."""
-        for shard in self._shards():
-            if int(shard.stem) > step:
-                shard.unlink()
 
     def merge(self, path: Path) -> int:
         """Write one table of all rollouts; returns the number of rows."""

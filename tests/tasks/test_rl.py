@@ -23,7 +23,9 @@ SMALL = {
     "problems_per_step": 8,
     "group_size": 6,
     "max_tokens": 8,
+    "optimizer": "adamw",
     "learning_rate": 5e-3,
+    "advantage_scale": "sample",
     "warmup_steps": 0,
     "checkpoint_every": 5,
 }
