@@ -126,7 +126,7 @@ def _answer(
     if out is None:
         click.echo(text, nl=False)
         return
-    write_text(out, text)
+    write_text(out, click.unstyle(text))
     click.echo(f"{len(graph.nodes):,} nodes written to {out}", err=True)
 
 

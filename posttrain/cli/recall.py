@@ -52,11 +52,12 @@ def recall(
 
 def _cleared(ledger: Ledger, selected: Selected, predicate: str, root: Path) -> list[str]:
     """Later tables that hold none of the rows; a predicate that names no row is a mistake."""
-    from posttrain.lineage.rows import cleared_tables, open_tables
+    from posttrain.lineage.rows import cleared_tables
+    from posttrain.lineage.tables import open_tables
 
     tables = open_tables(ledger, root)
     table = tables.of_node(selected)
-    num_rows = table.matching(predicate)
+    num_rows = table.numbers(predicate).len()
     if not num_rows:
         raise UserError(f"no row of {table.path} has {predicate}; nothing was recalled")
     click.echo(f"{counted(num_rows, 'row')} of {table.path}")

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from posttrain.lineage.graph import Node
     from posttrain.lineage.names import Selected
-    from posttrain.lineage.rows import Mode, Table, Tables, Trace
+    from posttrain.lineage.rows import Mode, Trace
+    from posttrain.lineage.tables import Table, Tables
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ Examples:
     "-o",
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the rows, or with --trace the links (row, table, ancestor), as parquet.",
+    help="Write the rows, or with --trace the reached ids of every table, as parquet.",
 )
 @ledger_option
 def rows(**options: Any) -> None:
@@ -82,62 +83,46 @@ def rows(**options: Any) -> None:
     root = workspace_root(request.ledger_at)
     with existing_ledger(request.ledger_at) as ledger:
         from posttrain.lineage.names import find_node
-        from posttrain.lineage.rows import open_tables
+        from posttrain.lineage.tables import open_tables
 
         node = find_node(ledger, request.table, root=root, cwd=Path.cwd())
-        _answer(request, open_tables(ledger, root), node)
+        tables = open_tables(ledger, root)
+        try:
+            _answer(request, tables, node)
+        finally:
+            tables.finder.remember()
 
 
 def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
-    from posttrain.lineage.rows import collected, trace
+    from posttrain.lineage.rows import came_from, trace
 
     table = tables.of_node(node)
+    chosen = table.numbers(request.where)
     if request.mode is None:
-        chosen = collected(table.rows(request.where), table)
         _deliver(request, table, chosen, None)
         return
-    links = collected(table.rows(request.where).select("id", "parents"), table)
-    found = trace(tables, node, links, mode=request.mode)
-    links = _narrowed(links, found, request.origins)
-    kept = links.select(root="id").unique()
-    found = found.restricted_to(kept)
-    shown = collected(table.rows(request.where), table).join(
-        kept, left_on="id", right_on="root", how="semi"
-    )
-    _deliver(request, table, shown, found)
+    for given in request.origins:
+        origin, separator, predicate = (part.strip() for part in given.partition(":"))
+        if not separator or not predicate:
+            raise UserError(f"--from '{given}': write it as 'TABLE: SQL expression'")
+        steps = trace(tables, node, chosen).steps
+        chosen = came_from(steps, table, chosen, origin=origin, predicate=predicate)
+    _deliver(request, table, chosen, trace(tables, node, chosen, mode=request.mode))
 
 
-def _narrowed(links: "pl.DataFrame", found: "Trace", origins: Sequence[str]) -> "pl.DataFrame":
-    """Only rows that have a fitting ancestor in every table that --from names."""
-    from posttrain.lineage.rows import came_from
-
-    for origin in origins:
-        name, separator, predicate = origin.partition(":")
-        if not separator or not predicate.strip():
-            raise UserError(f"--from '{origin}': write it as 'TABLE: SQL expression'")
-        fitting = came_from(found.steps, name.strip(), predicate.strip())
-        links = links.join(fitting, left_on="id", right_on="root", how="semi")
-    return links
-
-
-def _deliver(
-    request: Request, table: "Table", chosen: "pl.DataFrame", found: "Trace | None"
-) -> None:
+def _deliver(request: Request, table: "Table", chosen: "pl.Series", found: "Trace | None") -> None:
     if request.out is not None:
-        _write(request.out, chosen if found is None else _long(found))
+        _write(request.out, table.take(chosen).collect() if found is None else _long(found))
+    head = table.take(chosen.head(request.head)).collect()
     if request.as_json:
         click.echo(json.dumps(_as_object(table, chosen, found, request.head), default=str))
         return
-    click.echo(f"{counted(chosen.height, 'row')} of {table.path}{_made_by(table.maker)}")
-    _print_head(chosen, request.head)
+    click.echo(f"{counted(chosen.len(), 'row')} of {table.path}{_made_by(table.maker)}")
+    _print_rows(head)
     for step in found.steps if found else ():
-        rows, of = step.links["id"].n_unique(), step.links["root"].n_unique()
         made_by = _made_by(step.table.maker)
-        click.echo(
-            f"\n{counted(rows, 'row')} of {step.table.path}{made_by}"
-            f" (reached from {counted(of, 'chosen row')})"
-        )
-        _print_head(step.sample(request.head), request.head)
+        click.echo(f"\n{counted(step.numbers.len(), 'row')} of {step.table.path}{made_by}")
+        _print_rows(step.sample(request.head))
     for path in found.gone if found else ():
         click.echo(f"\n{path}: its bytes are gone, so rows were not followed through it", err=True)
 
@@ -152,56 +137,48 @@ def _made_by(maker: "Node | None") -> str:
     return f", made by {maker.title}" + (f" with {', '.join(params)}" if params else "")
 
 
-def _print_head(frame: "pl.DataFrame", count: int) -> None:
+def _print_rows(frame: "pl.DataFrame") -> None:
     import polars as pl
 
-    if not count or not frame.height:
+    if not frame.height:
         return
     with pl.Config(
-        tbl_rows=count,
+        tbl_rows=frame.height,
         tbl_cols=-1,
         tbl_width_chars=200,
         fmt_str_lengths=40,
         tbl_hide_dataframe_shape=True,
         tbl_hide_column_data_types=True,
     ):
-        click.echo(str(frame.head(count)))
+        click.echo(str(frame))
 
 
 def _as_object(
-    table: "Table", chosen: "pl.DataFrame", found: "Trace | None", head: int
+    table: "Table", chosen: "pl.Series", found: "Trace | None", head: int
 ) -> dict[str, object]:
-    body: dict[str, object] = {
-        "table": table.path,
-        "rows": chosen.height,
-        "made_by": table.maker.title if table.maker else None,
-        "head": chosen.head(head).to_dicts(),
-    }
+    body = _table_object(table, chosen, head)
     if found is None:
         return body
-    steps = [
-        {
-            "table": step.table.path,
-            "made_by": step.table.maker.title if step.table.maker else None,
-            "rows": step.links["id"].n_unique(),
-            "of_chosen": step.links["root"].n_unique(),
-            "head": step.sample(head).to_dicts(),
-        }
-        for step in found.steps
-    ]
+    steps = [_table_object(each.table, each.numbers, head) for each in found.steps]
     return body | {"trace": steps, "gone": list(found.gone)}
 
 
+def _table_object(table: "Table", numbers: "pl.Series", head: int) -> dict[str, object]:
+    shown = table.take(numbers.head(head)).collect().to_dicts()
+    maker = table.maker.title if table.maker else None
+    return {"table": table.path, "made_by": maker, "rows": numbers.len(), "head": shown}
+
+
 def _long(found: "Trace") -> "pl.DataFrame":
-    """One line per (chosen row, table, row there)."""
+    """One line per reached row: its table and its id, in the order of the tables."""
     import polars as pl
 
-    schema = {"row": pl.String, "table": pl.String, "id": pl.String}
+    empty = pl.DataFrame(schema={"table": pl.String, "id": pl.String})
     frames = [
-        step.links.select(row="root", table=pl.lit(step.table.path), id="id")
-        for step in found.steps
+        each.table.take(each.numbers).select(pl.lit(each.table.path).alias("table"), "id").collect()
+        for each in found.steps
     ]
-    return pl.concat([pl.DataFrame(schema=schema), *frames])
+    return pl.concat([empty, *frames])
 
 
 def _write(out: Path, frame: "pl.DataFrame") -> None:

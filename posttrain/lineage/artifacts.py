@@ -26,6 +26,10 @@ class Finder:
         cached = self._objects / md5[:2] / md5[2:]
         return cached if cached.exists() and self._digest(cached) == digest else None
 
+    def remember(self) -> None:
+        """Save the digests that were learned."""
+        self._cache.save()
+
     def _digest(self, path: Path) -> str | None:
         try:
             return digest_path(path, cache=self._cache).sha256

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
+T = TypeVar("T")
 Kind = Literal["artifact", "stage", "release"]
 Facts = Mapping[str, str | int | float | None]
 
@@ -79,6 +80,25 @@ class Graph:
         lost = sum(node.kind == "artifact" for node in self.nodes.values())
         kept = sum(node.kind == "artifact" for node in nodes.values())
         return Graph(self.root, nodes, edges, self.omitted + lost - kept)
+
+
+def in_order(sources: Mapping[T, Iterable[T]]) -> list[T]:
+    """Keys so that each comes after its sources, as far as that is possible.
+
+    Content addressing makes circles: a filter that drops nothing writes the bytes that it read.
+    """
+    ordered: dict[T, None] = {}
+    entered: set[T] = set()
+    stack = [(each, False) for each in reversed(list(sources))]
+    while stack:
+        each, finished = stack.pop()
+        if finished:
+            ordered[each] = None
+        elif each not in entered:
+            entered.add(each)
+            stack.append((each, True))
+            stack += [(source, False) for source in sources[each] if source not in entered]
+    return list(ordered)
 
 
 def _grouped(pairs: Iterable[tuple[str, Edge]]) -> dict[str, list[Edge]]:

@@ -1,10 +1,10 @@
 """What depends on a node, most public first, and the least that must run again to replace it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 
 from posttrain.lineage import walk
-from posttrain.lineage.graph import Graph, Node
+from posttrain.lineage.graph import Graph, Node, in_order
 from posttrain.lineage.names import Selected
 from posttrain.lineage.queries import LIMIT, down
 from posttrain.pipeline.ledger import Ledger
@@ -69,7 +69,7 @@ def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:
             affected[recipe, stage] = producers
     lasting = ledger.durations([stage for _, stage in affected])
     return tuple(
-        Rebuild(recipe, stage, lasting.get(stage)) for recipe, stage in _in_order(affected)
+        Rebuild(recipe, stage, lasting.get(stage)) for recipe, stage in _by_recipe(affected)
     )
 
 
@@ -83,11 +83,12 @@ def _inputs(ledger: Ledger, derivation: int) -> tuple[set[int], set[str]]:
     return {row[0] for row in rows}, {row[1] for row in rows}
 
 
-def _in_order(affected: dict[tuple[str, str], set[str]]) -> list[tuple[str, str]]:
+def _by_recipe(affected: Mapping[tuple[str, str], set[str]]) -> list[tuple[str, str]]:
     """Recipes by name; within one, each stage after those that it reads from."""
-    graph = {
-        (recipe, stage): {(recipe, each) for each in producers if (recipe, each) in affected}
+    sources = {
+        (recipe, stage): [
+            (recipe, each) for each in sorted(producers) if (recipe, each) in affected
+        ]
         for (recipe, stage), producers in sorted(affected.items())
     }
-    order = list(TopologicalSorter(graph).static_order())
-    return sorted(order, key=lambda each: each[0])
+    return sorted(in_order(sources), key=lambda each: each[0])

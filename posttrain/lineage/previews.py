@@ -17,10 +17,9 @@ _LOG_LINES = 40
 
 def previews(nodes: list[Node], root: Path) -> dict[str, Any]:
     """By node id: `{"table": {...}}`, `{"text": ...}` or `{"files": [...]}`; absent if gone."""
-    cache = StatCache.load(root / STATE_DIR / "digests.json")
-    finder = Finder(root, cache)
+    finder = Finder(root, StatCache.load(root / STATE_DIR / "digests.json"))
     found = {node.id: _preview(node, root, finder) for node in nodes}
-    cache.save()
+    finder.remember()
     return {name: preview for name, preview in found.items() if preview}
 
 

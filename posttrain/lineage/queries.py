@@ -30,18 +30,6 @@ def down(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
     return _counted(build_graph(ledger, node.id, kept, derivations), found, kept)
 
 
-def around(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
-    """Both at once."""
-    above, below = _ancestors(ledger, node), _descendants(ledger, node)
-    found = list(dict.fromkeys(_alternating(above, below)))
-    kept = found[:limit]
-    made = walk.makers(ledger.store, [each for each in kept if each in set(above)])
-    used = walk.users(ledger.store, [each for each in kept if each in {*below, node.artifact}])
-    released = walk.releases_of(ledger.store, kept)
-    derivations = list(dict.fromkeys([*_own(node), *made, *used, *released]))
-    return _counted(build_graph(ledger, node.id, kept, derivations), found, kept)
-
-
 def between(ledger: Ledger, start: Selected, end: Selected, *, limit: int | None = LIMIT) -> Graph:
     """Every way from one node to the other, whichever of them came first."""
     for first, last in ((start, end), (end, start)):
@@ -75,13 +63,6 @@ def _seeds(ledger: Ledger, node: Selected, *, outputs: bool) -> list[int]:
 
 def _own(node: Selected) -> list[int]:
     return [] if node.derivation is None else [node.derivation]
-
-
-def _alternating(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    """Nearest of both sides first."""
-    longest = max(len(first), len(second))
-    pairs = ((first[i : i + 1], second[i : i + 1]) for i in range(longest))
-    return [each for one, other in pairs for each in (*one, *other)]
 
 
 def _counted(graph: Graph, found: Sequence[int], kept: Sequence[int]) -> Graph:

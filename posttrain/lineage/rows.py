@@ -1,62 +1,31 @@
-"""Row-level lineage: follow ids and parents through tables, as polars joins over parquet."""
+"""Row-level lineage: follow ids and parents through tables of any size, one column at a time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Literal
 
 import polars as pl
 
 from posttrain.errors import UserError, nearest
-from posttrain.lineage.artifacts import Finder
-from posttrain.lineage.graph import Graph, Node
+from posttrain.lineage.graph import Graph
 from posttrain.lineage.names import Selected
 from posttrain.lineage.queries import down, up
-from posttrain.pipeline.digest import StatCache
-from posttrain.pipeline.ledger import Ledger
-from posttrain.pipeline.ledger.location import STATE_DIR
+from posttrain.lineage.tables import Links, Table, Tables, making_order
 
 Mode = Literal["up", "down", "family"]
 
 
 @dataclass(frozen=True)
-class Table:
-    """One parquet file and the stage run that made it (None for a file from outside)."""
-
-    id: str
-    path: str
-    file: Path
-    maker: Node | None = None
-
-    def rows(self, predicate: str | None = None) -> pl.LazyFrame:
-        """The rows for which an SQL expression holds."""
-        frame = pl.scan_parquet(self.file)
-        return frame if predicate is None else frame.filter(_expression(predicate, self))
-
-    def matching(self, predicate: str) -> int:
-        """Number of rows for which an SQL expression holds."""
-        return int(collected(self.rows(predicate).select(pl.len()), self).item())
-
-    def links(self) -> pl.DataFrame:
-        """`id` of each row, once, with its `parents`; without rows where the table has no ids."""
-        if not {"id", "parents"} <= set(pl.read_parquet_schema(self.file)):
-            return pl.DataFrame(schema={"id": pl.String, "parents": pl.List(pl.String)})
-        return pl.read_parquet(self.file, columns=["id", "parents"])
-
-
-@dataclass(frozen=True)
 class Step:
-    """One table on the way: `links` pairs a chosen row's id (`root`) with an `id` of this table."""
+    """One table on the way, and the numbers of its rows that were reached."""
 
     table: Table
-    links: pl.DataFrame
+    numbers: pl.Series
 
     def sample(self, count: int) -> pl.DataFrame:
-        """The first rows of this table that a chosen row leads to, in the table's order."""
-        wanted = self.links.select("id").unique()
-        frame = self.table.rows().join(wanted.lazy(), on="id", how="semi", maintain_order="left")
-        return frame.head(count).collect()
+        """The first reached rows."""
+        return self.table.take(self.numbers.head(count)).collect()
 
 
 @dataclass(frozen=True)
@@ -66,78 +35,42 @@ class Trace:
     steps: tuple[Step, ...]
     gone: tuple[str, ...]
 
-    def restricted_to(self, kept: pl.DataFrame) -> "Trace":
-        """Only what the rows in `kept` (column `root`) lead to."""
-        steps = [
-            Step(each.table, each.links.join(kept, on="root", how="semi")) for each in self.steps
-        ]
-        return Trace(tuple(each for each in steps if each.links.height), self.gone)
 
-
-@dataclass(frozen=True)
-class Tables:
-    """Tables of the ledger whose bytes can be found."""
-
-    ledger: Ledger
-    finder: Finder
-
-    def of_node(self, node: Selected) -> Table:
-        """The table that a node is."""
-        graph = up(self.ledger, node)
-        found = graph.nodes[node.id]
-        if found.kind != "artifact" or not found.name.endswith(".parquet"):
-            raise UserError(f"{found.name} is not a table; name an artifact that is a parquet file")
-        table = self._open(graph, found)
-        if table is None:
-            raise UserError(f"the bytes of {found.name} are gone; get them back with: dvc pull")
-        return table
-
-    def along(self, graph: Graph) -> tuple[list[Table], list[str]]:
-        """Tables of a graph in the order of making, and the paths of those that are gone."""
-        found, gone = [], []
-        for name in _in_order(graph):
-            node = graph.nodes[name]
-            if node.kind != "artifact" or not node.name.endswith(".parquet"):
-                continue
-            table = self._open(graph, node)
-            if table is None:
-                gone.append(node.name)
-            else:
-                found.append(table)
-        return found, gone
-
-    def _open(self, graph: Graph, node: Node) -> Table | None:
-        md5 = node.facts["md5"]
-        file = self.finder.find(node.name, str(node.facts["digest"]), str(md5) if md5 else None)
-        makers = [graph.nodes[edge.source] for edge in graph.edges if edge.target == node.id]
-        return Table(node.id, node.name, file, makers[0] if makers else None) if file else None
-
-
-def open_tables(ledger: Ledger, root: Path) -> Tables:
-    """Tables of the project at `root`."""
-    return Tables(ledger, Finder(root, StatCache.load(root / STATE_DIR / "digests.json")))
-
-
-def trace(tables: Tables, node: Selected, chosen: pl.DataFrame, *, mode: Mode = "up") -> Trace:
-    """Follow the rows of `chosen` (columns id, parents), which belong to the table `node`.
+def trace(tables: Tables, node: Selected, chosen: pl.Series, *, mode: Mode = "up") -> Trace:
+    """Follow the rows with the numbers `chosen` of the table `node`.
 
     up: the same rows in earlier tables, their parents, and theirs. down: rows of later tables that
     are the same or descend from them. family: up, and every row that upstream tables made from
     those ancestors: the siblings on which a policy was trained, say.
     """
-    pairs = _start(chosen)
+    links = tables.of_node(node).links()
     if mode == "down":
-        later, gone = tables.along(down(tables.ledger, node, limit=None))
-        return Trace(
-            tuple(_descend([each for each in later if each.id != node.id], pairs)), tuple(gone)
-        )
-    earlier, gone = tables.along(up(tables.ledger, node, limit=None))
-    nearest_first = [each for each in reversed(earlier) if each.id != node.id]
-    steps = list(_ascend(nearest_first, pairs, chosen))
+        found, gone = tables.along(down(tables.ledger, node, limit=None))
+        later = [each for each in found if each.id != node.id]
+        return Trace(tuple(_descend(later, links.ids.gather(chosen))[0]), tuple(gone))
+    found, gone = tables.along(up(tables.ledger, node, limit=None))
+    nearest_first = [each for each in reversed(found) if each.id != node.id]
+    steps, reached = _ascend(nearest_first, links, chosen)
     if mode == "family":
-        ancestors = pl.concat([pairs, *(step.links for step in steps)]).unique()
-        steps = list(_descend(nearest_first[::-1], ancestors))[::-1]
+        steps = _descend(nearest_first[::-1], reached)[0][::-1]
     return Trace(tuple(steps), tuple(gone))
+
+
+def came_from(
+    steps: Sequence[Step], table: Table, chosen: pl.Series, *, origin: str, predicate: str
+) -> pl.Series:
+    """Of the rows `chosen` of `table`, those with an ancestor in `origin` that fits `predicate`.
+
+    `steps` is the upward trace of those rows.
+    """
+    position = next((i for i, step in enumerate(steps) if _is_called(step.table, origin)), None)
+    if position is None:
+        known = [step.table.path for step in steps]
+        raise UserError(f"no row leads to a table '{origin}'{nearest(origin, known)}")
+    source = steps[position].table
+    fitting = source.links().ids.gather(source.numbers(predicate))
+    _, good = _descend([step.table for step in reversed(steps[:position])], fitting)
+    return chosen.filter(_is_descendant(table.links(), good).gather(chosen))
 
 
 def cleared_tables(tables: Tables, node: Selected, predicate: str) -> list[str]:
@@ -148,23 +81,21 @@ def cleared_tables(tables: Tables, node: Selected, predicate: str) -> list[str]:
     """
     graph = down(tables.ledger, node, limit=None)
     table = tables.of_node(node)
-    bad = {node.id: collected(table.rows(predicate).select("id"), table)}
+    bad = {node.id: table.links().ids.gather(table.numbers(predicate))}
     later = {each.id: each for each in tables.along(graph)[0]}
     sources = _sources(graph)
     spoiled, cleared = {node.id}, []
-    for name in _in_order(graph):
+    for name in making_order(graph):
         reasons = sources.get(name, set()) & spoiled
-        if not reasons:
+        if not reasons or name == node.id:
             continue
         if name in later and all(each in bad for each in reasons):
-            known = pl.concat([bad[each] for each in sorted(reasons)]).unique()
-            links = _descending(later[name]).join(
-                known.rename({"id": "link"}), on="link", how="semi"
-            )
-            if not links.height and later[name].links().height:
+            links = later[name].links()
+            known = pl.concat([bad[each] for each in sorted(reasons)])
+            bad[name] = links.ids.filter(_is_descendant(links, known))
+            if links.ids.len() and not bad[name].len():
                 cleared.append(str(graph.nodes[name].facts["digest"]))
                 continue
-            bad[name] = links.select("id").unique()
         spoiled.add(name)
     return cleared
 
@@ -179,87 +110,54 @@ def _sources(graph: Graph) -> dict[str, set[str]]:
     }
 
 
-def _in_order(graph: Graph) -> list[str]:
-    """Nodes so that each comes after what it was made from."""
-    sorter: TopologicalSorter[str] = TopologicalSorter({name: set() for name in graph.nodes})
-    for edge in graph.edges:
-        sorter.add(edge.target, edge.source)
-    return list(sorter.static_order())
-
-
-def came_from(steps: Sequence[Step], name: str, predicate: str) -> pl.DataFrame:
-    """Ids (column `root`) of chosen rows with an ancestor in table `name` that fits `predicate`."""
-    fitting = [step for step in steps if _is_called(step.table, name)]
-    if not fitting:
-        known = [step.table.path for step in steps]
-        raise UserError(f"no row leads to a table '{name}'{nearest(name, known)}")
-    frames = []
-    for step in fitting:
-        ids = collected(step.table.rows(predicate).select("id"), step.table)
-        frames.append(step.links.join(ids.unique(), on="id", how="semi").select("root"))
-    return pl.concat(frames).unique()
-
-
-def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:
-    """Run a query, turning a mistake in the user's expression into a sentence."""
-    try:
-        return frame.collect()
-    except pl.exceptions.ColumnNotFoundError as error:
-        wrong = str(error).split('"')[1] if '"' in str(error) else str(error).split("\n")[0]
-        columns = list(pl.read_parquet_schema(table.file))
-        raise UserError(
-            f"{table.path} has no column '{wrong}'{nearest(wrong, columns)} "
-            f"(it has {', '.join(columns)})"
-        ) from None
-    except pl.exceptions.PolarsError as error:
-        first = str(error).splitlines()[0]
-        raise UserError(f"the expression does not fit {table.path}: {first}") from None
-
-
-def _expression(predicate: str, table: Table) -> pl.Expr:
-    try:
-        return pl.sql_expr(predicate)
-    except pl.exceptions.PolarsError as error:
-        first = str(error).splitlines()[0]
-        raise UserError(f"'{predicate}' is no SQL expression over {table.path}: {first}") from None
-
-
-def _start(chosen: pl.DataFrame) -> pl.DataFrame:
-    """A row's own id links it to itself: filters pass rows on under the id that they have."""
-    return chosen.select(root="id", id="id").unique()
-
-
-def _ascend(tables: Sequence[Table], pairs: pl.DataFrame, chosen: pl.DataFrame) -> Iterator[Step]:
-    pairs = pl.concat([pairs, _parents(chosen.select(pl.col("id").alias("root"), "parents"))])
-    pairs = pairs.unique()
+def _ascend(
+    tables: Sequence[Table], links: Links, chosen: pl.Series
+) -> tuple[list[Step], pl.Series]:
+    """Steps upwards, nearest first, and every id that was met."""
+    reached = [_and_parents(links, _mask(links.ids.len(), chosen))]
+    steps = []
     for table in tables:
-        links = table.links().unique("id", maintain_order=True)
-        met = pairs.join(links, on="id", how="inner")
-        if met.height:
-            pairs = pl.concat([pairs, _parents(met.select("root", "parents"))]).unique()
-            yield Step(table, met.select("root", "id").sort("root", "id"))
+        links = table.links()
+        met = _among(links.ids, pl.concat(reached))
+        if met.any():
+            steps.append(Step(table, met.arg_true()))
+            reached.append(_and_parents(links, met))
+    return steps, pl.concat(reached)
 
 
-def _descend(tables: Sequence[Table], pairs: pl.DataFrame) -> Iterator[Step]:
+def _descend(tables: Sequence[Table], start: pl.Series) -> tuple[list[Step], pl.Series]:
+    """Steps downwards in the order of making, and every id that was met."""
+    steps, reached = [], [start]
     for table in tables:
-        reached = _descending(table)
-        met = pairs.rename({"id": "link"}).join(reached, on="link", how="inner")
-        met = met.select("root", "id").unique()
-        if met.height:
-            pairs = pl.concat([pairs, met]).unique()
-            yield Step(table, met.sort("root", "id"))
+        links = table.links()
+        met = _is_descendant(links, pl.concat(reached))
+        if met.any():
+            steps.append(Step(table, met.arg_true()))
+            reached.append(links.ids.filter(met))
+    return steps, pl.concat(reached)
 
 
-def _descending(table: Table) -> pl.DataFrame:
-    """Rows (`id`) with every id (`link`) that they descend from: their own and their parents'."""
-    links = table.links()
-    own = links.select("id", link="id")
-    made = links.select("id", link="parents").explode("link").drop_nulls()
-    return pl.concat([own, made]).unique()
+def _and_parents(links: Links, met: pl.Series) -> pl.Series:
+    """Ids of the rows that were met, and of their parents.
+
+    A row's own id leads on as well: filters pass rows on under the id that they have.
+    """
+    return pl.concat([links.ids.filter(met), links.parents.filter(met.gather(links.children))])
 
 
-def _parents(met: pl.DataFrame) -> pl.DataFrame:
-    return met.explode("parents").drop_nulls().select("root", pl.col("parents").alias("id"))
+def _is_descendant(links: Links, ancestors: pl.Series) -> pl.Series:
+    """Per row: is it one of `ancestors`, or is one of them its parent?"""
+    children = links.children.filter(_among(links.parents, ancestors))
+    return _among(links.ids, ancestors) | _mask(links.ids.len(), children.unique())
+
+
+def _mask(num_rows: int, numbers: pl.Series) -> pl.Series:
+    """Per row: is its number one of `numbers`?"""
+    return pl.int_range(num_rows, dtype=pl.UInt32, eager=True).is_in(numbers.implode())
+
+
+def _among(ids: pl.Series, wanted: pl.Series) -> pl.Series:
+    return ids.is_in(wanted.implode())
 
 
 def _is_called(table: Table, name: str) -> bool:

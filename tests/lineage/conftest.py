@@ -1,14 +1,14 @@
 """A small project whose graph, rows and numbers are known by hand.
 
-    raw.jsonl --+-> synthesize --> completions --> curate --+-> kept ----+
-                |                                           +-> dropped  |
-                |                                                        |
-    base -------|------------------------------------------> sft <------+
-                |                                             |
-                |                                           policy --> rl --> rollouts, tuned
-                +-> (problems) ---------------------------------------^
-                                         tuned --> evaluate --> report
-    release v1 = tuned, report
+raw.jsonl --+-> synthesize --> completions --> curate --+-> kept ----+
+            |                                           +-> dropped  |
+            |                                                        |
+base -------|------------------------------------------> sft <------+
+            |                                             |
+            |                                           policy --> rl --> rollouts, tuned
+            +-> (problems) ---------------------------------------^
+                                     tuned --> evaluate --> report
+release v1 = tuned, report
 """
 
 import hashlib
