@@ -1,6 +1,7 @@
 """A look inside a node: the first rows of a table, the start of a report, the end of a log."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ _ROWS = 5
 _CELL = 200
 _TEXT = 4000
 _LOG_LINES = 40
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def previews(nodes: list[Node], root: Path) -> dict[str, Any]:
@@ -70,4 +72,4 @@ def _log(path: Path) -> dict[str, Any] | None:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    return {"text": "\n".join(lines[-_LOG_LINES:])}
+    return {"text": _COLOUR.sub("", "\n".join(lines[-_LOG_LINES:]))}
