@@ -148,6 +148,11 @@ def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_pa
     assert curve_of(tmp_path / "several", "approx_kl_k3").max() > 1e-3
 
 
+def test_sampler_and_trainer_agree_at_another_temperature(inputs, tmp_path):
+    train(inputs, tmp_path / "cool", temperature=0.7)
+    assert curve_of(tmp_path / "cool", "logprob_gap").max() < 1e-4
+
+
 def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
     for name, coefficient in (("without", 0.0), ("with", 0.3)):
         train(inputs, tmp_path / name, entropy_coefficient=coefficient)

@@ -1,6 +1,7 @@
 """The learner: its gradient is the policy gradient, however it is cut up."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -142,3 +143,31 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser):
         learner.learn(groups, step=4, seed=0)
     after = policy.model.state_dict()
     assert all(torch.equal(after[k].nan_to_num(), v.nan_to_num()) for k, v in before.items())
+
+
+@pytest.mark.parametrize(
+    ("reward", "shift", "clipped"),
+    [
+        # Ratios e^0.24 = 1.271 and e^0.25 = 1.284 about 1 + 0.28, for what should be more likely.
+        (1.0, 0.24, False),
+        (1.0, 0.25, True),
+        # Ratios e^-0.22 = 0.803 and e^-0.23 = 0.795 about 1 - 0.2, for what should be less likely.
+        (0.0, -0.22, False),
+        (0.0, -0.23, True),
+        # The other side of each is never clipped.
+        (1.0, -0.5, False),
+        (0.0, 0.5, False),
+    ],
+)
+def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, clipped):
+    policy = load_policy(guesser)
+    (group,) = groups_of(policy, rewards=[[reward, 1.0 - reward]])
+    rollout = group[0]
+    sample = rollout.attempt.sample
+    old = tuple(value - shift for value in sample.logprobs)
+    attempt = replace(rollout.attempt, sample=replace(sample, logprobs=old))
+    config = RlConfig(max_logprob_gap=1.0)
+    learner = Learner(policy.model, Frozen(policy.model), None, config, pad=0, device="cpu")
+    metrics = learner.learn([[replace(rollout, attempt=attempt)]], step=0, seed=0)
+    assert metrics["clip_fraction"] == float(clipped)
+    assert metrics["logprob_gap"] == pytest.approx(abs(shift), abs=1e-4)
