@@ -19,6 +19,7 @@ from posttrain.report.svg import (
     legend,
     number,
     picture,
+    short_number,
     tick_values,
     vertical,
     x_axis,
@@ -64,7 +65,7 @@ def line_chart(
     ticks = xs if log_x else [x for x in tick_values(xs[0], xs[-1]) if x == int(x)]
     parts = [
         y_axis(up, unit.axis),
-        x_axis(across, ticks, [number(x) for x in ticks], x_title),
+        x_axis(across, ticks, [short_number(x) for x in ticks], x_title),
         *(_draw(line, across, up) for line in lines),
     ]
     shown = [line for line in lines if "faint" not in line.style]

@@ -38,11 +38,21 @@ def number(value: float) -> str:
     if not math.isfinite(value):
         return "n/a"
     size = abs(value)
-    if size >= 100_000 or 0 < size < 0.001:
+    if size < 1e12 and value == int(value):
+        return f"{value:,.0f}"
+    if size >= 100_000 or size < 0.001:
         mantissa, _, exponent = f"{value:.2e}".partition("e")
         return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
     text = f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 3}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def short_number(value: float) -> str:
+    """A figure for an axis: thousands and millions by a letter."""
+    for size, letter in ((1e6, "M"), (1e3, "k")):
+        if 10_000 <= abs(value) < 1e9 and abs(value) >= size:
+            return f"{value / size:g}{letter}"
+    return number(value)
 
 
 def percent(value: float) -> str:
@@ -63,7 +73,7 @@ class Unit:
     axis: Format
 
 
-NUMBER = Unit(number, number)
+NUMBER = Unit(number, short_number)
 SHARE = Unit(percent, whole_percent)
 
 

@@ -41,6 +41,7 @@ class MlflowWriter:
     experiment_of: dict[str, str] = field(default_factory=dict)
     model_of: dict[str, str] = field(default_factory=dict)
     buffer: dict[str, list[Any]] = field(default_factory=dict)
+    last: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, state: Path, uri: str | None, external: dict[str, str]) -> "MlflowWriter":
@@ -82,6 +83,7 @@ class MlflowWriter:
         """Buffer the metrics of one step."""
         from mlflow.entities import Metric
 
+        self.last[handle] = max((step, moment), self.last.get(handle, (0, 0.0)))
         points = self.buffer.setdefault(handle, [])
         stamp = _milliseconds(moment)
         points += [Metric(_name(key), float(value), stamp, step) for key, value in values.items()]
@@ -96,8 +98,10 @@ class MlflowWriter:
         self.buffer.clear()
 
     def finish(self, handle: str, finished: Finished, moment: float) -> None:
-        """Write final metrics, tags and models, then close the run."""
-        self.metrics(handle, 0, finished.metrics, moment)
+        """Write final metrics at the last step, tags and models, then close the run."""
+        step, before = self.last.get(handle, (0, 0.0))
+        # MLflow shows the newest of the last step's values, and counts time in milliseconds.
+        self.metrics(handle, step, finished.metrics, max(moment, before + 0.001))
         self.flush()
         run_id = self.external[handle]
         self._tags(run_id, finished.tags)

@@ -187,6 +187,9 @@ def test_stock_dvc_finds_our_run_clean_and_can_check_it_out(tmp_path: Path, reci
         text=True,
     ).stdout
     assert "data/make" not in untracked
+    # Opening a repository lets dvc write into .dvc/.gitignore; ours already says all of it.
+    ignored = (ROOT / ".dvc" / ".gitignore").read_text()
+    assert (tmp_path / ".dvc" / ".gitignore").read_text() == ignored
 
 
 def test_status_names_what_changed(folder: Path, stored: DvcStore) -> None:

@@ -48,7 +48,14 @@ def test_the_drawing_has_a_node_for_each_stage_and_an_edge_for_each_step(workspa
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.04, "0.0 s"), (9.94, "9.9 s"), (82, "82 s"), (240, "4 min"), (7200, "2.0 h")],
+    [
+        (0.04, "0.0 s"),
+        (9.94, "9.9 s"),
+        (9.97, "10 s"),
+        (119.7, "2 min 0 s"),
+        (132.9, "2 min 13 s"),
+        (5460, "1 h 31 min"),
+    ],
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text

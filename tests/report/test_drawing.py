@@ -20,6 +20,7 @@ from posttrain.report.svg import (
     Scale,
     element,
     number,
+    short_number,
     tick_values,
 )
 
@@ -34,7 +35,8 @@ from posttrain.report.svg import (
         (41.0, "41"),
         (123.456, "123.5"),
         (2088, "2,088"),
-        (123456.0, "1.23e5"),
+        (168_336, "168,336"),
+        (123456.7, "1.23e5"),
         (0.0001, "1e-4"),
         (-0.00025, "-2.5e-4"),
         (math.nan, "n/a"),
@@ -43,6 +45,14 @@ from posttrain.report.svg import (
 )
 def test_numbers_are_written_as_people_write_them(value: float, text: str) -> None:
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(9000, "9,000"), (15000, "15k"), (2.5e6, "2.5M"), (-40000, "-40k"), (0.25, "0.25")],
+)
+def test_axes_write_large_numbers_short(value: float, text: str) -> None:
+    assert short_number(value) == text
 
 
 @pytest.mark.parametrize(
