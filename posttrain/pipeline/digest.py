@@ -4,8 +4,8 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -51,10 +51,9 @@ class StatCache:
         if not self.changed:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
-        with os.fdopen(handle, "w") as stream:
-            json.dump(self.entries, stream, separators=(",", ":"))
-        Path(name).replace(self.path)
+        partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
+        partial.write_text(json.dumps(self.entries, separators=(",", ":")))
+        partial.replace(self.path)
         self.changed = False
 
     def get(self, path: str, status: os.stat_result) -> str | None:
