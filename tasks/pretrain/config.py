@@ -24,7 +24,7 @@ class PretrainConfig(OptimisationConfig):
     """Share of each source among the training tokens; empty takes every row once per epoch."""
     loss_on_prompts: bool = False
     """Off spends a small model's capacity on the solutions, and none on predicting problems."""
-    epochs: float = Field(6.5, gt=0.0)
+    epochs: float = Field(1.5, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """Muon learns from scratch in fewer steps than AdamW."""

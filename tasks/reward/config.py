@@ -15,7 +15,7 @@ class RewardConfig(OptimisationConfig):
     a small model trained on few pairs generalises with the former only."""
     scale: float = Field(10.0, gt=0.0)
     """Factor from what the model gives to the reward; the mean log-probability moves little."""
-    pairs_per_problem: int = Field(4, ge=1)
+    pairs_per_problem: int = Field(2, ge=1)
     """Most pairs that one problem gives."""
     max_pairs: int | None = Field(None, ge=2)
     """Most pairs in all; every problem gives one before any gives two."""
@@ -29,5 +29,3 @@ class RewardConfig(OptimisationConfig):
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(3e-4, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimisers."""
-    epochs: float = Field(2.0, gt=0.0)
-    """Passes over the training pairs."""
