@@ -325,6 +325,24 @@ def test_a_damaged_object_is_fetched_again_from_a_remote(
     assert fresh.status() == []
 
 
+@pytest.mark.parametrize("link", ["hardlink", "symlink"])
+def test_links_are_used_where_the_cache_asks_for_them(folder: Path, link: str) -> None:
+    with (folder / ".dvc/config.local").open("a") as config:
+        config.write(f"[cache]\n    type = {link}\n")
+    run_stages(folder)
+    store = DvcStore(folder, folder)
+    facts = store.store(outputs(folder))
+    store.write_lock(ENTRIES)
+    table = folder / "data/make/table.parquet"
+    oid = facts[table].md5
+    # A hard link saves the second copy at once; a symbolic one appears when DVC checks out.
+    assert table.samefile(object_path(folder, oid)) == (link == "hardlink")
+    shutil.rmtree(folder / "data/make")
+    assert all(store.restore(out, fact.md5) for out, fact in facts.items())
+    assert table.samefile(object_path(folder, oid))
+    assert store.status() == []
+
+
 def test_a_cache_that_cannot_be_written_is_a_sentence(folder: Path) -> None:
     run_stages(folder)
     with (folder / ".dvc/config.local").open("a") as config:
