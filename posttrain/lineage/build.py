@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from posttrain.lineage.graph import Edge, Graph, Node
+from posttrain.lineage.names import Selected
 from posttrain.pipeline.ledger import Ledger
 from posttrain.pipeline.ledger.reading import StageRunReader, read_edges
 from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
@@ -14,17 +15,20 @@ _REUSED = "s.status IN ('cached','restored')"
 
 
 def build_graph(
-    ledger: Ledger, root: str, artifacts: Sequence[int], derivations: Sequence[int]
+    ledger: Ledger, root: Selected, artifacts: Sequence[int], derivations: Sequence[int]
 ) -> Graph:
     """The graph of these artifacts and derivations; only edges between them are drawn."""
     store = ledger.store
     nodes = {node.id: node for node in artifact_nodes(ledger, artifacts)}
     edges: list[Edge] = []
-    for stage in _one_per_work(stage_runs_of(store, derivations)):
+    shown = _one_per_work(stage_runs_of(store, derivations))
+    # Whoever asks for one of several equal executions gets that one.
+    shown |= {_work(run): run for run in StageRunReader(store).where("id=:id", {"id": root.id})}
+    for stage in shown.values():
         _connect(stage_node(stage), stage.inputs, stage.outputs, nodes, edges)
     for node, members in _releases(store, derivations):
         _connect(node, members, (), nodes, edges)
-    return Graph(root, nodes, tuple(edges))
+    return Graph(root.id, nodes, tuple(edges))
 
 
 def artifact_id(record: ArtifactRecord) -> str:
@@ -49,16 +53,19 @@ def _newest(store: Store, condition: str, derivations: Sequence[int]) -> dict[in
     return {row[0]: row[1] for row in query_in(store, sql, derivations)}
 
 
-def _one_per_work(runs: Iterable[StageRun]) -> list[StageRun]:
-    """Of stage runs with equal inputs and outputs (only the code's key differs), the newest."""
+def _one_per_work(runs: Iterable[StageRun]) -> dict[object, StageRun]:
+    """Of stage runs with equal inputs and outputs (only their keys differ) the newest execution."""
     unique: dict[object, StageRun] = {}
-    for run in runs:
-        inputs = tuple(artifact_id(record) for record in run.inputs)
-        outputs = tuple(artifact_id(record) for record in run.outputs)
-        known = unique.setdefault((run.stage, inputs, outputs), run)
-        if known.ended < run.ended:
-            unique[run.stage, inputs, outputs] = run
-    return list(unique.values())
+    for run in sorted(runs, key=lambda run: (run.status == "succeeded", run.ended)):
+        unique.pop(_work(run), None)
+        unique[_work(run)] = run
+    return unique
+
+
+def _work(run: StageRun) -> object:
+    """What a stage run did, whatever its key."""
+    inputs = tuple(artifact_id(record) for record in run.inputs)
+    return run.stage, inputs, tuple(artifact_id(record) for record in run.outputs)
 
 
 def _connect(

@@ -84,7 +84,7 @@ def _stage_at_run(ledger: Ledger, name: str) -> Selected | None:
         return found
     run = find_run(ledger, run_name)
     sql = (
-        "SELECT num,id,derivation FROM stage_runs WHERE run_id=:run AND stage=:stage"
+        "SELECT num,id FROM stage_runs WHERE run_id=:run AND stage=:stage"
         f" AND status IN ({_DONE}) ORDER BY num DESC LIMIT 1"
     )
     rows = ledger.store.query(sql, {"run": run.id, "stage": stage})
@@ -94,22 +94,34 @@ def _stage_at_run(ledger: Ledger, name: str) -> Selected | None:
         if stage in stages:
             raise UserError(f"stage '{stage}' of run {run.id} failed: it made nothing to look at")
         raise UserError(f"run {run.id} has no stage '{stage}'{nearest(stage, stages)}")
-    return Selected(rows[0][1], derivation=rows[0][2])
+    return _execution(ledger.store, rows[0][1])
 
 
 def _stage(store: Store, stage: str) -> Selected | None:
     sql = (
-        f"SELECT id,derivation FROM stage_runs WHERE stage=:stage AND status IN ({_DONE})"
+        f"SELECT id FROM stage_runs WHERE stage=:stage AND status IN ({_DONE})"
         " ORDER BY num DESC LIMIT 1"
     )
     rows = store.query(sql, {"stage": stage})
-    return Selected(rows[0][0], derivation=rows[0][1]) if rows else None
+    return _execution(store, rows[0][0]) if rows else None
 
 
 def _stage_run(store: Store, name: str) -> Selected | None:
     """By the exact id, which is what JSON and OpenLineage output call it."""
-    rows = store.query("SELECT derivation FROM stage_runs WHERE id=:id", {"id": name})
-    return Selected(name, derivation=rows[0][0]) if rows else None
+    rows = store.query("SELECT id FROM stage_runs WHERE id=:id", {"id": name})
+    return _execution(store, name) if rows else None
+
+
+def _execution(store: Store, stage_run: str) -> Selected:
+    """A stage run, or where it only reused outputs the execution that had made them."""
+    sql = (
+        "SELECT x.id,x.derivation FROM stage_runs s JOIN derivations d ON d.num=s.derivation"
+        " JOIN stage_runs x ON x.key=s.key JOIN derivations e ON e.num=x.derivation"
+        " WHERE s.id=:id AND (x.num=s.num OR x.status='succeeded' AND s.status<>'succeeded'"
+        " AND e.outputs_sha=d.outputs_sha) ORDER BY x.num=s.num, x.num DESC LIMIT 1"
+    )
+    found, derivation = store.query(sql, {"id": stage_run})[0]
+    return Selected(found, derivation=derivation)
 
 
 def _digest(store: Store, name: str) -> Selected | None:

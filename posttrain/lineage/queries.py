@@ -17,7 +17,7 @@ def up(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
     """Everything that `node` was made from."""
     found = _ancestors(ledger, node)
     kept = found[:limit]
-    graph = build_graph(ledger, node.id, kept, _own(node) + walk.makers(ledger.store, kept))
+    graph = build_graph(ledger, node, kept, _own(node) + walk.makers(ledger.store, kept))
     return _counted(graph, found, kept)
 
 
@@ -27,7 +27,7 @@ def down(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
     kept = found[:limit]
     derivations = _own(node) + walk.users(ledger.store, kept)
     derivations += walk.releases_of(ledger.store, kept)
-    return _counted(build_graph(ledger, node.id, kept, derivations), found, kept)
+    return _counted(build_graph(ledger, node, kept, derivations), found, kept)
 
 
 def between(ledger: Ledger, start: Selected, end: Selected, *, limit: int | None = LIMIT) -> Graph:
@@ -38,7 +38,7 @@ def between(ledger: Ledger, start: Selected, end: Selected, *, limit: int | None
         if on_the_way:
             kept = on_the_way[:limit]
             derivations = _own(first) + walk.users(ledger.store, kept) + _own(last)
-            graph = build_graph(ledger, last.id, kept, list(dict.fromkeys(derivations)))
+            graph = build_graph(ledger, last, kept, list(dict.fromkeys(derivations)))
             return _counted(graph, on_the_way, kept)
     raise UserError(
         f"nothing leads from {start.id.partition(':')[2][:12] or start.id} to "

@@ -1,13 +1,14 @@
 """What lies above, below and between nodes of a graph that is known by hand."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from posttrain.errors import UserError
 from posttrain.lineage import queries, walk
 from posttrain.lineage.names import find_node
-from posttrain.pipeline.ledger import ArtifactRecord, StageRun, open_ledger
+from posttrain.pipeline.ledger import ArtifactRecord, Run, StageRun, open_ledger
 
 
 def ask(project, question, *names, **options):
@@ -117,6 +118,20 @@ def test_failed_runs_and_repeats_do_not_appear_twice(project):
     graph = ask(project, queries.up, "data/sft/policy")
     assert [node.title for node in graph.nodes.values() if node.name == "sft"] == ["sft@fourth"]
     assert "failed" not in ask(project, queries.down, "data/base").nodes
+
+
+def test_a_reused_stage_run_is_shown_as_the_execution_that_it_repeats(project):
+    project.ledger.append_run(Run("second", "gsm8k", 20.0), process="elsewhere 1 x")
+    project.stage("second", "sft", ["kept", "base"], ["policy"], status="cached", ended=99.0)
+    for name in ("sft@latest", "sft@second", "second-sft"):
+        graph = ask(project, queries.up, name)
+        assert graph.nodes[graph.root].title == "sft@first"
+    # The same holds where the record of the reuse says more of its inputs than the first one did.
+    known = project.records["kept"]
+    project.records["kept"] = replace(known, rows=None)
+    project.stage("second", "sft", ["kept", "base"], ["policy"], status="cached", id="odd")
+    graph = ask(project, queries.down, "odd")
+    assert graph.nodes[graph.root].title == "sft@first"
 
 
 def test_a_filter_that_drops_nothing_makes_a_circle_and_the_walk_ends(project):
