@@ -4,7 +4,7 @@ A group of rollouts that all succeed, or all fail, has no advantage and teaches 
 variance p(1-p) of a rollout's reward is what a problem promises, so problems are drawn by it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from posttrain.errors import UserError
-from posttrain.records import Problem
-from posttrain.sampling.noise import purpose_seed, row_keys, uniforms
+from posttrain.sampling.noise import Keys, purpose_seed, row_keys, uniforms
 
 _PRIOR = 2.0
 """Attempts, at the rate of its stratum, that every problem is taken to have had."""
@@ -24,19 +23,20 @@ _MEMORY = 0.98
 class Curriculum:
     """Solved and failed attempts of every problem, and draws that follow from them.
 
-    A problem's expected solve rate leans on that of its stratum (source and difficulty): wholly
-    where it was never attempted, and the more the older its attempts are.
+    A problem's expected solve rate leans on that of its stratum (its source and difficulty, say):
+    wholly where it was never attempted, and the more the older its attempts are.
     """
 
     def __init__(
         self,
-        problems: Sequence[Problem],
+        ids: Sequence[str],
+        strata: Sequence[Hashable],
         *,
         solved_N: Sequence[float],
         attempts_N: Sequence[float],
     ) -> None:
-        self.ids = [problem.id for problem in problems]
-        strata = [(problem.source, problem.difficulty) for problem in problems]
+        self.ids = ids
+        self._keys: dict[int, Keys] = {}
         numbers = {stratum: number for number, stratum in enumerate(dict.fromkeys(strata))}
         self.stratum_N = torch.tensor([numbers[stratum] for stratum in strata])
         self.solved_N = torch.tensor(solved_N, dtype=torch.float64)
@@ -61,8 +61,9 @@ class Curriculum:
         Weighted sampling without replacement by exponential races (Efraimidis and Spirakis, 2006);
         the noise depends on seed, step and problem alone.
         """
-        keys = row_keys(purpose_seed(seed, "curriculum", step), self.ids, 1)
-        finish_N = -torch.log1p(-uniforms(keys, 0).double()) / self.signal()
+        if seed not in self._keys:
+            self._keys[seed] = row_keys(purpose_seed(seed, "curriculum"), self.ids, 1)
+        finish_N = -torch.log1p(-uniforms(self._keys[seed], step).double()) / self.signal()
         order = torch.argsort(finish_N, stable=True)
         return [int(index) for index in order[:count]]
 
@@ -86,7 +87,7 @@ class Curriculum:
 
 
 def start_curriculum(
-    problems: Sequence[Problem], rates: pl.DataFrame, *, policy: str, draw: int, where: str
+    problems: pl.DataFrame, rates: pl.DataFrame, *, policy: str, draw: int, where: str
 ) -> Curriculum:
     """Begin from the probe's counts; a problem that was not probed has none.
 
@@ -105,8 +106,8 @@ def start_curriculum(
             " ones; lower problems_per_step or add problems"
         )
     counts = {row[0]: row[1:] for row in rates.select("problem_id", "solved", "attempts").rows()}
-    known = [counts.get(problem.id, (0, 0)) for problem in problems]
-    solved, attempts = zip(*known, strict=True)
+    ids = problems["id"].to_list()
+    solved, attempts = zip(*(counts.get(name, (0, 0)) for name in ids), strict=True)
     if not any(attempts):
         raise UserError(
             f"{where}: none of the {len(problems)} problems was probed; connect the solve rates of"
@@ -117,4 +118,5 @@ def start_curriculum(
             f"{where}: all {sum(attempts)} probed attempts ended alike, so no group would differ"
             " in its rewards; take problems that the policy solves sometimes"
         )
-    return Curriculum(problems, solved_N=solved, attempts_N=attempts)
+    strata = problems.select("source", "difficulty").rows()
+    return Curriculum(ids, strata, solved_N=solved, attempts_N=attempts)

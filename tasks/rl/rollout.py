@@ -99,9 +99,9 @@ def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
         "problem_id": [sample.prompt_id for sample in samples],
         "step": [step] * len(rollouts),
         "source": [problem.source for problem in problems],
-        "prompt_ids": [rollout.prompt_ids for rollout in rollouts],
-        "completion_ids": [sample.token_ids for sample in samples],
-        "logprobs": [sample.logprobs for sample in samples],
+        "prompt_ids": _lists([rollout.prompt_ids for rollout in rollouts], pl.Int32),
+        "completion_ids": _lists([sample.token_ids for sample in samples], pl.Int32),
+        "logprobs": _lists([sample.logprobs for sample in samples], pl.Float32),
         "finish_reason": [str(sample.finish_reason) for sample in samples],
         "text": [sample.text for sample in samples],
         "reward": rewards,
@@ -112,6 +112,14 @@ def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
     schema = {name: kind for name, kind in ROLLOUTS.items() if name != "id"}
     frame = pl.DataFrame(columns, schema=schema)
     return with_row_ids(frame, IDENTITY["rollouts"])
+
+
+def _lists(rows: Sequence[Sequence[float]], kind: type[pl.DataType]) -> pl.Series:
+    """A list column, through one flat series: polars is slow at many small Python lists."""
+    values = pl.Series([value for row in rows for value in row], dtype=kind)
+    owners = pl.Series([index for index, row in enumerate(rows) for _ in row], dtype=pl.UInt32)
+    flat = pl.DataFrame({"owner": owners, "value": values})
+    return flat.group_by("owner", maintain_order=True).agg("value")["value"]
 
 
 class RolloutStore:

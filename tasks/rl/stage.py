@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from posttrain.attempts import make_prompts, read_problems
+from posttrain.attempts import make_prompts, problems_of
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
@@ -12,7 +12,7 @@ from posttrain.models.load import Policy, load_policy, save_policy, weights_dige
 from posttrain.models.optim import build_optimizer
 from posttrain.models.tokenizer import check_same_tokenizer
 from posttrain.pipeline.context import StageContext
-from posttrain.records import SOLVE_RATES
+from posttrain.records import PROBLEMS, SOLVE_RATES
 from posttrain.sampling.torch_engine import TorchSampler
 from posttrain.training.curve import Curve
 from tasks.rl.config import RlConfig
@@ -32,11 +32,12 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load policy, problems and solve rates; train; save policy, rollouts and curve."""
-    problems = read_problems(inputs["problems"])
+    table = read_table(inputs["problems"], PROBLEMS)
+    problems = problems_of(table)
     policy = load_policy(inputs["policy"], device=context.device)
     before = weights_digest(policy.model)
     curriculum = start_curriculum(
-        problems,
+        table,
         read_table(inputs["solve_rates"], SOLVE_RATES),
         policy=before,
         draw=config.problems_per_step,

@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from posttrain.errors import UserError
-from posttrain.records import Problem
+from posttrain.records import problems_table
 from tasks.rl.curriculum import Curriculum, start_curriculum
 
 
 def curriculum_of(solved, attempts, sources):
-    problems = [Problem(s, f"q{i}", "1", 1, "exact") for i, s in enumerate(sources)]
-    return Curriculum(problems, solved_N=solved, attempts_N=attempts)
+    ids = [f"q{index}" for index in range(len(sources))]
+    return Curriculum(ids, sources, solved_N=solved, attempts_N=attempts)
 
 
 def test_expected_rates_lean_on_the_stratum():
@@ -54,4 +54,4 @@ def test_old_attempts_fade_as_new_ones_come():
 def test_fewer_problems_than_a_step_draws_are_refused(coins):
     rates = pl.DataFrame({"problem_id": [], "solved": [], "attempts": [], "policy": []})
     with pytest.raises(UserError, match="there are 40 problems, but every step draws 41"):
-        start_curriculum(coins, rates, policy="x", draw=41, where="here")
+        start_curriculum(problems_table(coins), rates, policy="x", draw=41, where="here")

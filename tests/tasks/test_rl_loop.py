@@ -42,7 +42,7 @@ def practised(guesser, coins, tmp_path):
     practice = Practice(
         problems=problems,
         prompts=make_prompts(policy.tokenizer, problems),
-        curriculum=Curriculum(problems, solved_N=[2] * 6, attempts_N=[4] * 6),
+        curriculum=Curriculum(list(place), "abcdef", solved_N=[2] * 6, attempts_N=[4] * 6),
         learner=Listener(policy.model),
         curve=Curve(context),
         store=RolloutStore(tmp_path),
