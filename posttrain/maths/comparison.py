@@ -6,13 +6,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posttrain.maths.intervals import Interval, bootstrap_means, clustered_mean_interval
+from posttrain.maths.intervals import (
+    Interval,
+    bootstrap_means,
+    clustered_mean_interval,
+    percentile_interval,
+)
 
 
 class Comparison(NamedTuple):
-    """Mean difference of two models with its interval, and the two-sided p-value of "no
-    difference".
-    """
+    """Mean difference with its interval, and the two-sided p-value of "no difference"."""
 
     difference: Interval
     p_value: float
@@ -58,11 +61,10 @@ def paired_bootstrap(
     means_R = bootstrap_means(
         differences_N, cluster_N, num_resamples=num_resamples, generator=generator
     )
-    tail = (1 - confidence) / 2
-    ends = torch.quantile(means_R, torch.tensor([tail, 1 - tail], dtype=torch.float64))
     crossings = min(int((means_R <= 0).sum()), int((means_R >= 0).sum()))
     p_value = min(1.0, 2 * (1 + crossings) / (1 + num_resamples))
-    return Comparison(Interval(differences_N.mean(), ends[0], ends[1]), p_value)
+    difference = percentile_interval(differences_N.mean(), means_R, confidence=confidence)
+    return Comparison(difference, p_value)
 
 
 def exact_sign_test(differences_N: Tensor) -> float:

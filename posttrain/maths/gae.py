@@ -23,9 +23,9 @@ def generalized_advantages(
     the next **valid** token of the row; ``returns = advantages + values``. Source: arXiv
     1506.02438.
 
-    Inputs: rewards_BT: Reward of each token; those at masked tokens are ignored, so the reward of
-        the whole
-            completion belongs on its last valid token.
+    Inputs:
+        rewards_BT: Reward of each token; those at masked tokens are ignored, so the reward of the
+            whole completion belongs on its last valid token.
         values_BT: The critic's value before each token.
         mask_BT: True at the tokens that the policy chose.
         gamma: Discount per chosen token.

@@ -84,8 +84,21 @@ def bootstrap_means(
     index_N, num_clusters = dense_ids(cluster_N)
     sum_C = segment_sum(values_N.double(), index_N, num_clusters)
     size_C = segment_size(index_N, num_clusters).double()
-    draws_RC = torch.randint(num_clusters, (num_resamples, num_clusters), generator=generator)
-    return sum_C[draws_RC].sum(-1) / size_C[draws_RC].sum(-1)
+    # A million draws at a time: all of them can be more than the memory holds.
+    rows = max(1, 2**20 // num_clusters)
+    means = []
+    for start in range(0, num_resamples, rows):
+        shape = (min(rows, num_resamples - start), num_clusters)
+        draws_RC = torch.randint(num_clusters, shape, generator=generator)
+        means.append(sum_C[draws_RC].sum(-1) / size_C[draws_RC].sum(-1))
+    return torch.cat(means)
+
+
+def percentile_interval(estimate: Tensor, draws_R: Tensor, *, confidence: float) -> Interval:
+    """The estimate between the quantiles of its resampled values that cut off equal tails."""
+    tail = (1 - confidence) / 2
+    low, high = torch.quantile(draws_R, draws_R.new_tensor([tail, 1 - tail]))
+    return Interval(estimate, low, high)
 
 
 def bootstrap_mean_interval(
@@ -105,6 +118,4 @@ def bootstrap_mean_interval(
     if values_N.numel() == 0:
         raise ValueError("an interval needs at least one value")
     means_R = bootstrap_means(values_N, cluster_N, num_resamples=num_resamples, generator=generator)
-    tail = (1 - confidence) / 2
-    ends = torch.quantile(means_R, torch.tensor([tail, 1 - tail], dtype=torch.float64))
-    return Interval(values_N.double().mean(), ends[0], ends[1])
+    return percentile_interval(values_N.double().mean(), means_R, confidence=confidence)

@@ -17,8 +17,10 @@ def policy_loss(
 ) -> tuple[Tensor, Metrics]:
     """``sum(aggregation weight x weight x token loss) / denominator``, and its metrics.
 
-    Inputs: surrogate: Of ``surrogates``, e.g. ``clipped(log_ratio_BT, advantages_BT, low=.2,
-        high=.28)``. mask_BT: The valid tokens. aggregation: How tokens and sequences are averaged.
+    Inputs:
+        surrogate: Of ``surrogates``: ``clipped(log_ratio_BT, advantages_BT, low=0.2, high=0.28)``.
+        mask_BT: The valid tokens.
+        aggregation: How tokens and sequences are averaged.
         denominator: Of the whole batch, from ``reduce.loss_denominator`` summed over its parts.
         weights_BT: Factor on the loss of each token, such as a correction for the sampler
             (``correction``) or the weight of a source. No gradient flows through it.

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from posttrain.maths.pairs import pair_metrics
 from posttrain.maths.reduce import Metrics, detached
-from posttrain.maths.reward_model import pair_accuracy
 
 PairLoss = Literal["sigmoid", "robust", "ipo", "hinge"]
 
@@ -63,8 +63,7 @@ def preference_loss(
     on log-ratios **divided by the length** (TRL, as its authors ran it): hand in the one that you
     mean. ``label_smoothing`` has no effect on ``ipo`` and ``hinge``.
 
-    Metrics, as means over these pairs: ``accuracy`` of the implicit rewards ``beta x log-ratio`` (a
-    tie counts half), ``margin``, ``chosen_reward``, ``rejected_reward``.
+    Metrics: those of ``pairs.pair_metrics``, on the implicit rewards ``beta x log-ratio``.
 
     A policy equal to its reference gives log 2 a pair (sigmoid, robust), 1/(4 beta^2) (ipo), 1
     (hinge).
@@ -73,19 +72,6 @@ def preference_loss(
     loss_B = PAIR_LOSSES[loss](margin_B, beta, label_smoothing)
     return loss_B.sum() / denominator, pair_metrics(
         beta * chosen_log_ratio_B, beta * rejected_log_ratio_B
-    )
-
-
-def pair_metrics(chosen_reward_B: Tensor, rejected_reward_B: Tensor) -> Metrics:
-    """Means over the pairs: ``accuracy`` (ties half), ``margin`` and both rewards; 0 of no pair."""
-    num_pairs = max(len(chosen_reward_B), 1)
-    return detached(
-        {
-            "accuracy": pair_accuracy(chosen_reward_B - rejected_reward_B),
-            "margin": (chosen_reward_B - rejected_reward_B).sum() / num_pairs,
-            "chosen_reward": chosen_reward_B.sum() / num_pairs,
-            "rejected_reward": rejected_reward_B.sum() / num_pairs,
-        }
     )
 
 

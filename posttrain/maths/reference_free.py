@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posttrain.maths.preference import pair_metrics
+from posttrain.maths.pairs import pair_metrics
 from posttrain.maths.reduce import Metrics, detached
 
 
@@ -22,7 +22,7 @@ def simpo_loss(
 
     The rewards are mean log-probabilities per token. ``target_margin`` is the paper's gamma; TRL
     divides the same number by beta and multiplies it again. Source: arXiv 2405.14734. Metrics as in
-    ``preference.pair_metrics``. Equal completions give ``log(1 + exp(target_margin))``.
+    ``pairs.pair_metrics``. Equal completions give ``log(1 + exp(target_margin))``.
     """
     gap_B = beta * (chosen_mean_logprob_B - rejected_mean_logprob_B)
     loss = -logsigmoid(gap_B - target_margin).sum() / denominator
@@ -40,7 +40,7 @@ def orpo_loss(
 
     ``odds = p / (1 - p)`` with p the geometric mean of the token probabilities; the first term is
     plain SFT on the chosen. Source: arXiv 2403.07691 (weight: its lambda, 0.1). Metrics:
-    ``chosen_nll``, ``log_odds_ratio`` and those of ``preference.pair_metrics`` on mean
+    ``chosen_nll``, ``log_odds_ratio`` and those of ``pairs.pair_metrics`` on mean
     log-probabilities.
 
     A completion of probability 1 has infinite odds; mean log-probabilities are held below -1e-7.

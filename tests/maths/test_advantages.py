@@ -107,6 +107,46 @@ def test_leave_one_out_scale_with_equal_others_is_not_applied():
     assert advantages[1].item() == pytest.approx(-0.3 / 0.519615, rel=1e-5)
 
 
+def test_rounding_does_not_pass_for_a_leave_one_out_spread():
+    # Six failures at .7 have squares of about 1e-17 in floating point; their spread is 0.
+    rewards, groups = torch.tensor([1.0] + 6 * [0.7]), torch.zeros(7, dtype=torch.long)
+    advantages = group_relative(
+        rewards, groups, baseline="leave_one_out", scale="leave_one_out", epsilon=0.0
+    )
+    assert advantages[0].item() == pytest.approx(0.3)
+    # The odd one may also be the least.
+    advantages = group_relative(
+        -rewards, groups, baseline="leave_one_out", scale="leave_one_out", epsilon=0.0
+    )
+    assert advantages[0].item() == pytest.approx(-0.3)
+
+
+def test_smallest_groups_that_have_a_scale():
+    # Two rollouts: .5 / sqrt(.5). Three: 4 less 1, over the deviation sqrt(2) of 0 and 2.
+    two = group_relative(
+        torch.tensor([1.0, 0.0]), torch.zeros(2), baseline="mean", scale="sample", epsilon=0.0
+    )
+    assert two.tolist() == pytest.approx([0.5**0.5, -(0.5**0.5)])
+    of_the_batch = group_relative(
+        torch.tensor([1.0, 0.0]), torch.zeros(2), baseline="mean", scale="batch_sample", epsilon=0
+    )
+    assert of_the_batch.tolist() == pytest.approx(two.tolist())
+    three = group_relative(
+        torch.tensor([4.0, 0.0, 2.0]),
+        torch.zeros(3),
+        baseline="leave_one_out",
+        scale="leave_one_out",
+        epsilon=0.0,
+    )
+    assert three[0].item() == pytest.approx(3 / 2**0.5)
+
+
+def test_maxrl_of_rewards_whose_mean_is_not_positive():
+    rewards, groups = torch.tensor([1.0, -1.0, -3.0, 1.0]), torch.tensor([0, 0, 1, 1])
+    advantages = group_relative(rewards, groups, baseline="mean", scale="mean", epsilon=0.0)
+    assert advantages.abs().tolist() == [0.0] * 4
+
+
 def test_maxrl_without_success_is_zero_and_harder_groups_weigh_more():
     rewards = torch.tensor([0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0])
     groups = torch.arange(3).repeat_interleave(4)
@@ -218,6 +258,8 @@ def test_sign_weights():
         [0.2, -3.0, 0.0]
     )
     assert sign_weighted(advantages, positive=0.0, negative=1.0).tolist() == [0.0, -3.0, 0.0]
+    assert sign_weighted(advantages, positive=3.0, negative=0.5).tolist() == [6.0, -1.5, 0.0]
+    assert sign_weighted(advantages / 4, positive=3.0, negative=1.0)[0].item() == 1.5
 
 
 def test_weights_among_positives():

@@ -34,8 +34,9 @@ def test_calibration_error_by_hand():
 
 def test_bins_hold_their_upper_edge_and_nothing_is_lost():
     edges = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])
-    count, _, happened = reliability_table(edges, torch.ones(5), num_bins=4)
+    count, claimed, happened = reliability_table(edges, torch.ones(5), num_bins=4)
     assert count.tolist() == [2, 1, 1, 1]
+    assert claimed.tolist() == [0.125, 0.5, 0.75, 1.0]
     empty = reliability_table(edges[:1], torch.ones(1), num_bins=4)
     assert empty[2].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert happened.tolist() == [1.0] * 4

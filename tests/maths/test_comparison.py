@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from posttrain.maths.comparison import exact_sign_test, paired_bootstrap, paired_comparison
+from posttrain.maths.intervals import bootstrap_mean_interval
 
 
 def test_paired_comparison_by_hand():
@@ -54,6 +55,18 @@ def test_paired_bootstrap_agrees_with_the_formula():
     )
     assert drawn.p_value == pytest.approx(formula.p_value, abs=0.02)
     assert drawn.difference.low.item() == pytest.approx(formula.difference.low.item(), abs=0.01)
+
+
+def test_paired_bootstrap_is_the_bootstrap_of_the_differences():
+    first, second = torch.tensor([1.0, 4.0, 2.0, 7.0]), torch.tensor([0.0, 5.0, 0.0, 1.0])
+    clusters = torch.tensor([0, 0, 1, 2])
+    drawn = paired_bootstrap(
+        first, second, clusters, generator=torch.Generator().manual_seed(3), confidence=0.6
+    )
+    expected = bootstrap_mean_interval(
+        first - second, clusters, generator=torch.Generator().manual_seed(3), confidence=0.6
+    )
+    assert drawn.difference == expected
 
 
 def test_bootstrap_p_is_never_zero():

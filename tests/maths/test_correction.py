@@ -73,6 +73,19 @@ def test_golden_ppo_with_sequence_mask(rollouts):
     assert corrected_loss(rollouts, weights) == pytest.approx(-0.131568, abs=1e-5)
 
 
+def test_both_ends_belong_to_the_band():
+    one = torch.zeros(1, 1)
+    assert within_band(one, low=1.0, high=1.0).all()
+    assert not within_band(one, low=1.01, high=2.0).any()
+
+
+def test_corrections_carry_no_gradient(rollouts):
+    old = rollouts.old.clone().requires_grad_()
+    ratio = log_ratio(old, rollouts.rollout, mask_BT=rollouts.mask, level="token")
+    assert not importance_weights(ratio, bound="none").requires_grad
+    assert not log_linear_proximal(old, old, position=0.5).requires_grad
+
+
 def test_sequence_mask_drops_whole_sequences(rollouts):
     keep = within_band(sampler_ratio(rollouts, "sequence_mean"), low=0.96, high=1.1)
     assert keep.tolist() == [[False] * 3, [True] * 3]
@@ -146,3 +159,9 @@ def test_off_policy_keep_by_hand():
     assert keep[:, 0].tolist() == [True, False]
     keep = off_policy_keep(ratio, torch.tensor([[1.0], [-1.0]]), mask_BT=mask, threshold=0.5)
     assert keep.all()
+    # An advantage of 0, and a drift of just the threshold, are kept.
+    ends = torch.tensor([[0.0], [-1.0]])
+    half = torch.tensor([[-0.5, -0.5, 0.0]] * 2)
+    assert off_policy_keep(half, ends, mask_BT=mask, threshold=0.5).all()
+    keep = off_policy_keep(half, ends, mask_BT=mask, threshold=0.4)
+    assert keep[:, 0].tolist() == [True, False]

@@ -125,6 +125,15 @@ def test_whitening_degenerate_cases_are_exactly_zero(spread):
     assert whiten(torch.randn(2, 3), MASK & False, spread=spread).abs().max() == 0
 
 
+def test_whitening_two_tokens():
+    # 1 and 3: deviation sqrt(2) with n - 1, 1 with n.
+    values, mask = torch.tensor([[1.0, 9.0, 3.0]]), torch.tensor([[True, False, True]])
+    assert whiten(values, mask, spread="sample").tolist()[0] == pytest.approx(
+        [-(0.5**0.5), 0.0, 0.5**0.5]
+    )
+    assert whiten(values, mask, spread="population").tolist()[0] == pytest.approx([-1.0, 0.0, 1.0])
+
+
 def test_whitening_ignores_level_unit_and_order():
     values = torch.randn(2, 3, generator=torch.Generator().manual_seed(0))
     whitened = whiten(values, MASK, spread="sample")

@@ -14,24 +14,25 @@ def test_reference_point_is_the_mean_or_zero():
     assert kto_reference_point(torch.tensor([1.0, 0.0, 0.5])).item() == 0.5
     assert kto_reference_point(torch.tensor([-1.0, 0.5])).item() == 0.0
     assert kto_reference_point(torch.zeros(0)).item() == 0.0
+    assert kto_reference_point(torch.tensor([3.0])).item() == 3.0
     assert not kto_reference_point(torch.ones(2, requires_grad=True)).requires_grad
 
 
 def test_loss_by_hand():
-    # Desirable 2, undesirable 1, point .5, beta .1:
-    # 1 - sig(.1 x 1.5) with weight 1 and 1 - sig(-.1 x .5) with weight 4/3.
+    # Desirable 2, undesirable 3, point .5, beta .1:
+    # 1 - sig(.1 x 1.5) with weight 1 and 1 - sig(-.1 x 2.5) with weight 4/3.
     loss, metrics = kto_loss(
-        torch.tensor([2.0, 1.0]),
+        torch.tensor([2.0, 3.0]),
         torch.tensor([True, False]),
         reference_point=0.5,
         beta=0.1,
         denominator=2,
         undesirable_weight=4 / 3,
     )
-    expected = ((1 - sigmoid(0.15)) + 4 / 3 * (1 - sigmoid(-0.05))) / 2
+    expected = ((1 - sigmoid(0.15)) + 4 / 3 * (1 - sigmoid(-0.25))) / 2
     assert loss.item() == pytest.approx(expected, abs=1e-6)
     assert metrics["desirable_reward"].item() == pytest.approx(0.2)
-    assert metrics["undesirable_reward"].item() == pytest.approx(0.1)
+    assert metrics["undesirable_reward"].item() == pytest.approx(0.3)
 
 
 def test_at_the_reference_point_every_completion_costs_half():

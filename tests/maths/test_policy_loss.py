@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.maths.policy_loss import entropy_bonus, policy_loss, require_finite
-from posttrain.maths.ratios import RATIO_LEVELS, log_ratio, ratio_metrics
+from posttrain.maths.ratios import RATIO_LEVELS, bounded_ratio, log_ratio, ratio_metrics
 from posttrain.maths.reduce import TOKEN_WEIGHTS, loss_denominator
 from posttrain.maths.surrogates import (
     cispo,
@@ -46,6 +46,10 @@ def test_golden_clip_higher(rollouts, aggregation, expected):
 def test_golden_approximate_kl(rollouts):
     metrics = ratio_metrics(ratio_of(rollouts), rollouts.mask)
     assert metrics["approx_kl"].item() == pytest.approx(0.02, abs=1e-6)
+    # Log-ratios .1 -.3 .1 -.3 .3 add up to -.1.
+    ratios = 2 * math.exp(0.1) + 2 * math.exp(-0.3) + math.exp(0.3)
+    assert metrics["ratio_mean"].item() == pytest.approx(ratios / 5)
+    assert metrics["approx_kl_k3"].item() == pytest.approx(ratios / 5 - 1 + 0.02, abs=1e-6)
 
 
 def test_mean_of_micro_batch_means_is_the_other_number(rollouts):
@@ -84,8 +88,11 @@ def test_golden_cispo(rollouts, clip, low, high, expected):
         low=low,
         high=high,
     )
-    loss, _ = loss_of(surrogate, rollouts, "token_mean")
+    loss, metrics = loss_of(surrogate, rollouts, "token_mean")
     assert loss.item() == pytest.approx(expected, abs=1e-5)
+    # Ratios 1.11 .74 1.11 .74 1.35: three lie outside of [.8, 1.28], one of them above.
+    fraction = {"two_sided": 0.6, "upper": 0.2, "cap": 0.0}[clip]
+    assert metrics["clip_fraction"].item() == pytest.approx(fraction)
 
 
 def test_golden_sapo(rollouts):
@@ -136,6 +143,8 @@ def test_squared_is_least_where_the_log_ratio_is_advantage_over_tau():
         (-1.0, 0.5, 0.8, True),  # bad and already less likely: bounded below
         (-1.0, 1.5, 1.5, False),
         (-1.0, 5.0, 3.0, True),  # bad and far likelier: only the dual clip stops it
+        (-2.0, 5.0, 6.0, True),
+        (-2.0, 2.0, 4.0, False),
         (1.0, 5.0, -1.28, True),  # the dual clip is for negative advantages alone
         (0.0, 5.0, 0.0, False),
     ],
@@ -303,8 +312,16 @@ def test_weights_multiply_the_token_losses_and_carry_no_gradient(rollouts):
 def test_the_same_policy_has_log_ratio_exactly_zero(rollouts, level):
     same = log_ratio(rollouts.old, rollouts.old, mask_BT=rollouts.mask, level=level)
     assert same.abs().max() == 0
+    assert log_ratio(rollouts.new, rollouts.old + 1, mask_BT=rollouts.mask, level=level)[1, 2] == 0
     empty = log_ratio(rollouts.new, rollouts.old, mask_BT=rollouts.mask & False, level=level)
     assert empty.abs().max() == 0
+
+
+def test_the_ratio_is_bounded_far_out_and_exact_before():
+    ratio = bounded_ratio(torch.tensor([-30.0, -20.0, 0.0, 20.0, 30.0]))
+    assert ratio.tolist() == pytest.approx(
+        [math.exp(-20), math.exp(-20), 1.0, math.exp(20), math.exp(20)]
+    )
 
 
 def test_entropy_bonus_and_finite_check():

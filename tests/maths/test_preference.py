@@ -87,6 +87,14 @@ def test_metrics_by_hand():
     )
 
 
+def test_metrics_of_one_pair():
+    _, metrics = loss_of("sigmoid", CHOSEN[:1], REJECTED[:1], denominator=1)
+    assert metrics["chosen_reward"].item() == pytest.approx(0.1)
+    for term in (chosen_likelihood_loss, optimism_loss):
+        _, metrics = term(torch.tensor([-3.0]), coefficient=1.0, denominator=1)
+        assert abs(next(iter(metrics.values())).item()) == 3.0
+
+
 @pytest.mark.parametrize("loss", list(PAIR_LOSSES))
 def test_splits_add_up_and_gradients(loss):
     chosen, rejected = CHOSEN.double().requires_grad_(), REJECTED.double().requires_grad_()

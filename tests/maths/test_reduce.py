@@ -4,6 +4,7 @@ import torch
 from posttrain.maths.reduce import (
     TOKEN_WEIGHTS,
     aggregate,
+    detached,
     loss_denominator,
     masked_mean,
     masked_sum,
@@ -93,7 +94,16 @@ def test_constant_length_must_be_given():
 def test_merged_metrics_are_those_of_the_batch():
     parts = [{"m": masked_mean(LOSS[:1], MASK[:1])}, {"m": masked_mean(LOSS[1:], MASK[1:])}]
     assert merge_metrics(parts, [3, 1])["m"] == masked_mean(LOSS, MASK)
+    assert merge_metrics(parts, [3, 0])["m"] == parts[0]["m"]
+    assert merge_metrics(parts, [0.3, 0.1])["m"].item() == pytest.approx(3.5)
     with pytest.raises(ValueError, match="same metric names"):
         merge_metrics([{"a": torch.tensor(1.0)}, {"b": torch.tensor(1.0)}], [1, 1])
     with pytest.raises(ValueError, match="positive weight"):
         merge_metrics([], [])
+    with pytest.raises(ValueError, match="positive weight"):
+        merge_metrics(parts, [0, 0])
+
+
+def test_metrics_do_not_keep_the_graph():
+    value = torch.ones(1, requires_grad=True) * 2
+    assert not detached({"value": value})["value"].requires_grad

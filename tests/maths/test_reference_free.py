@@ -29,6 +29,18 @@ def test_orpo_by_hand():
     assert metrics["chosen_nll"].item() == pytest.approx(math.log(2))
 
 
+def test_metrics_are_means_over_pairs():
+    loss, metrics = orpo_loss(CHOSEN, REJECTED, weight=0.0, denominator=2)
+    assert loss.item() == metrics["chosen_nll"].item() == 1.25
+    twice, _ = orpo_loss(CHOSEN, REJECTED, weight=0.1, denominator=2)
+    apart = [orpo_loss(CHOSEN[i], REJECTED[i], weight=0.1, denominator=1) for i in ([0], [1])]
+    assert twice.item() == pytest.approx(sum(loss.item() for loss, _ in apart) / 2)
+    log_odds = sum(metrics["log_odds_ratio"].item() for _, metrics in apart) / 2
+    assert metrics["log_odds_ratio"].item() == pytest.approx(log_odds)
+    _, metrics = simpo_loss(CHOSEN, REJECTED, beta=2.0, target_margin=0.0, denominator=2)
+    assert metrics["chosen_reward"].item() == 2.0 * -1.25
+
+
 def test_orpo_at_the_ends_of_probability():
     certain, hopeless = torch.zeros(1, requires_grad=True), torch.full((1,), -60.0)
     loss, _ = orpo_loss(certain, hopeless, weight=1.0, denominator=1)

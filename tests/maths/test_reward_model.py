@@ -3,7 +3,8 @@ import math
 import pytest
 import torch
 
-from posttrain.maths.reward_model import bradley_terry_loss, pair_accuracy
+from posttrain.maths.pairs import pair_accuracy
+from posttrain.maths.reward_model import bradley_terry_loss
 
 CHOSEN, REJECTED = torch.tensor([1.0, 0.2]), torch.tensor([0.5, 0.4])
 
@@ -32,6 +33,11 @@ def test_untrained_model_has_loss_ln_2_and_accuracy_one_half():
     assert loss.item() == pytest.approx(math.log(2))
     assert metrics["accuracy"] == 0.5
     assert pair_accuracy(torch.tensor([1.0, -1.0, 0.0, 2.0])) == 2.5 / 4
+
+
+def test_one_pair():
+    _, metrics = bradley_terry_loss(CHOSEN[:1], REJECTED[:1], denominator=1)
+    assert [value.item() for value in metrics.values()] == [1.0, 0.5, 1.0, 0.5]
 
 
 def test_no_pairs():
