@@ -62,8 +62,7 @@ def off_policy_keep(
     """False for sequences with a negative advantage that the policy has already left. ``[B, T]``.
 
     Dropped: advantage < 0 and mean of ``-log_ratio`` (policy over sampler, level ``token``) above
-        the
-    threshold. Off-policy sequence masking of DeepSeek-V3.2, arXiv 2512.02556.
+    the threshold. Source: off-policy sequence masking of DeepSeek-V3.2, arXiv 2512.02556.
     """
     drift_B = masked_mean(-log_ratio_BT.detach(), mask_BT, -1)
     return ((advantages_BT >= 0) | (drift_B <= threshold).unsqueeze(-1)).expand_as(mask_BT)

@@ -25,8 +25,11 @@ def _jensen_shannon(policy_NV: Tensor, reference_NV: Tensor) -> Tensor:
 
 
 def _chi_squared(policy_NV: Tensor, reference_NV: Tensor) -> Tensor:
-    # sum (ref - p)^2 / p = sum ref^2 / p - 1, written so that equal distributions give exactly 0.
-    return (policy_NV.exp() * torch.expm1(reference_NV - policy_NV).square()).sum(-1)
+    # (ref - p)^2 / p, written so that equal distributions give exactly 0.
+    terms_NV = policy_NV.exp() * torch.expm1(reference_NV - policy_NV).square()
+    # A token that the policy forbids: nothing where the reference does too, else infinity.
+    without_NV = torch.where(reference_NV == -torch.inf, 0.0, torch.inf)
+    return torch.where(policy_NV == -torch.inf, without_NV, terms_NV).sum(-1)
 
 
 DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor], Tensor]] = {

@@ -69,15 +69,3 @@ def discounted_returns(rewards_BT: Tensor, mask_BT: Tensor, *, gamma: float) -> 
         returns_BT[:, t] = torch.where(mask_BT[:, t], here_B, 0.0)
         following_B = torch.where(mask_BT[:, t], here_B, following_B)
     return returns_BT
-
-
-def spread_turns(advantages_BK: Tensor, turn_BT: Tensor) -> Tensor:
-    """Give each token the advantage of its turn. ``[B, T]``.
-
-    ``turn_BT`` holds the turn of each token, from 0, and a negative number at tokens of no turn
-    (prompt, observations, padding), which get 0. The advantages of turns come from
-    ``group_relative`` over the flattened turns with ``segments.joint_ids(problem, turn)`` as
-    groups, or over states (GiGPO, arXiv 2505.10978, adds the episode's own advantage to it).
-    """
-    spread_BT = advantages_BK.gather(1, turn_BT.clamp(min=0))
-    return torch.where(turn_BT >= 0, spread_BT, 0.0)

@@ -14,8 +14,7 @@ ratio x k3      (pi / old) k3               exact for reverse KL, also off-polic
 =============== =========================== =====================================================
 
 Sources: Schulman, "Approximating KL Divergence" (2020), for k1-k3; arXiv 2506.09477 and 2510.01555
-    for
-the gradients. ``tests/maths/test_kl.py`` checks the table by exact enumeration.
+for the gradients. ``tests/maths/test_kl.py`` checks the table by exact enumeration.
 """
 
 from collections.abc import Callable

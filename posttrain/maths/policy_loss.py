@@ -1,6 +1,5 @@
 """The policy loss: a surrogate's token losses, weighted and aggregated."""
 
-import torch
 from torch import Tensor
 
 from posttrain.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
@@ -55,10 +54,3 @@ def entropy_bonus(
     """
     bonus = aggregate(entropy_BT, mask_BT, aggregation=aggregation, denominator=denominator)
     return -coefficient * bonus, detached({"entropy": masked_mean(entropy_BT, mask_BT)})
-
-
-def require_finite(loss: Tensor) -> Tensor:
-    """The loss itself; raises ``FloatingPointError`` where it is NaN or infinite."""
-    if not torch.isfinite(loss):
-        raise FloatingPointError(f"the loss is {loss.item()}")
-    return loss

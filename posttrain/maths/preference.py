@@ -80,9 +80,9 @@ def chosen_likelihood_loss(
 ) -> tuple[Tensor, Metrics]:
     """``-coefficient x sum(logprob of the chosen) / denominator``, to be added to a pair loss.
 
-    RPO: keeps the likelihood of the chosen from falling with that of the rejected. Summed logprobs:
-        arXiv
-    2405.16436; divided by the length: arXiv 2404.19733. Metric: ``chosen_nll``.
+    RPO: keeps the likelihood of the chosen from falling with that of the rejected. Sources: arXiv
+    2405.16436 for summed logprobs, 2404.19733 for logprobs divided by the length. Metric:
+    ``chosen_nll``.
     """
     nll = -chosen_logprobs_B.sum()
     metrics = {"chosen_nll": nll / max(len(chosen_logprobs_B), 1)}
@@ -92,12 +92,11 @@ def chosen_likelihood_loss(
 def optimism_loss(
     sampled_logprobs_B: Tensor, *, coefficient: float, denominator: Tensor | float
 ) -> tuple[Tensor, Metrics]:
-    """``coefficient x sum(logprob of sampled completions) / denominator``, to be added to online
-    DPO.
+    """``coefficient x sum(logprob of other samples) / denominator``, to be added to online DPO.
 
-    XPO: completions of the *reference* (or earlier sampler), made less likely, so that the policy
-        leaves
-    its initial support. Source: arXiv 2405.21046, algorithm 1. Metric: ``sampled_logprob``.
+    XPO: completions of the *reference* (or of an earlier sampler) are made less likely, so that the
+    policy leaves its initial support. Source: arXiv 2405.21046, algorithm 1. Metric:
+    ``sampled_logprob``.
     """
     total = sampled_logprobs_B.sum()
     metrics = {"sampled_logprob": total / max(len(sampled_logprobs_B), 1)}

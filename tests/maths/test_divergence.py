@@ -52,4 +52,8 @@ def test_tokens_that_the_policy_forbids():
     # KL(policy || reference) = log(1/2 : 1/3); the other direction is infinite.
     assert divergence(policy, uniform, kind="reverse_kl").item() == pytest.approx(math.log(1.5))
     assert divergence(policy, uniform, kind="forward_kl").item() == math.inf
-    assert divergence(policy, policy, kind="jensen_shannon").item() == pytest.approx(0.0)
+    assert divergence(policy, uniform, kind="chi_squared").item() == math.inf
+    for kind in DIVERGENCES:
+        assert divergence(policy, policy, kind=kind).item() == 0.0
+    # chi^2(policy || uniform): (1/6)^2 / (1/3) twice and (1/3)^2 / (1/3) once.
+    assert divergence(uniform, policy, kind="chi_squared").item() == pytest.approx(0.5)

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from posttrain.maths.gae import discounted_returns, generalized_advantages, spread_turns
+from posttrain.maths.gae import discounted_returns, generalized_advantages
 from posttrain.maths.whitening import whiten
 
 MASK = torch.tensor([[True, True, True], [True, True, False]])
@@ -104,15 +104,6 @@ def test_gradient_does_not_reach_the_critic():
     advantages, returns = generalized_advantages(REWARDS, values, mask_BT=MASK, gamma=1, lam=1)
     assert not advantages.requires_grad
     assert not returns.requires_grad
-
-
-def test_spread_turns():
-    turns = torch.tensor([[-1, 0, 0, -1, 1], [-1, 1, 0, -1, -1]])
-    advantages = torch.tensor([[2.0, -3.0], [5.0, 7.0]])
-    assert spread_turns(advantages, turns).tolist() == [
-        [0.0, 2.0, 2.0, 0.0, -3.0],
-        [0.0, 7.0, 5.0, 0.0, 0.0],
-    ]
 
 
 @pytest.mark.parametrize("spread", ["sample", "population"])
