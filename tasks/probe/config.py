@@ -11,7 +11,7 @@ class ProbeConfig(StageConfig):
     num_samples: int = Field(8, ge=1)
     """Attempts per problem."""
     num_problems: int | None = Field(None, ge=1)
-    """Problems to attempt, an even share of every source and difficulty; all, if left out."""
+    """Problems to attempt, an even share of every source and difficulty; all of them, if null."""
     temperature: float = Field(1.0, gt=0.0)
     """Sampling temperature; take RL's, so that the rates are those that RL will meet."""
     max_tokens: int = Field(72, ge=1)

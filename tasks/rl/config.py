@@ -20,12 +20,12 @@ class RlConfig(StageConfig):
     """Sampling temperature; log-probabilities are taken at the same one."""
     max_tokens: int = Field(72, ge=1)
     """Longest completion, in tokens."""
-    sampler_batch: int = Field(512, ge=1)
-    """Sequences that are decoded together."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(1e-3, gt=0.0)
-    """Learning rate after the warm-up, constant."""
+    """Peak learning rate, on AdamW's scale for both optimisers."""
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """Shape of the learning rate after the warm-up; a falling one keeps what large steps found."""
     warmup_steps: int = Field(5, ge=0)
     """Optimiser updates over which the learning rate rises."""
     max_grad_norm: float = Field(1.0, gt=0.0)

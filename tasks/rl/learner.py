@@ -55,7 +55,7 @@ class Learner:
             factor = learning_rate_factor(
                 step * per_step + update,
                 num_steps=self.config.steps * per_step,
-                schedule="constant",
+                schedule=self.config.schedule,
                 warmup_steps=self.config.warmup_steps,
             )
             norm = self.optimizer.step(factor=factor, max_grad_norm=self.config.max_grad_norm)

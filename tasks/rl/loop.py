@@ -105,7 +105,7 @@ def train(
         groups = score_groups(attempts, prompts, scale=config.advantage_scale)
         practice.curriculum.observe(
             chosen,
-            solved=[sum(r.attempt.verdict.score for r in group) for group in groups],
+            solved=[sum(rollout.reward for rollout in group) for group in groups],
             attempts=[len(group) for group in groups],
         )
 
@@ -132,7 +132,7 @@ def describe(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
     the mean of -log p over the drawn tokens, an unbiased estimate of the policy's.
     """
     samples = [rollout.attempt.sample for group in groups for rollout in group]
-    scores = [[rollout.attempt.verdict.score for rollout in group] for group in groups]
+    scores = [[rollout.reward for rollout in group] for group in groups]
     num_tokens = sum(len(sample.token_ids) for sample in samples)
     cut = sum(sample.finish_reason is FinishReason.LENGTH for sample in samples)
     return {

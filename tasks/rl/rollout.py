@@ -31,6 +31,11 @@ class Rollout:
         """Prompt and completion."""
         return self.prompt_ids + self.attempt.sample.token_ids
 
+    @property
+    def reward(self) -> float:
+        """What the policy is paid."""
+        return reward(self.attempt)
+
 
 @dataclass(frozen=True)
 class RolloutBatch:
@@ -49,12 +54,20 @@ class RolloutBatch:
         return int(self.mask_BT.sum())
 
 
+def reward(attempt: Attempt) -> float:
+    """1 for a correct answer, else 0: partial credit would pay the policy for being wrong.
+
+    reasoning-gym's arithmetic grants it for an answer that merely contains the right digits.
+    """
+    return float(attempt.verdict.correct)
+
+
 def score_groups(
     attempts: Sequence[Attempt], prompts: Sequence[Prompt], *, scale: Scale
 ) -> list[list[Rollout]]:
     """Advantages within each prompt's attempts, which must be adjacent: one list per prompt."""
     group = len(attempts) // len(prompts)
-    rewards_B = torch.tensor([made.verdict.score for made in attempts], dtype=torch.float64)
+    rewards_B = torch.tensor([reward(made) for made in attempts], dtype=torch.float64)
     group_B = torch.arange(len(attempts)) // group
     advantages_B = group_relative(
         rewards_B, group_B, baseline="mean", scale=scale, epsilon=_EPSILON
@@ -93,7 +106,6 @@ def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
     """Lay rollouts of one step out as a ROLLOUTS frame, in the given order."""
     samples = [rollout.attempt.sample for rollout in rollouts]
     problems = [rollout.attempt.problem for rollout in rollouts]
-    rewards = [rollout.attempt.verdict.score for rollout in rollouts]
     columns = {
         "parents": [[sample.prompt_id] for sample in samples],
         "problem_id": [sample.prompt_id for sample in samples],
@@ -104,8 +116,10 @@ def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
         "logprobs": _lists([sample.logprobs for sample in samples], pl.Float32),
         "finish_reason": [str(sample.finish_reason) for sample in samples],
         "text": [sample.text for sample in samples],
-        "reward": rewards,
-        "reward_components": [json.dumps({"verifier": reward}) for reward in rewards],
+        "reward": [rollout.reward for rollout in rollouts],
+        "reward_components": [
+            json.dumps({"verifier": rollout.attempt.verdict.score}) for rollout in rollouts
+        ],
         "advantage": [rollout.advantage for rollout in rollouts],
         "policy_version": [sample.policy_version for sample in samples],
     }

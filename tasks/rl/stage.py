@@ -51,7 +51,7 @@ def run(
         curve=Curve(context),
         store=RolloutStore(context.scratch),
     )
-    sampler = TorchSampler(policy.model, policy.tokenizer, batch_size=config.sampler_batch)
+    sampler = TorchSampler(policy.model, policy.tokenizer)
     identity = {"config": _digest(config), "policy": before}
     checkpointer = Checkpointer(
         context.scratch, every=config.checkpoint_every, identity=identity, note=context.note

@@ -10,7 +10,7 @@ import torch
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, save_policy, weights_digest
-from posttrain.models.reward_head import add_reward_head, save_reward_model
+from posttrain.models.reward_head import save_reward_model, start_reward_model
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, IDENTITY, PROBLEMS, problems_table, with_row_ids
@@ -46,7 +46,7 @@ def always_up(guesser, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reward_model(guesser, tmp_path_factory):
-    model = add_reward_head(guesser)
+    model = start_reward_model(guesser, parameterisation="head")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         model.model.score.weight.copy_(torch.randn(1, 32, generator=generator))

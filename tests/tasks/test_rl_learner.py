@@ -110,6 +110,17 @@ def test_minibatches_are_whole_groups_and_cover_all(guesser):
     assert parts[0] != parts[2]
 
 
+def test_partial_credit_is_not_paid(guesser):
+    policy = load_policy(guesser)
+    (group,) = groups_of(policy, rewards=[[1.0, 0.0, 0.0]])
+    partly = Verdict(0.5, "wrong_answer")
+    attempts = [replace(rollout.attempt, verdict=partly) for rollout in group[1:]]
+    prompts = [Prompt("p", group[0].prompt_ids)]
+    (scored,) = score_groups([group[0].attempt, *attempts], prompts, scale="none")
+    assert [rollout.reward for rollout in scored] == [1.0, 0.0, 0.0]
+    assert [rollout.advantage for rollout in scored] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+
+
 def test_groups_without_a_difference_have_no_signal(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
