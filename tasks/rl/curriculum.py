@@ -1,7 +1,8 @@
 """Which problems to practise on: those that the policy solves sometimes.
 
-A group of rollouts that all succeed, or all fail, has no advantage and teaches nothing. The
-variance p(1-p) of a rollout's reward is what a problem promises, so problems are drawn by it.
+A group of rollouts that all succeed, or all fail, has no advantage and teaches nothing. What a
+problem promises is the spread of a rollout's reward, sqrt(p(1-p)) at solve rate p, so problems are
+drawn in proportion to it.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -51,9 +52,9 @@ class Curriculum:
         return (self.solved_N + _PRIOR * usual_N) / (self.attempts_N + _PRIOR)
 
     def signal(self) -> Tensor:
-        """p(1-p) of every problem at its expected solve rate, `[N]`."""
+        """sqrt(p(1-p)) of every problem at its expected solve rate, `[N]`."""
         rate_N = self.rates()
-        return rate_N * (1 - rate_N)
+        return (rate_N * (1 - rate_N)).sqrt()
 
     def draw(self, count: int, *, seed: int, step: int) -> list[int]:
         """Indices of `count` different problems, each drawn in proportion to its signal.
