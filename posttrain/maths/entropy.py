@@ -81,18 +81,22 @@ class _EntropyOfHidden(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None]:
         hidden_ND, weight_VD, log_sum_N, entropy_N = ctx.saved_tensors
-        hidden_gradient_ND = torch.zeros_like(hidden_ND)
-        weight_gradients = []
-        for part_CD in torch.split(weight_VD, ctx.chunk_size):
+        hidden_gradient_ND = torch.zeros_like(widened(hidden_ND))
+        weight_gradient_VD = torch.empty_like(weight_VD)
+        for part_CD, target_CD in zip(
+            torch.split(weight_VD, ctx.chunk_size),
+            torch.split(weight_gradient_VD, ctx.chunk_size),
+            strict=True,
+        ):
             gradient_NC = _logit_gradient(
                 hidden_ND @ part_CD.T, log_sum_N, entropy_N, upstream[0]
             ).to(hidden_ND.dtype)
             hidden_gradient_ND += gradient_NC @ part_CD
-            weight_gradients.append(gradient_NC.T @ hidden_ND)
-        return hidden_gradient_ND, torch.cat(weight_gradients), None
+            target_CD.copy_(gradient_NC.T @ hidden_ND)
+        return hidden_gradient_ND.to(hidden_ND.dtype), weight_gradient_VD, None
 
 
-def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 16384) -> Tensor:
+def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 4096) -> Tensor:
     """``H = -sum_v p_v log p_v``, ``p = softmax(logits)``, in nats. ``[..., V]`` -> ``[...]``.
 
     Differentiable. Half precision is widened slice by slice, the result is float32. Divide the
@@ -106,7 +110,7 @@ def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 16384) -> Tensor
     return entropy_N.reshape(logits_NV.shape[:-1])
 
 
-def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int = 16384) -> Tensor:
+def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int = 4096) -> Tensor:
     """The same for logits ``hidden @ weight.T``, never all in memory. ``[..., D]`` -> ``[...]``.
 
     Differentiable in both; the backward pass multiplies each slice once more.

@@ -47,6 +47,12 @@ def test_at_the_reference_point_every_completion_costs_half():
     assert metrics["undesirable_reward"] == 0.0
 
 
+def test_both_kinds_have_weight_one_unless_told():
+    options = {"reference_point": 0.0, "beta": 1.0, "denominator": 2}
+    loss, _ = kto_loss(torch.tensor([0.0, 0.0]), torch.tensor([True, False]), **options)
+    assert loss.item() == pytest.approx(0.5)
+
+
 def test_directions_splits_and_gradients():
     log_ratio = torch.tensor([0.3, -0.2], dtype=torch.float64, requires_grad=True)
     desirable = torch.tensor([True, False])

@@ -95,6 +95,16 @@ def test_golden_cispo(rollouts, clip, low, high, expected):
     assert metrics["clip_fraction"].item() == pytest.approx(fraction)
 
 
+def test_cispo_below_the_band():
+    # At ratio .1 only the two-sided definition lifts the weight, to .8.
+    ratio, one = torch.tensor([[math.log(0.1)]]), torch.ones(1, 1)
+    weights = [
+        -cispo(one, one, log_ratio_BT=ratio, clip=clip, low=0.2, high=0.28).loss_BT.item()
+        for clip in ("two_sided", "upper", "cap")
+    ]
+    assert weights == pytest.approx([0.8, 0.1, 0.1])
+
+
 def test_golden_sapo(rollouts):
     surrogate = soft_gated(
         ratio_of(rollouts), rollouts.advantages, positive_tau=1.0, negative_tau=1.05
@@ -127,6 +137,12 @@ def test_squared_by_hand(rollouts):
     assert loss.item() == pytest.approx(0.05125)
     with pytest.raises(ValueError, match="tau"):
         squared(ratio_of(rollouts), rollouts.advantages, tau=-1.0)
+
+
+def test_squared_without_pull_is_the_policy_gradient(rollouts):
+    ratio = ratio_of(rollouts)
+    loss_BT = squared(ratio, rollouts.advantages, tau=0.0).loss_BT
+    assert torch.equal(loss_BT, -rollouts.advantages * ratio)
 
 
 def test_squared_is_least_where_the_log_ratio_is_advantage_over_tau():

@@ -37,8 +37,8 @@ def test_metrics_are_means_over_pairs():
     assert twice.item() == pytest.approx(sum(loss.item() for loss, _ in apart) / 2)
     log_odds = sum(metrics["log_odds_ratio"].item() for _, metrics in apart) / 2
     assert metrics["log_odds_ratio"].item() == pytest.approx(log_odds)
-    _, metrics = simpo_loss(CHOSEN, REJECTED, beta=2.0, target_margin=0.0, denominator=2)
-    assert metrics["chosen_reward"].item() == 2.0 * -1.25
+    _, metrics = simpo_loss(CHOSEN, REJECTED, beta=3.0, target_margin=0.0, denominator=2)
+    assert metrics["chosen_reward"].item() == 3.0 * -1.25
 
 
 def test_orpo_at_the_ends_of_probability():
