@@ -34,6 +34,18 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "posttrain.cli.stage:stage", "Run one stage, as the generated dvc.yaml does."
         ),
     },
+    "Look": {
+        "lineage": Verb(
+            "posttrain.cli.lineage:lineage",
+            "Follow artifacts up, down and between; impact, diff, recall.",
+        ),
+        "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
+        "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
+    },
+    "Keep": {
+        "ledger": Verb("posttrain.cli.ledger:ledger", "Export or import the ledger as JSON lines."),
+        "mlflow": Verb("posttrain.cli.mlflow:mlflow", "Make the MLflow view anew from the ledger."),
+    },
 }
 
 

@@ -32,6 +32,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         if start:
             session.force(start)
         decisions = session.planner.plan()
+        session.refuse_recalled(decisions)
         Console().print(_table(decisions, verbose=verbose))
         if verbose:
             for decision in decisions:

@@ -58,6 +58,7 @@ def run(
         if start:
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
+        session.refuse_recalled(decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
             session.settle(decisions)

@@ -16,12 +16,14 @@ from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
 from posttrain.execution.publish import discard, prepare, publish
+from posttrain.execution.recalled import refuse_recalled
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.tracking.base import Tracker
+from posttrain.tracking.projection import stage_finished, stage_started
 
 
 class StageFailed(Exception):
@@ -88,6 +90,7 @@ class Executor:
         now = time.time()
         with self._lock:
             inputs = tuple(self.planner.input_records(decision.stage, self.made).values())
+        refuse_recalled(self.ledger, inputs)
         return StageRun(
             id=uuid.uuid4().hex,
             run_id=self.run_id,
@@ -141,13 +144,7 @@ class Executor:
         log = workspace.run_dir(self.run_id) / f"{name}.log"
         staging = workspace.staging(name, base.id)
         self.display.started(name, decision.reasons)
-        tracked = self.tracker.start_stage(
-            self.tracked_run,
-            name,
-            tags={"posttrain.id": base.id, "posttrain.key": base.key, "posttrain.task": base.task},
-            params=self._params(name),
-            inputs=base.inputs,
-        )
+        tracked = self.tracker.start(stage_started(base, self.tracked_run))
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:
             staged = prepare(staging, self._finals(name))
@@ -162,9 +159,7 @@ class Executor:
             discard(staging)
         if not outcome.ok:
             self._fail(base, outcome, timings, tracked)
-        self.tracker.finish_stage(
-            tracked, status="succeeded", metrics=record.metrics, outputs=record.outputs
-        )
+        self.tracker.finish(tracked, stage_finished(record))
         record = replace(record, mlflow_run_id=self.tracker.external_id(tracked))
         self.ledger.record(record)
         shutil.rmtree(assignment.scratch, ignore_errors=True)
@@ -218,16 +213,15 @@ class Executor:
         )
 
     def _fail(self, base: StageRun, outcome: Outcome, timings: Timings, tracked: str) -> NoReturn:
-        tags = {"posttrain.error": str(outcome.error)}
-        self.tracker.finish_stage(tracked, status="failed", metrics={}, tags=tags)
         record = replace(
             base,
             status="failed",
             ended=time.time(),
             error=outcome.error,
             timings=dict(timings),
-            mlflow_run_id=self.tracker.external_id(tracked),
         )
+        self.tracker.finish(tracked, stage_finished(record))
+        record = replace(record, mlflow_run_id=self.tracker.external_id(tracked))
         self.ledger.record(record)
         self.display.finished(base.stage, "failed", record.ended - record.started)
         raise StageFailed(
@@ -260,6 +254,3 @@ class Executor:
         stage = self.planner.dag.stages[name]
         workspace = self.planner.workspace
         return {role: workspace.output(str(path)) for role, path in stage.outputs().items()}
-
-    def _params(self, name: str) -> dict[str, Any]:
-        return self.planner.dag.stages[name].config.model_dump(mode="json")

@@ -5,10 +5,16 @@ Only modules that start no thread may be here: a forked child has none of them. 
 
 import torch
 import torch._inductor.config
+import torch.utils.deterministic
 import transformers
 import transformers.models.auto.modeling_auto
+import transformers.models.auto.tokenization_auto
 import transformers.models.llama.modeling_llama
+from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import posttrain.execution.child
 
 __all__ = ["posttrain", "torch", "transformers"]
+
+# Built on first use and then kept: better once here than in every stage that loads a model.
+get_checkpoint_conversion_mapping("llama")

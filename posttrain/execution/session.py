@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from posttrain.errors import UserError, nearest
 from posttrain.execution.display import Display
 from posttrain.execution.executor import Executor, StageFailed
 from posttrain.execution.lockstate import refresh_lock
+from posttrain.execution.recalled import refuse_recalled
 from posttrain.execution.supervise import StageProcesses
 from posttrain.pipeline.digest import StatCache
 from posttrain.pipeline.dvc import DvcStore, LockEntry
@@ -24,6 +25,7 @@ from posttrain.pipeline.revision import revision_of
 from posttrain.pipeline.spec import Dag
 from posttrain.pipeline.workspace import Workspace
 from posttrain.tracking.base import Tracker
+from posttrain.tracking.projection import run_finished, run_started
 
 if TYPE_CHECKING:
     from posttrain.pipeline.ledger.records import RunStatus
@@ -71,6 +73,16 @@ class Session:
         self.assumed = {name: self.planner.outputs_in_place(name) for name in upstream}
         return [self.planner.decide(stage, self.assumed)]
 
+    def refuse_recalled(self, decisions: Sequence[Decision]) -> None:
+        """Stop before anything runs on data that was marked bad, and say why it was."""
+        artifacts = [
+            record
+            for decision in decisions
+            if decision.known is not None
+            for record in (*decision.known.inputs, *decision.known.outputs)
+        ]
+        refuse_recalled(self.ledger, artifacts)
+
     def settle(self, decisions: Sequence[Decision]) -> None:
         """Nothing to run: make sure that the generated files and dvc.lock say what is there."""
         self.records = {d.stage: d.known for d in decisions if d.known is not None}
@@ -89,8 +101,7 @@ class Session:
         """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true."""
         write_generated(self.recipe.directory, self.generated())
         run = self._begin(command)
-        tags = {"posttrain.run": run.id, "posttrain.commit": str(run.git_commit)}
-        tracked = tracker.start_run(run.recipe, tags=tags, params=run.overrides)
+        tracked = tracker.start(run_started(run))
         executor = self._executor(run, tracker, tracked, display)
         names = []
         for decision in self._ordered(decisions):
@@ -112,11 +123,12 @@ class Session:
             self.records = dict(executor.results)
             self._refresh_lock()
             self.stat_cache.save()
-            tracker.finish_run(tracked, status=status)
+            ended = time.time()
+            tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
             self.ledger.finish_run(
                 run.id,
                 status,
-                time.time(),
+                ended,
                 mlflow_run_id=tracker.external_id(tracked),
                 prefect_run_id=prefect_run_id,
             )

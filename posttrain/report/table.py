@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from posttrain.report.dag import duration
@@ -29,8 +30,10 @@ def _policies(title: str, rows: Sequence[PolicyRow]) -> Table:
     columns += [f"pass@{last.k}"] if last.pass_at_k else []
     columns += ["majority"] if last.majority else []
     columns += [f"best of {last.best_of_k}"] if last.best_of else []
-    columns += ["length", "over parent", "solved", "lost"]
-    table = Table(title=title, title_justify="left", title_style="bold")
+    columns += ["tokens", "gain", "won", "lost"]
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
+    )
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:
@@ -50,12 +53,12 @@ def _cells(row: PolicyRow, last: PolicyRow) -> list[str]:
     cells.append(number(round(row.mean_length, 1)) if row.mean_length is not None else "")
     if row.gain is None:
         return [*cells, "", "", ""]
-    gain = f"{100 * row.gain.value:+.1f} points"
+    gain = f"{100 * row.gain.value:+.1f}"
     return [*cells, gain, f"+{row.newly_solved}", f"-{row.newly_lost}"]
 
 
 def _stages(stages: Sequence[StageFacts]) -> Table:
-    table = Table()
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in ("stage", "status", "took", "made"):
         table.add_column(column)
     for stage in stages:

@@ -1,7 +1,7 @@
 """What the pipeline tells a tracker. It is written, and never read back for a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -39,41 +39,9 @@ class Finished:
 class Tracker(ABC):
     """A view of runs for people. Nothing blocks or raises: trouble is said once."""
 
-    def start_run(self, name: str, *, tags: Mapping[str, str], params: Mapping[str, object]) -> str:
-        """Open a run of the recipe `name`; return an id of the tracker's own, known at once."""
-        return self.start(Started(name, tags=tags, params=params))
-
-    def start_stage(
-        self,
-        run_id: str,
-        name: str,
-        *,
-        tags: Mapping[str, str],
-        params: Mapping[str, object],
-        inputs: Sequence[ArtifactRecord] = (),
-    ) -> str:
-        """Open a stage inside a run; return its id."""
-        return self.start(Started(name, run_id, tags, params, tuple(inputs)))
-
-    def finish_stage(
-        self,
-        stage_id: str,
-        *,
-        status: Status,
-        metrics: Mapping[str, float],
-        outputs: Sequence[ArtifactRecord] = (),
-        tags: Mapping[str, str] | None = None,
-    ) -> None:
-        """Close a stage with its final metrics and what it made."""
-        self.finish(stage_id, Finished(status, metrics, tags or {}, tuple(outputs)))
-
-    def finish_run(self, run_id: str, *, status: Status) -> None:
-        """Close a run."""
-        self.finish(run_id, Finished(status))
-
     @abstractmethod
     def start(self, started: Started) -> str:
-        """Open a run or a stage; return its id."""
+        """Open a run or a stage; return an id of the tracker's own, known at once."""
 
     @abstractmethod
     def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:

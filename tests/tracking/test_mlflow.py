@@ -21,7 +21,7 @@ from posttrain.errors import UserError
 from posttrain.pipeline.ledger import Run, StageRun, open_ledger
 from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.tracking import open_tracker
-from posttrain.tracking.base import Finished
+from posttrain.tracking.base import Finished, Started
 from posttrain.tracking.dataset_source import DvcSource
 from posttrain.tracking.memory import MemoryTracker
 from posttrain.tracking.mlflow import MlflowTracker
@@ -35,10 +35,11 @@ MODEL = ArtifactRecord("policy", "checkpoint", "data/sft/policy", "cd" * 32, 99,
 CREATE = """
 import sys
 from pathlib import Path
+from posttrain.tracking.base import Finished, Started
 from posttrain.tracking.mlflow import MlflowTracker
 tracker = MlflowTracker(Path(sys.argv[1]))
-run = tracker.start_run("race", tags={}, params={})
-stage = tracker.start_stage(run, sys.argv[2], tags={}, params={})
+run = tracker.start(Started("race"))
+stage = tracker.start(Started(sys.argv[2], run))
 print("started", flush=True)
 if sys.argv[2] == "hang":
     import time
@@ -46,8 +47,8 @@ if sys.argv[2] == "hang":
         time.sleep(0.05)
     print("written", flush=True)
     time.sleep(600)
-tracker.finish_stage(stage, status="succeeded", metrics={"x": 1.0})
-tracker.finish_run(run, status="succeeded")
+tracker.finish(stage, Finished("succeeded", {"x": 1.0}))
+tracker.finish(run, Finished("succeeded"))
 problem = tracker.close()
 sys.exit(problem)
 """
@@ -104,18 +105,16 @@ def test_processes_that_create_one_database_do_not_harm_each_other(created: Path
 
 def test_a_run_and_its_stages_are_written(state: Path) -> None:
     tracker = MlflowTracker(state)
-    run = tracker.start_run("demo", tags={"posttrain.run": "r1"}, params={"rl.steps": 40})
+    run = tracker.start(Started("demo", tags={"posttrain.run": "r1"}, params={"rl.steps": 40}))
     params = {"learning_rate": 1e-3, "names": ["a", "b"], "long": "x" * 9000}
-    stage = tracker.start_stage(run, "sft", tags={"k": "v"}, params=params, inputs=[TABLE])
+    stage = tracker.start(Started("sft", run, {"k": "v"}, params, (TABLE,)))
     for step in range(1, 1201):
         tracker.metrics(stage, step, {"sft/loss": 1 / step, "pass@1": 0.5})
     tracker.metrics(stage, 1201, {"sft/loss": math.nan, "pass@1": math.inf})
-    tracker.finish_stage(
-        stage, status="succeeded", metrics={"pass@1": 0.75}, outputs=[MODEL, TABLE]
-    )
-    later = tracker.start_stage(run, "evaluate", tags={}, params={}, inputs=[MODEL])
-    tracker.finish_stage(later, status="failed", metrics={}, tags={"posttrain.error": "boom"})
-    tracker.finish_run(run, status="failed")
+    tracker.finish(stage, Finished("succeeded", {"pass@1": 0.75}, outputs=(MODEL, TABLE)))
+    later = tracker.start(Started("evaluate", run, inputs=(MODEL,)))
+    tracker.finish(later, Finished("failed", tags={"posttrain.error": "boom"}))
+    tracker.finish(run, Finished("failed"))
     assert tracker.close() is None
 
     client = client_of(state)
@@ -158,12 +157,12 @@ def test_a_run_and_its_stages_are_written(state: Path) -> None:
 def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
     for name in ("sft", "evaluate"):
         tracker = MlflowTracker(state)
-        run = tracker.start_run("models", tags={}, params={})
-        inputs = [MODEL] if name == "evaluate" else []
-        outputs = [MODEL] if name == "sft" else []
-        stage = tracker.start_stage(run, name, tags={}, params={}, inputs=inputs)
-        tracker.finish_stage(stage, status="succeeded", metrics={}, outputs=outputs)
-        tracker.finish_run(run, status="succeeded")
+        run = tracker.start(Started("models"))
+        inputs = (MODEL,) if name == "evaluate" else ()
+        outputs = (MODEL,) if name == "sft" else ()
+        stage = tracker.start(Started(name, run, inputs=inputs))
+        tracker.finish(stage, Finished("succeeded", outputs=outputs))
+        tracker.finish(run, Finished("succeeded"))
         assert tracker.close() is None
     found = client_of(state).search_runs(
         [client_of(state).get_experiment_by_name("models").experiment_id]
@@ -177,20 +176,20 @@ def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
 
 def test_stages_of_several_threads_stay_apart(state: Path) -> None:
     tracker = MlflowTracker(state)
-    run = tracker.start_run("threads", tags={}, params={})
+    run = tracker.start(Started("threads"))
 
     def work(name: str, value: float) -> None:
-        stage = tracker.start_stage(run, name, tags={}, params={})
+        stage = tracker.start(Started(name, run))
         for step in range(300):
             tracker.metrics(stage, step, {"m": value})
-        tracker.finish_stage(stage, status="succeeded", metrics={})
+        tracker.finish(stage, Finished("succeeded"))
 
     threads = [threading.Thread(target=work, args=(f"s{index}", index)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    tracker.finish_run(run, status="succeeded")
+    tracker.finish(run, Finished("succeeded"))
     assert tracker.close() is None
     client = client_of(state)
     runs = runs_of(client, "threads")
@@ -201,9 +200,7 @@ def test_stages_of_several_threads_stay_apart(state: Path) -> None:
 
 def test_a_metric_costs_the_pipeline_next_to_nothing(state: Path) -> None:
     tracker = MlflowTracker(state)
-    stage = tracker.start_stage(
-        tracker.start_run("cost", tags={}, params={}), "s", tags={}, params={}
-    )
+    stage = tracker.start(Started("s", tracker.start(Started("cost"))))
     begun = time.perf_counter()
     for step in range(2000):
         tracker.metrics(stage, step, {"a": 1.0, "b": 2.0})
@@ -215,9 +212,9 @@ def test_a_database_that_is_none_is_said_once_and_nothing_raises(tmp_path: Path)
     (tmp_path / "mlflow.db").write_bytes(b"this is no database at all, but it is long enough" * 99)
     said: list[str] = []
     tracker = MlflowTracker(tmp_path, on_problem=said.append)
-    stage = tracker.start_stage(tracker.start_run("r", tags={}, params={}), "s", tags={}, params={})
+    stage = tracker.start(Started("s", tracker.start(Started("r"))))
     tracker.metrics(stage, 1, {"a": 1.0})
-    tracker.finish_stage(stage, status="succeeded", metrics={})
+    tracker.finish(stage, Finished("succeeded"))
     problem = tracker.close()
     assert problem is not None
     assert "MLflow tracking stopped" in problem
@@ -232,7 +229,7 @@ def test_a_server_that_is_not_there_does_not_hold_the_run(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracker = MlflowTracker(tmp_path)
-    tracker.start_stage(tracker.start_run("r", tags={}, params={}), "s", tags={}, params={})
+    tracker.start(Started("s", tracker.start(Started("r"))))
     begun = time.monotonic()
     assert "MLflow tracking stopped" in str(tracker.close())
     assert time.monotonic() - begun < 30
@@ -247,8 +244,8 @@ def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
     hanging.communicate()
     assert runs_of(client_of(state), "race")["hang"].info.status == "RUNNING"
     tracker = MlflowTracker(state)
-    run = tracker.start_run("race", tags={}, params={})
-    tracker.start_stage(run, "alive", tags={}, params={})
+    run = tracker.start(Started("race"))
+    tracker.start(Started("alive", run))
     assert tracker.close() is None
     runs = runs_of(client_of(state), "race")
     assert runs["hang"].info.status == "KILLED"
@@ -258,9 +255,10 @@ def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
 def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from posttrain.tracking import open_tracker\n"
+        "from posttrain.tracking.base import Finished, Started\n"
         f"tracker = open_tracker(Path({str(tmp_path / 'state')!r}))\n"
-        "run = tracker.start_run('r', tags={}, params={})\n"
-        "tracker.finish_run(run, status='succeeded')\n"
+        "run = tracker.start(Started('r'))\n"
+        "tracker.finish(run, Finished('succeeded'))\n"
         "assert tracker.close() is None\n"
         "sys.exit(int(bool({'mlflow', 'sqlalchemy'} & set(sys.modules))))"
     )
@@ -363,8 +361,6 @@ def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -
 
 
 def test_times_of_a_replay_are_those_of_the_record(state: Path) -> None:
-    from posttrain.tracking.base import Started
-
     tracker = MlflowTracker(state)
     run = tracker.start(Started("replayed", at=1000.5))
     stage = tracker.start(Started("s", run, at=1001.0))
