@@ -28,8 +28,8 @@ def _policies(title: str, rows: Sequence[PolicyRow]) -> Table:
     last = rows[-1]
     columns = ["policy", "pass@1 [95%]"]
     columns += [f"pass@{last.k}"] if last.pass_at_k else []
-    columns += ["majority"] if last.majority else []
-    columns += [f"best of {last.best_of_k}"] if last.best_of else []
+    columns += [f"maj@{last.k}"] if last.majority else []
+    columns += [f"best@{last.best_of_k}"] if last.best_of else []
     columns += ["tokens", "gain", "won", "lost"]
     table = Table(
         title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
