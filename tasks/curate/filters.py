@@ -4,11 +4,11 @@ from functools import partial
 
 import polars as pl
 
-from posttrain.data.contamination import contamination
-from posttrain.data.dedup import exact_duplicates, near_duplicates
-from posttrain.data.difficulty import bucket_size, difficulty_range
-from posttrain.data.length import length
-from posttrain.data.sieve import Filter, judge
+from posttrain.curation.contamination import contamination
+from posttrain.curation.dedup import exact_duplicates, near_duplicates
+from posttrain.curation.difficulty import bucket_size, difficulty_range
+from posttrain.curation.length import length
+from posttrain.curation.sieve import Filter, judge
 from tasks.curate.config import CurateConfig
 
 

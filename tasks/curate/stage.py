@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.data.difficulty import bucket
-from posttrain.data.order import ORDERS
-from posttrain.data.sieve import sift_all
+from posttrain.curation.difficulty import bucket
+from posttrain.curation.order import ORDERS
+from posttrain.curation.sieve import sift_all
+from posttrain.curation.tally import tally, tally_by
 from posttrain.data.tables import read_table, write_table
-from posttrain.data.tally import tally, tally_by
 from posttrain.errors import UserError
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, DROPPED, PROBLEMS

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from posttrain.data.sieve import judge
+from posttrain.curation.sieve import judge
 
 
 def length(frame: pl.DataFrame, column: str, bounds: tuple[int, int]) -> pl.DataFrame:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from posttrain.data.ngrams import (
+from posttrain.curation.ngrams import (
     NGrams,
     U64Array,
     hash_words,
@@ -16,7 +16,7 @@ from posttrain.data.ngrams import (
     text_hashes,
     word_ngrams,
 )
-from posttrain.data.sieve import KEEP
+from posttrain.curation.sieve import KEEP
 
 # 16 bands of 4 rows put two texts of similarity 0.8 into a common bucket with probability
 # 1 - (1 - 0.8**4)**16 = 0.9998, of 0.7 with 0.988; a candidate is then compared exactly.

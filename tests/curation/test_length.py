@@ -1,6 +1,6 @@
 import polars as pl
 
-from posttrain.data.length import length
+from posttrain.curation.length import length
 
 
 def test_both_bounds_are_allowed_and_the_ends_are_stripped():

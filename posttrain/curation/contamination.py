@@ -2,8 +2,15 @@
 
 import polars as pl
 
-from posttrain.data.ngrams import U64Array, Words, hash_words, skeleton, without_runs, word_ngrams
-from posttrain.data.sieve import KEEP
+from posttrain.curation.ngrams import (
+    U64Array,
+    Words,
+    hash_words,
+    skeleton,
+    without_runs,
+    word_ngrams,
+)
+from posttrain.curation.sieve import KEEP
 
 SAME_PROMPT = "evaluation_prompt"
 SHARED_NGRAM = "evaluation_ngram"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from posttrain.data.sieve import judge
+from posttrain.curation.sieve import judge
 
 
 def difficulty_range(frame: pl.DataFrame, bounds: tuple[int, int]) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from posttrain.data.difficulty import bucket, bucket_size, difficulty_range
+from posttrain.curation.difficulty import bucket, bucket_size, difficulty_range
 
 
 def _frame(*levels: int) -> pl.DataFrame:

@@ -3,7 +3,7 @@ from typing import get_args
 import polars as pl
 import pytest
 
-from posttrain.data.order import ORDERS, Order
+from posttrain.curation.order import ORDERS, Order
 from tasks.curate.config import CurateConfig
 
 _FRAME = pl.DataFrame(

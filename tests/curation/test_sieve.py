@@ -1,8 +1,8 @@
 import polars as pl
 import pytest
 
-from posttrain.data.sieve import judge, sift, sift_all
-from posttrain.data.tally import tally, tally_by
+from posttrain.curation.sieve import judge, sift, sift_all
+from posttrain.curation.tally import tally, tally_by
 
 _FRAME = pl.DataFrame({"id": ["a", "b", "c"], "size": [1, 2, 3]})
 

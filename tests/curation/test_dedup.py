@@ -3,7 +3,7 @@ import random
 import polars as pl
 import pytest
 
-from posttrain.data.dedup import exact_duplicates, near_duplicates
+from posttrain.curation.dedup import exact_duplicates, near_duplicates
 from posttrain.records import Problem, problems_table
 
 

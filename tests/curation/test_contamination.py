@@ -1,7 +1,7 @@
 import polars as pl
 import pytest
 
-from posttrain.data.contamination import contamination
+from posttrain.curation.contamination import contamination
 from posttrain.records import Problem, problems_table
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain.data.ngrams import (
+from posttrain.curation.ngrams import (
     hash_words,
     skeleton,
     symbols,
