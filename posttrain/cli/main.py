@@ -35,6 +35,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         ),
     },
     "Look": {
+        "why": Verb("posttrain.cli.why:why", "Name what made a stage run again, or will make it."),
         "lineage": Verb(
             "posttrain.cli.lineage:lineage",
             "Follow artifacts up, down and between; impact, diff, recall.",

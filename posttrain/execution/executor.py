@@ -144,6 +144,8 @@ class Executor:
         log = workspace.run_dir(self.run_id) / f"{name}.log"
         staging = workspace.staging(name, base.id)
         self.display.started(name, decision.reasons)
+        with timings.phase("sources"), self._lock:
+            self.planner.keep_sources(name)
         tracked = self.tracker.start(stage_started(base, self.tracked_run))
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from posttrain.errors import UserError
-from posttrain.pipeline.code import CodeClosure, CodeReader
+from posttrain.pipeline.code import CodeClosure, CodeReader, SourceArchive
 from posttrain.pipeline.digest import StatCache, digest_path
 from posttrain.pipeline.key import Difference, Key, differences, stage_key
 from posttrain.pipeline.ledger import Ledger
@@ -58,6 +58,7 @@ class Planner:
     forced: frozenset[str] = frozenset()
     _closures: dict[str, CodeClosure] = field(default_factory=dict)
     _reader: CodeReader | None = None
+    _kept: set[str] = field(default_factory=set)
 
     def plan(self) -> list[Decision]:
         """Decide for every stage before anything runs, without touching the workspace."""
@@ -75,7 +76,7 @@ class Planner:
     def decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
         """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""
         inputs = self.input_records(name, made)
-        key = self._key(name, {role: record.digest for role, record in inputs.items()})
+        key = self.key(name, {role: record.digest for role, record in inputs.items()})
         last = self.ledger.latest(name, self.recipe.name)
         if name in self.forced:
             return Decision(name, "run", ("asked for on the command line",), key)
@@ -129,6 +130,19 @@ class Planner:
             self._closures[entry] = self._reader.closure(entry, _SETUP)
         return self._closures[entry]
 
+    def keep_sources(self, name: str) -> None:
+        """Keep the code that a stage is about to run with, for `posttrain why`."""
+        closure = self.closure(name)
+        assert self._reader is not None
+        if closure.digest not in self._kept:
+            self._kept.add(closure.digest)
+            self._reader.keep_sources(closure, self.archive)
+
+    @property
+    def archive(self) -> SourceArchive:
+        """Texts of the modules that stages of this project ran with."""
+        return SourceArchive(self.workspace.state / "code" / "sources")
+
     def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:
         """A stage's outputs as they lie in the workspace, for `--only` and `stage run`."""
         stage = self.dag.stages[name]
@@ -164,14 +178,15 @@ class Planner:
             if last is None:
                 reasons = ("it never ran",)
             else:
-                components = dict(self._key(name, last.components.get("inputs", {})).components)
+                components = dict(self.key(name, last.components.get("inputs", {})).components)
                 reasons = tuple(_sentences(differences(last.components, components)))
         if reasons:
             return Decision(name, "run", reasons, seconds=seconds)
         waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
         return Decision(name, "pending", (waits,), seconds=seconds)
 
-    def _key(self, name: str, inputs: Mapping[str, str]) -> Key:
+    def key(self, name: str, inputs: Mapping[str, str]) -> Key:
+        """The key that a stage has now, given the digests of its inputs."""
         stage = self.dag.stages[name]
         return stage_key(
             code=self.closure(name),

@@ -5,6 +5,7 @@ stands for, through imports, re-exports, attributes and aliases, at the level of
 and module constants.
 """
 
+from posttrain.pipeline.code.archive import ModuleText, SourceArchive, recovered
 from posttrain.pipeline.code.changes import SymbolChange, explain, source_in, symbol_source
 from posttrain.pipeline.code.closure import (
     FIRST_PARTY,
@@ -20,9 +21,12 @@ __all__ = [
     "INTERFACE",
     "CodeClosure",
     "CodeReader",
+    "ModuleText",
+    "SourceArchive",
     "SymbolChange",
     "code_closure",
     "explain",
+    "recovered",
     "source_in",
     "symbol_source",
     "version",

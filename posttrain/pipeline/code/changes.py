@@ -1,6 +1,5 @@
 """What differs between two closures, symbol by symbol, and the source to show it with."""
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Literal
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.code.closure import FIRST_PARTY, CodeClosure
-from posttrain.pipeline.code.symbols import Definitions, parse_module
+from posttrain.pipeline.code.symbols import Definitions, parse_module, unparsed
 from posttrain.pipeline.code.tree import SourceTree
 
 
@@ -53,7 +52,7 @@ def _source(symbol: str, name: str, definitions: Definitions) -> str:
     nodes = definitions.nodes.get(name)
     if nodes is None:
         raise UserError(f"'{symbol}' is not defined there{nearest(name, definitions.nodes)}")
-    return "\n".join(ast.unparse(node) for node in nodes) + "\n"
+    return unparsed(nodes)
 
 
 def _symbols(closure: CodeClosure | Mapping[str, str]) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.errors import UserError, nearest
+from posttrain.pipeline.code.archive import SourceArchive
 from posttrain.pipeline.code.distributions import distributions
 from posttrain.pipeline.code.graph import FILES, WHOLE, Graph
 from posttrain.pipeline.code.symbols import Node
@@ -74,6 +75,16 @@ class CodeReader:
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
             digest=_digest(ordered),
         )
+
+    def keep_sources(self, closure: CodeClosure, archive: SourceArchive) -> None:
+        """Archive the modules of a closure as this snapshot saw them; one edited since is left."""
+        for module in sorted({symbol.partition(":")[0] for symbol in closure.symbols}):
+            version = self._tree.version(module)
+            if version is None or archive.has(module, version):
+                continue
+            text = self._tree.text(module)
+            if text is not None and text.digest == version:
+                archive.keep(module, text)
 
     def _start(self, entry: str) -> Node:
         module, _, name = entry.partition(":")

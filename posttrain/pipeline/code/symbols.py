@@ -200,6 +200,11 @@ def written(chain: Chain) -> str:
     return root + ".".join(rest) if root.endswith(":") else ".".join(chain)
 
 
+def unparsed(nodes: Sequence[ast.AST]) -> str:
+    """Normalised statements as text, the way the formatter of the syntax tree writes them."""
+    return "\n".join(ast.unparse(node) for node in nodes) + "\n"
+
+
 def _merged(name: str, parts: list[Part], facts: dict[str, Any]) -> Symbol:
     """One symbol from everything that defines it, in the order of the file."""
     digests = "\n".join(part.digest for part in parts)

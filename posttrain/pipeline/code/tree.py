@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.pipeline.code.archive import ModuleText
 from posttrain.pipeline.code.store import TableStore
 from posttrain.pipeline.code.symbols import Definitions, ModuleTable, parse_module
 
@@ -24,6 +25,7 @@ class SourceTree:
         self._homes = {name: _home(root, name) for name in packages}
         self._places: dict[str, Path | None] = {}
         self._tables: dict[str, ModuleTable | None] = {}
+        self._versions: dict[str, str] = {}
         self._store = TableStore(cache, self._packages)
 
     def is_first_party(self, module: str) -> bool:
@@ -47,6 +49,15 @@ class SourceTree:
         """The module's table together with the syntax that it was made from, never cached."""
         source = self._read(module)
         return None if source is None else self._parse(module, source)
+
+    def version(self, module: str) -> str | None:
+        """Digest of the text that the module's table was made from."""
+        return self._versions.get(module)
+
+    def text(self, module: str) -> ModuleText | None:
+        """The module's text as it is on disk now."""
+        source = self._read(module)
+        return None if source is None else ModuleText(source, self._is_package(module))
 
     def data_files(self, module: str) -> Mapping[str, str]:
         """Digests of the files beside a module that are not Python, by relative path."""
@@ -81,8 +92,8 @@ class SourceTree:
         return None if place is None or place.suffix != ".py" else place.read_bytes()
 
     def _parsed(self, module: str, source: bytes) -> ModuleTable:
-        is_package = self._is_package(module)
-        digest = hashlib.sha256(b"%d" % is_package + source).hexdigest()
+        digest = ModuleText(source, self._is_package(module)).digest
+        self._versions[module] = digest
         table = self._store.get(module, digest)
         if table is None:
             table = self._parse(module, source).table

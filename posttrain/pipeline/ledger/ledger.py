@@ -122,6 +122,14 @@ class Ledger:
         found = self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=1)
         return found[0] if found else None
 
+    def executions(self, stage: str, recipe: str, *, limit: int) -> list[StageRun]:
+        """The stage runs that really executed `stage`, failed ones included, newest first."""
+        condition = (
+            "stage=:stage AND status IN ('succeeded','failed')"
+            " AND run_id IN (SELECT id FROM runs WHERE recipe=:recipe)"
+        )
+        return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
+
     def durations(self, stages: Sequence[str]) -> dict[str, float]:
         """Seconds that the last execution of each stage took; never executed ones are absent."""
         sql = (
