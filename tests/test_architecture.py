@@ -8,8 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from posttrain.cli.main import VERBS
+from posttrain.pipeline.code import INTERFACE
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("posttrain", "tasks", "flows")
@@ -184,6 +186,28 @@ def test_every_verb_exists_and_explains_itself():
             module, _, attribute = verb.target.partition(":")
             command = getattr(__import__(module, fromlist=[attribute]), attribute)
             assert command.help, name
+
+
+def test_deps_cover_all_that_a_stage_imports():
+    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
+    # Told apart by the key's own design: what they hand over is in the key by value.
+    outside = {module for name in INTERFACE for module in (name, name.rpartition(".")[0])}
+    for stage in stages:
+        ours = {
+            name
+            for name in loaded_after(f"import tasks.{stage}.stage")
+            if name.split(".")[0] in PACKAGES and name not in outside
+        }
+        files = {ROOT.joinpath(*name.split(".")) for name in ours}
+        wanted = {
+            str(
+                (base / "__init__.py" if base.is_dir() else base.with_suffix(".py")).relative_to(
+                    ROOT
+                )
+            )
+            for base in files
+        }
+        assert wanted <= set(stages[stage]["deps"]), stage
 
 
 def test_generated_files_are_up_to_date():

@@ -88,12 +88,12 @@ def _entry(
 
 
 def _files(root: Path, closure: CodeClosure) -> list[Path]:
-    """The project's own source files that hold the symbols of a closure, each once.
+    """The project's own source files that a stage's entry imports.
 
-    An installed library lies elsewhere on every machine; its version stands in the environment.
+    DVC sees files, so this is coarser than the key: what it calls stale may be up to date, never
+    the other way round. An installed library lies elsewhere on every machine and is left out.
     """
-    modules = sorted({symbol.partition(":")[0] for symbol in closure.symbols})
-    bases = [root.joinpath(*module.split(".")) for module in modules]
+    bases = [root.joinpath(*module.split(".")) for module in sorted(closure.modules)]
     files = [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
     return [file for file in files if file.is_file()]
 

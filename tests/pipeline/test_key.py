@@ -7,7 +7,7 @@ from posttrain.pipeline import key as key_module
 from posttrain.pipeline.code import CodeClosure
 from posttrain.pipeline.key import Difference, differences, stage_key
 
-CODE = CodeClosure({"a:f": "11", "a:g": "22"}, frozenset({"torch"}), {}, "33")
+CODE = CodeClosure({"a:f": "11", "a:g": "22"}, frozenset({"torch"}), frozenset({"a"}), {}, "33")
 PARAMS = {"rate": 1e-5, "loss": {"kind": "kl", "clip": [0.1, 0.2]}}
 INPUTS = {"policy": "ab" * 32}
 RUNTIME = {"python": "3.11.7", "seed": "0"}
@@ -36,7 +36,7 @@ def test_the_digest_is_of_the_canonical_json_of_the_components():
 
 
 def test_order_of_mappings_does_not_matter():
-    backwards = CodeClosure({"a:g": "22", "a:f": "11"}, CODE.packages, {}, "33")
+    backwards = CodeClosure({"a:g": "22", "a:f": "11"}, CODE.packages, CODE.modules, {}, "33")
     params = {"loss": {"clip": (0.1, 0.2), "kind": "kl"}, "rate": 0.00001}
     runtime = {"seed": "0", "python": "3.11.7"}
     assert make(backwards, params, INPUTS, runtime) == make()
@@ -93,7 +93,8 @@ def test_a_new_version_of_a_package_changes_the_key(versions):
 
 
 def test_differences_come_in_the_order_in_which_they_are_to_be_read():
-    code = CodeClosure({"a:g": "99", "a:a": "1", "a:b": "2"}, frozenset({"polars"}), {}, "")
+    changed = {"a:g": "99", "a:a": "1", "a:b": "2"}
+    code = CodeClosure(changed, frozenset({"polars"}), CODE.modules, {}, "")
     after = make(code, {"rate": 1e-5}, {"policy": "cd"}, RUNTIME | {"seed": "1"})
     found = differences(make().components, after.components | {"weather": {"wind": "east"}})
     assert [(difference.component, difference.name) for difference in found] == [

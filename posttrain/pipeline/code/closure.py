@@ -29,12 +29,14 @@ INTERFACE = (
 class CodeClosure:
     """The code behind an entry: `module:symbol` -> digest, with `<body>` for what an import does.
 
-    `packages` are the third-party distributions that this code imports. `opaque` says where static
-    analysis could not see and took the whole module, and why.
+    `packages` are the third-party distributions that this code imports, `modules` the first-party
+    modules, those included of which nothing else is reached. `opaque` says where static analysis
+    could not see and took the whole module, and why.
     """
 
     symbols: Mapping[str, str]
     packages: frozenset[str]
+    modules: frozenset[str]
     opaque: Mapping[str, str]
     digest: str
 
@@ -72,6 +74,7 @@ class CodeReader:
         return CodeClosure(
             symbols=ordered,
             packages=distributions(imported, cache=self._cache),
+            modules=frozenset(node.module for node in reached if node.module),
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
             digest=_digest(ordered),
         )
