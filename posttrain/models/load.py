@@ -40,11 +40,14 @@ def load_policy(path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.f
 
 def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
     """Load the tokenizer of a checkpoint directory; it needs an end token, and gets a pad token."""
-    from transformers import AutoTokenizer
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if not (path / "tokenizer.json").is_file():
         raise UserError(f"{path}: there is no tokenizer.json; save the tokenizer beside the model")
-    tokenizer = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    # Told nothing but "tokenizer.json", AutoTokenizer puts the architecture's usual tokenizer in
+    # its place, which cuts text in other ways (Qwen2's, for instance).
+    kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
+    tokenizer = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False)
     # How it was loaded is no part of it; saved again, its files must keep their bytes.
     for option in ("is_local", "local_files_only", "name_or_path"):
         tokenizer.init_kwargs.pop(option, None)
@@ -128,6 +131,18 @@ def check_files(path: Path) -> None:
             f"{path}: this model brings its own code (auto_map); "
             "use an architecture that transformers itself implements"
         )
+
+
+def _is_generic(path: Path) -> bool:
+    """Whether the checkpoint names no tokenizer class but the one that follows tokenizer.json."""
+    config = path / "tokenizer_config.json"
+    if not config.is_file():
+        return False
+    try:
+        named = json.loads(config.read_text()).get("tokenizer_class")
+    except ValueError:
+        raise UserError(f"{config}: this is not JSON; save the tokenizer again") from None
+    return named in ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
 def _first_line(error: BaseException) -> str:

@@ -38,6 +38,12 @@ def token_batches(
     embeddings = policy.model.get_input_embeddings().weight
     check_rows(rows, num_embeddings=embeddings.shape[0])
     lengths = [len(row.ids) for row in rows]
+    context = int(policy.model.config.get_text_config().max_position_embeddings)
+    if max(lengths) > context:
+        raise UserError(
+            f"a row has {max(lengths)} tokens, but the model's context is {context}; "
+            f"set max_length to {context} or less"
+        )
     steps = plan_steps(
         lengths,
         batch_tokens=config.batch_tokens,

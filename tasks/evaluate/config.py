@@ -29,6 +29,6 @@ class EvaluateConfig(StageConfig):
         if beyond:
             raise ValueError(
                 f"pass_at asks for k={beyond[0]} of {self.num_samples} samples;"
-                " raise num_samples or drop that k"
+                " raise num_samples or set pass_at to smaller ones"
             )
         return self

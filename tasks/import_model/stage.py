@@ -9,6 +9,7 @@ from posttrain.errors import UserError
 from posttrain.models.load import Policy, load_policy, save_policy
 from posttrain.models.logprobs import hidden_states
 from posttrain.pipeline.context import StageContext
+from posttrain.sampling.torch_engine import TorchSampler
 from tasks.import_model.config import ImportModelConfig
 
 # Weights as safetensors, configuration and tokenizer: nothing that could run code.
@@ -24,6 +25,7 @@ def run(
     """Load the model from its source, check it, save it."""
     source = inputs.get("files.model") or _download(config, context)
     policy = load_policy(source, device=context.device)
+    _check_context(policy, source)
     _check_head(policy, source)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     return {
@@ -50,6 +52,17 @@ def _download(config: ImportModelConfig, context: StageContext) -> Path:
             "check name, revision and network, or give the path of a local copy"
         ) from None
     return Path(folder)
+
+
+def _check_context(policy: Policy, source: Path) -> None:
+    """Refuse a model that states no length of its context, as state space models do not."""
+    try:
+        _ = TorchSampler(policy.model, policy.tokenizer).context_length
+    except AttributeError:
+        raise UserError(
+            f"{source}: the architecture '{policy.model.config.model_type}' states no "
+            "max_position_embeddings, which the sampler needs; take a transformer that does"
+        ) from None
 
 
 def _check_head(policy: Policy, source: Path) -> None:

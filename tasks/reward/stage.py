@@ -112,9 +112,10 @@ def _batches(
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:
-    if pairs["problem_id"].n_unique() < 2:
+    usable = pairs["problem_id"].n_unique()
+    if usable < 2:
         raise UserError(
-            f"{where}: only {pairs['problem_id'].n_unique()} problems have both a verified and a "
-            "refuted sample, but training and held-out pairs need one each; "
-            "draw more samples per problem, or problems of middling difficulty"
+            f"{where}: {usable or 'no'} problem has both a verified and a refuted sample, but "
+            "training and held-out pairs need one each; draw more samples per problem, take "
+            "problems of middling difficulty, or start from a stronger policy"
         )

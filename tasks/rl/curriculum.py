@@ -115,9 +115,10 @@ def start_curriculum(
             " these problems"
         )
     if sum(solved) in (0, sum(attempts)):
+        outcome, remedy = ("succeeded", "harder") if sum(solved) else ("failed", "easier")
         raise UserError(
-            f"{where}: all {sum(attempts)} probed attempts ended alike, so no group would differ"
-            " in its rewards; take problems that the policy solves sometimes"
+            f"{where}: all {sum(attempts)} probed attempts {outcome}, so no group would differ in"
+            f" its rewards; take {remedy} problems, or a policy that solves some of them"
         )
     strata = problems.select("source", "difficulty").rows()
     return Curriculum(ids, strata, solved_N=solved, attempts_N=attempts)

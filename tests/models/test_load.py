@@ -4,11 +4,12 @@ import json
 import pytest
 import torch
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from posttrain.errors import UserError
 from posttrain.models.build import build_llama
 from posttrain.models.load import load_policy, save_policy, weights_digest
+from posttrain.models.tokenizer import tokenizer_digest
 
 
 @pytest.fixture
@@ -34,6 +35,21 @@ def test_saving_again_gives_the_same_bytes(saved, tmp_path):
     for name in names:
         assert (tmp_path / "again" / name).read_bytes() == (saved / name).read_bytes(), name
         assert str(tmp_path).encode() not in (saved / name).read_bytes()
+
+
+def test_a_tokenizer_is_its_own_file_and_not_the_usual_one_of_the_architecture(tokenizer, tmp_path):
+    """Qwen2's own tokenizer would part the space from the sign, and add a token to the end."""
+    config = Qwen2Config(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=2, num_key_value_heads=1,
+    )  # fmt: skip
+    save_policy(Qwen2ForCausalLM(config), tokenizer, tmp_path)
+    loaded = load_policy(tmp_path).tokenizer
+    assert tokenizer_digest(loaded) == tokenizer_digest(tokenizer)
+    assert loaded("7 + 5 = 12").input_ids == tokenizer("7 + 5 = 12").input_ids
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(UserError, match="tokenizer_config.json: this is not JSON"):
+        load_policy(tmp_path)
 
 
 def test_the_weights_digest_sees_one_flipped_bit_and_a_swap_of_names(model):

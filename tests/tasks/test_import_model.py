@@ -1,6 +1,6 @@
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, MambaConfig, MambaForCausalLM
 
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, load_tokenizer, weights_digest
@@ -36,6 +36,15 @@ def test_an_architecture_that_caps_its_logits_is_refused(base, tmp_path):
     tokenizer.save_pretrained(tmp_path / "gemma")
     with pytest.raises(UserError, match="'gemma2' changes its logits after the output layer"):
         imported(tmp_path / "gemma", tmp_path)
+
+
+def test_an_architecture_without_a_context_length_is_refused(base, tmp_path):
+    tokenizer = load_tokenizer(base)
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=1)
+    MambaForCausalLM(config).save_pretrained(tmp_path / "mamba")
+    tokenizer.save_pretrained(tmp_path / "mamba")
+    with pytest.raises(UserError, match="'mamba' states no max_position_embeddings"):
+        imported(tmp_path / "mamba", tmp_path)
 
 
 def test_a_directory_that_is_no_model_is_refused(tmp_path):

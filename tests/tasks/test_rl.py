@@ -194,7 +194,8 @@ def test_rates_of_another_policy_or_other_problems_are_refused(inputs, tmp_path)
     for column, value, message in (
         ("policy", "0" * 64, "the solve rates are those of policy 000000000000"),
         ("problem_id", "f" * 16, "none of the 40 problems was probed"),
-        ("solved", 0, "all 320 probed attempts ended alike"),
+        ("solved", 0, "all 320 probed attempts failed, .* take easier problems"),
+        ("solved", 8, "all 320 probed attempts succeeded, .* take harder problems"),
     ):
         path = tmp_path / f"{column}.parquet"
         changed = rates.with_columns(pl.lit(value).cast(rates.schema[column]).alias(column))

@@ -4,6 +4,7 @@ import torch
 
 from posttrain.data.rows import encode_rows
 from posttrain.errors import UserError
+from posttrain.models.build import build_llama
 from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.models.logprobs import wanted_logprobs
 from posttrain.pipeline.context import StageContext
@@ -125,3 +126,18 @@ def test_an_unknown_parameter_is_refused_with_the_nearest_name():
         UserError, match="sft.learnin_rate: unknown key; did you mean 'learning_rate'"
     ):
         TASK.config.parse({"learnin_rate": 1.0}, where="sft")
+
+
+def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path):
+    """The traces have more than 8 tokens, so a model of 8 positions could not read them."""
+    inputs, outputs = places
+    tokenizer = load_policy(base).tokenizer
+    short = build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0, max_length=8)
+    save_policy(short, tokenizer, tmp_path / "short")
+    with pytest.raises(UserError, match="the model's context is 8; set max_length to 8 or less"):
+        run(
+            TASK.config(**CONFIG),
+            {**inputs, "policy": tmp_path / "short"},
+            outputs,
+            quiet(tmp_path),
+        )
