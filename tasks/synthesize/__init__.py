@@ -14,6 +14,6 @@ TASK = Task(
         "heldout": Port(ArtifactType.PROBLEMS, "problems to evaluate on; no prompt is in both"),
         "corpus": Port(ArtifactType.COMPLETIONS, "every worked solution, right and wrong"),
         "traces": Port(ArtifactType.COMPLETIONS, "solutions that the verifier accepted"),
-        "rejected": Port(ArtifactType.COMPLETIONS, "solutions that it did not, with the reason"),
+        "rejected": Port(ArtifactType.DROPPED, "solutions that it did not, with the reason"),
     },
 )

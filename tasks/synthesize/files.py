@@ -1,11 +1,12 @@
 """Problems that come from a file, with the solutions that the file has."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.data.readers import read_rows
 from posttrain.errors import UserError, nearest
-from posttrain.records import Completion, Problem
+from posttrain.records import Completion, Problem, row_id
 from posttrain.rewards import VERIFIERS, final_answer, verify
 from tasks.synthesize.config import FileSource
 
@@ -19,8 +20,10 @@ class Found:
     solutions: list[Completion]
 
 
-def read_file_source(source: FileSource, path: Path | None, *, heldout_fraction: float) -> Found:
-    """Read, check and part a file; a problem's own id decides on which side it falls."""
+def read_file_source(
+    source: FileSource, path: Path | None, *, is_heldout: Callable[[str], bool], scratch: Path
+) -> Found:
+    """Read, check and part a file; a prompt decides on which side its problems fall."""
     if source.verifier not in VERIFIERS:
         raise UserError(
             f"source '{source.name}': there is no verifier '{source.verifier}'"
@@ -30,6 +33,7 @@ def read_file_source(source: FileSource, path: Path | None, *, heldout_fraction:
         source.kind,
         path or source.name,
         columns=source.columns,
+        scratch=scratch,
         revision=source.revision,
         split=source.split,
     )
@@ -42,7 +46,7 @@ def read_file_source(source: FileSource, path: Path | None, *, heldout_fraction:
             difficulty=row.difficulty,
             verifier=source.verifier,
         )
-        if int(problem.id, 16) < heldout_fraction * 16 ** len(problem.id):
+        if is_heldout(row.prompt):
             found.heldout.append(problem)
             continue
         found.train.append(problem)
@@ -59,3 +63,9 @@ def read_file_source(source: FileSource, path: Path | None, *, heldout_fraction:
                 )
             )
     return found
+
+
+def falls_in_heldout(prompt: str, fraction: float) -> bool:
+    """Whether a prompt is among the `fraction` of all prompts that is held out."""
+    digest = row_id(prompt)
+    return int(digest, 16) < fraction * 16.0 ** len(digest)

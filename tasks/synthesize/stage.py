@@ -11,6 +11,7 @@ from posttrain.errors import UserError
 from posttrain.pipeline.context import StageContext
 from posttrain.records import (
     COMPLETIONS,
+    DROPPED,
     PROBLEMS,
     Completion,
     Problem,
@@ -18,7 +19,7 @@ from posttrain.records import (
     problems_table,
 )
 from tasks.synthesize.config import FileSource, GymSource, SynthesizeConfig
-from tasks.synthesize.files import read_file_source
+from tasks.synthesize.files import falls_in_heldout, read_file_source
 from tasks.synthesize.gym import attempts, check_source, generate
 
 
@@ -44,27 +45,44 @@ def run(
         if isinstance(source, GymSource):
             _generated(made, source, config, context.seed)
         else:
-            _read(made, source, config, inputs.get(f"files.{source.name}"))
+            path = inputs.get(f"files.{source.name}")
+            _read(made, source, config, path, scratch=context.scratch)
         context.progress(number + 1, len(config.sources), unit="source")
     corpus = completions_table(made.corpus)
     traces = corpus.filter(pl.col("verified"))
     rejected = corpus.filter(~pl.col("verified"))
-    if traces.is_empty():
-        raise UserError(
-            "synthesize: no solution was verified, so there is nothing to train on; "
-            "lower synthesize.error_rate, or check the sources' verifier and answers"
-        )
+    _refuse_empty(made, traces)
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
     write_table(problems_table(made.heldout), outputs["heldout"], PROBLEMS)
     write_table(corpus, outputs["corpus"], COMPLETIONS)
     write_table(traces, outputs["traces"], COMPLETIONS)
-    write_table(rejected, outputs["rejected"], COMPLETIONS)
+    write_table(rejected, outputs["rejected"], DROPPED)
     return {
         "synthesize/num_problems": len(made.train),
         "synthesize/num_heldout": len(made.heldout),
         "synthesize/num_solutions": len(corpus),
         "synthesize/verified_fraction": len(traces) / len(corpus),
     }
+
+
+def _refuse_empty(made: Made, traces: pl.DataFrame) -> None:
+    """Stop where a table that the next stages need would be empty; say how to fill it."""
+    for what, problems in (("to train on", made.train), ("held out", made.heldout)):
+        if not problems:
+            raise UserError(
+                f"synthesize: there is no problem {what}; "
+                "change synthesize.heldout_fraction, or give the sources more rows"
+            )
+    if not made.corpus:
+        raise UserError(
+            "synthesize: no source has a worked solution, so there is nothing to train on; "
+            "map a column to solution in a source's columns, or add a source with solutions"
+        )
+    if traces.is_empty():
+        raise UserError(
+            "synthesize: no solution was verified, so there is nothing to train on; "
+            "lower synthesize.error_rate, or check the sources' verifier and answers"
+        )
 
 
 def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: int) -> None:
@@ -85,8 +103,19 @@ def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: in
     )
 
 
-def _read(made: Made, source: FileSource, config: SynthesizeConfig, path: Path | None) -> None:
-    found = read_file_source(source, path, heldout_fraction=config.heldout_fraction)
+def _read(
+    made: Made, source: FileSource, config: SynthesizeConfig, path: Path | None, *, scratch: Path
+) -> None:
+    """A prompt that an earlier source had stays on the side on which it is already."""
+    heldout = {problem.prompt for problem in made.heldout}
+
+    def is_heldout(prompt: str) -> bool:
+        if prompt in made.prompts:
+            return prompt in heldout
+        return falls_in_heldout(prompt, config.heldout_fraction)
+
+    found = read_file_source(source, path, is_heldout=is_heldout, scratch=scratch)
     made.train += found.train
     made.heldout += found.heldout
     made.corpus += found.solutions
+    made.prompts |= {problem.prompt for problem in (*found.train, *found.heldout)}
