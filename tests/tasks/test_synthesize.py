@@ -1,0 +1,389 @@
+"""Synthesis: what the teachers write, how problems are parted, and what is refused."""
+
+import json
+import operator
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from posttrain.data.tables import check_table
+from posttrain.errors import UserError
+from posttrain.pipeline.context import StageContext
+from posttrain.records import SCHEMAS, row_id
+from tasks.synthesize import TASK
+from tasks.synthesize.files import falls_in_heldout
+from tasks.synthesize.stage import run
+from tasks.synthesize.teachers import TEACHERS, Notes
+
+GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k/test.jsonl"
+OPERATIONS = {"+": operator.add, "-": operator.sub}
+STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
+
+
+def sums(*levels, **options):
+    """A source of sums of single digits, one level of difficulty for each count of terms."""
+    return {
+        "kind": "reasoning_gym",
+        "name": "chain_sum",
+        "levels": levels,
+        "graded": ["min_terms", "max_terms"],
+        "options": {"min_digits": 1, "max_digits": 1, **options},
+    }
+
+
+def file_source(path, **fields):
+    return {"kind": "jsonl", "name": "own", "path": str(path), **fields}
+
+
+@pytest.fixture
+def synthesize(tmp_path):
+    """Run the stage; return its metrics and its tables, checked as the executor checks them."""
+
+    def made(seed=0, folder="out", **values):
+        config = TASK.config.parse(
+            {"num_problems": 20, "num_heldout": 6, **values}, where="synthesize"
+        )
+        inputs = {f"files.{name}": Path(path) for name, path in config.local_files().items()}
+        outputs = {name: tmp_path / folder / f"{name}.parquet" for name in TASK.outputs}
+        (tmp_path / folder).mkdir(exist_ok=True)
+        metrics = run(config, inputs, outputs, StageContext.quiet(tmp_path / "scratch", seed=seed))
+        for name, port in TASK.outputs.items():
+            check_table(outputs[name], SCHEMAS[port.type])
+        return metrics, {name: pl.read_parquet(path) for name, path in outputs.items()}
+
+    return made
+
+
+@pytest.fixture
+def refusal(synthesize, tmp_path):
+    """The sentence with which the stage refuses; nothing is written then."""
+
+    def sentence(**values):
+        with pytest.raises(UserError) as caught:
+            synthesize(**values)
+        assert not list(tmp_path.glob("out/*"))
+        return str(caught.value)
+
+    return sentence
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """Write rows to a JSONL file."""
+
+    def write(*rows, name="own.jsonl"):
+        path = tmp_path / name
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return write
+
+
+def worked(name, metadata, *, error_rate=0.0, seed=0):
+    notes = Notes(random.Random(seed), error_rate)
+    return notes.text(TEACHERS[name](metadata, notes))
+
+
+@pytest.mark.parametrize(
+    ("name", "metadata", "solution"),
+    [
+        ("chain_sum", {"expression": "4 + 3 - 9"}, "4 + 3 = 7\n7 - 9 = -2\n#### -2"),
+        ("chain_sum", {"expression": "7"}, "#### 7"),
+        # Innermost first: 5 + 1, then 2 - 6, then 8 - -4, then 12 + -3.
+        (
+            "basic_arithmetic",
+            {"expression": "8 - ( 2 - ( 5 + 1 ) ) + -3"},
+            "5 + 1 = 6\n2 - 6 = -4\n8 - -4 = 12\n12 + -3 = 9\n#### 9",
+        ),
+        # Sheep have 4 legs, starfish 5, ducks 2: 8, then 8 + 5, then 13 + 6.
+        (
+            "leg_counting",
+            {"animals": {"sheep": 2, "starfish": 1, "duck": 3}},
+            "2 sheep = 8\n1 starfish = 5\n8 + 5 = 13\n3 duck = 6\n13 + 6 = 19\n#### 19",
+        ),
+        ("leg_counting", {"animals": {"snake": 3}}, "3 snake = 0\n#### 0"),
+        (
+            "number_sorting",
+            {"original_numbers": ["2.0", "9.0", "0.0", "2.0"], "direction": "ascending"},
+            "#### [0, 2, 2, 9]",
+        ),
+        (
+            "number_sorting",
+            {"original_numbers": ["2.0", "9.0", "0.0"], "direction": "descending"},
+            "#### [9, 2, 0]",
+        ),
+    ],
+)
+def test_a_teacher_that_never_errs_works_a_problem_out_by_hand(name, metadata, solution):
+    assert worked(name, metadata) == solution
+
+
+def test_an_expression_that_cannot_be_read_whole_is_an_error():
+    with pytest.raises(ValueError, match=r"beyond '\* 2'"):
+        worked("chain_sum", {"expression": "4 + 3 * 2"})
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_teacher_that_always_errs_is_off_by_up_to_three_and_builds_on_it(seed):
+    lines = worked("chain_sum", {"expression": "4 + 3 - 9 + 5"}, error_rate=1.0, seed=seed)
+    *steps, answer = lines.splitlines()
+    carried = "4"
+    for step, (sign, term) in zip(steps, ["+3", "-9", "+5"], strict=True):
+        left, operation, right, result = STEP.fullmatch(step).groups()
+        assert (left, operation, right) == (carried, sign, term)
+        assert 1 <= abs(int(result) - OPERATIONS[sign](int(left), int(right))) <= 3
+        carried = result
+    assert answer == f"#### {carried}"
+
+
+def test_a_slip_in_sorting_picks_another_number_and_loses_none():
+    numbers = {"original_numbers": ["5.0", "1.0", "3.0", "1.0"], "direction": "ascending"}
+    written = [worked("number_sorting", numbers, error_rate=1.0, seed=seed) for seed in range(30)]
+    lists = [json.loads(text.removeprefix("#### ")) for text in written]
+    assert all(sorted(numbers) == [1, 1, 3, 5] for numbers in lists)
+    assert sum(numbers != [1, 1, 3, 5] for numbers in lists) > 15
+
+
+def test_the_error_rate_is_the_share_of_wrong_steps(synthesize):
+    _, tables = synthesize(
+        sources=[sums(6)], num_problems=200, solutions_per_problem=1, error_rate=0.2
+    )
+    steps = STEP.findall("\n".join(tables["corpus"]["text"]))
+    wrong = sum(OPERATIONS[o](int(a), int(b)) != int(c) for a, o, b, c in steps)
+    assert len(steps) == 1000
+    # Five standard deviations of a share of 0.2 in 1000: 0.063.
+    assert wrong / len(steps) == pytest.approx(0.2, abs=0.063)
+
+
+def test_every_default_generator_is_solved_and_scored_right_by_the_librarys_own_scorer(synthesize):
+    metrics, tables = synthesize(error_rate=0.0, num_problems=12)
+    assert set(tables["problems"]["source"]) == set(TEACHERS)
+    assert metrics["synthesize/verified_fraction"] == 1.0
+    assert tables["rejected"].is_empty()
+    assert len(tables["traces"]) == 4 * 12 * 3
+
+
+def test_a_wrong_solution_is_kept_apart_with_its_reason(synthesize):
+    _, tables = synthesize(sources=[sums(2, 3)], error_rate=0.5)
+    corpus, traces, rejected = tables["corpus"], tables["traces"], tables["rejected"]
+    assert set(traces["reason"]) == {"correct"}
+    assert set(rejected["reason"]) == {"wrong_answer"}
+    assert traces["verified"].all()
+    assert not rejected["verified"].any()
+    together = pl.concat([traces, rejected.select(traces.columns)])
+    assert together.sort("id", "text").equals(corpus.sort("id", "text"))
+    expressions = {p["id"]: json.loads(p["metadata"]) for p in tables["problems"].to_dicts()}
+    for trace in traces.to_dicts():
+        total = expressions[trace["problem_id"]]["expression"]
+        answer = sum(int(term) for term in total.replace("- ", "-").replace("+ ", "").split())
+        assert trace["text"].endswith(f"#### {answer}")
+
+
+def test_solutions_name_the_problems_that_they_solve(synthesize):
+    _, tables = synthesize(sources=[sums(2, 3)], solutions_per_problem=2)
+    problems, corpus = tables["problems"], tables["corpus"]
+    joined = corpus.join(problems, left_on="problem_id", right_on="id", suffix="_of_problem")
+    assert len(joined) == len(corpus) == 2 * len(problems)
+    for column in ("prompt", "source", "difficulty", "verifier"):
+        assert joined[column].equals(joined[f"{column}_of_problem"].alias(column))
+    assert corpus["parents"].to_list() == [[problem] for problem in corpus["problem_id"]]
+    first = problems.row(0, named=True)
+    identity = [first[name] for name in ("source", "prompt", "answer", "verifier")]
+    assert first["id"] == row_id(*identity)
+
+
+def test_levels_share_the_problems_evenly_and_set_the_difficulty(synthesize):
+    _, tables = synthesize(sources=[sums(2, 4, 5, 6)], num_problems=10, num_heldout=7)
+    terms = [len(re.findall(r"\d", prompt)) for prompt in tables["problems"]["prompt"]]
+    assert Counter(zip(tables["problems"]["difficulty"], terms, strict=True)) == {
+        (1, 2): 2, (2, 4): 3, (3, 5): 2, (4, 6): 3,
+    }  # fmt: skip
+    assert Counter(tables["heldout"]["difficulty"]) == {1: 1, 2: 2, 3: 2, 4: 2}
+
+
+def test_no_prompt_is_twice_in_a_generator_or_in_both_parts(synthesize):
+    # Two digits and a sign make 200 prompts; the rest of the 300 that are asked for are not there.
+    _, tables = synthesize(sources=[sums(2)], num_problems=300, num_heldout=20)
+    prompts = [*tables["problems"]["prompt"], *tables["heldout"]["prompt"]]
+    assert len(set(prompts)) == len(prompts)
+    assert len(tables["heldout"]) == 20
+    assert 150 < len(tables["problems"]) <= 180
+
+
+def test_equal_seeds_make_equal_bytes_and_other_seeds_other_problems(synthesize, tmp_path):
+    synthesize(seed=3, folder="one")
+    synthesize(seed=3, folder="two")
+    for name in TASK.outputs:
+        one, two = (tmp_path / folder / f"{name}.parquet" for folder in ("one", "two"))
+        assert one.read_bytes() == two.read_bytes()
+    _, ours = synthesize(seed=3, sources=[sums(6)])
+    _, theirs = synthesize(seed=4, sources=[sums(6)])
+    assert not set(ours["problems"]["id"]) & set(theirs["problems"]["id"])
+
+
+def test_solutions_of_a_problem_do_not_depend_on_how_many_others_there_are(synthesize):
+    _, few = synthesize(sources=[sums(6)], num_problems=10, num_heldout=5)
+    _, more = synthesize(sources=[sums(6)], num_problems=15, num_heldout=5)
+    texts = more["corpus"].group_by("problem_id", maintain_order=True).agg("text")
+    wanted = few["corpus"].group_by("problem_id", maintain_order=True).agg("text")
+    assert texts.head(10).equals(wanted)
+
+
+def test_rows_of_a_file_are_parted_by_their_prompt(synthesize, rows):
+    file = rows(
+        *({"prompt": f"1 + {n} =", "answer": str(n + 1), "solution": f"so\n#### {n + n % 2}"}
+          for n in range(200)),
+        # The same prompt again, with another answer: it goes to the side of the first.
+        *({"prompt": f"1 + {n} =", "answer": str(-n), "difficulty": 2} for n in range(200)),
+    )  # fmt: skip
+    metrics, tables = synthesize(sources=[file_source(file)], heldout_fraction=0.25)
+    heldout = {f"1 + {n} =" for n in range(200) if falls_in_heldout(f"1 + {n} =", 0.25)}
+    assert 25 < len(heldout) < 75
+    assert set(tables["heldout"]["prompt"]) == heldout
+    assert not set(tables["problems"]["prompt"]) & heldout
+    assert len(tables["problems"]) + len(tables["heldout"]) == 400
+    # A solution belongs to training only, and n + n % 2 is n + 1 for the odd half.
+    assert not set(tables["corpus"]["prompt"]) & heldout
+    assert set(tables["traces"]["prompt"]) == {
+        f"1 + {n} =" for n in range(1, 200, 2) if f"1 + {n} =" not in heldout
+    }
+    assert set(tables["corpus"]["generator"]) == {"file:own"}
+    assert metrics["synthesize/num_problems"] == 400 - 2 * len(heldout)
+
+
+def test_a_larger_held_out_share_keeps_what_a_smaller_one_held_out():
+    prompts = [f"prompt {number}" for number in range(500)]
+    held = {share: {p for p in prompts if falls_in_heldout(p, share)} for share in (0.1, 0.5, 0.9)}
+    assert held[0.1] < held[0.5] < held[0.9]
+    # Four standard deviations of a share of one half in 500: 0.09.
+    assert len(held[0.5]) / 500 == pytest.approx(0.5, abs=0.09)
+
+
+def test_a_prompt_that_a_generator_held_out_is_held_out_in_a_file_too(synthesize, rows):
+    _, alone = synthesize(sources=[sums(2)], num_problems=10)
+    known = [*alone["problems"].to_dicts(), *alone["heldout"].to_dicts()]
+    file = rows(*({"prompt": p["prompt"], "answer": p["answer"]} for p in known))
+    for order in (slice(None), slice(None, None, -1)):
+        sources = [sums(2), file_source(file)][order]
+        _, both = synthesize(sources=sources, num_problems=10, heldout_fraction=0.5)
+        assert not set(both["problems"]["prompt"]) & set(both["heldout"]["prompt"])
+        assert set(both["heldout"]["source"]) == {"chain_sum", "own"}
+
+
+def test_an_answer_that_is_a_worked_solution_is_reduced_to_its_last_line(synthesize, rows):
+    file = rows(
+        *({"prompt": f"q{n}", "answer": f"think\n#### 1,00{n}"} for n in range(9)),
+    )
+    columns = {"solution": "answer"}
+    _, tables = synthesize(sources=[file_source(file, columns=columns)], heldout_fraction=0.5)
+    assert set(tables["problems"]["answer"]) <= {f"1,00{n}" for n in range(9)}
+    assert tables["corpus"]["verified"].all()
+
+
+@pytest.mark.skipif(not GSM8K.exists(), reason="the GSM8K files are not beside the checkout")
+def test_gsm8k_passes_through_synthesize_and_curate(synthesize, tmp_path):
+    columns = {"prompt": "question", "answer": "answer", "solution": "answer"}
+    source = file_source(GSM8K, columns=columns, verifier="numeric")
+    metrics, tables = synthesize(sources=[source], heldout_fraction=0.1)
+    assert metrics["synthesize/num_problems"] + metrics["synthesize/num_heldout"] == 1319
+    assert 80 < metrics["synthesize/num_heldout"] < 190
+    assert metrics["synthesize/verified_fraction"] == 1.0
+    janet = (
+        tables["problems"]
+        .vstack(tables["heldout"])
+        .filter(pl.col("prompt").str.starts_with("Janet’s ducks lay 16 eggs per day."))
+    )
+    assert janet["answer"].to_list() == ["18"]
+
+    from tasks.curate import TASK as CURATE
+    from tasks.curate.stage import run as curate
+
+    inputs = {name: tmp_path / f"out/{name}.parquet" for name in ("problems", "heldout", "traces")}
+    outputs = {n: tmp_path / f"c_{n}{port.type.suffix}" for n, port in CURATE.outputs.items()}
+    kept = curate(CURATE.config(), inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
+    assert kept["curate/num_problems"] > 0.95 * metrics["synthesize/num_problems"]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        (
+            {**sums(2), "name": "chain_sums"},
+            "synthesize.sources: reasoning-gym has no generator 'chain_sums'; "
+            "did you mean 'chain_sum'?",
+        ),
+        ({**sums(2), "name": "gcd"}, "synthesize.sources: no teacher solves 'gcd' (there are "),
+        (sums(2, min_digit=1), "synthesize.sources: options of 'chain_sum': "),
+        (sums(2, min_digits=0), "synthesize.sources: options of 'chain_sum': min_digits must be"),
+        (sums(-1), "synthesize.sources: options of 'chain_sum': min_terms must be positive"),
+        (sums(2, size=5), "synthesize.sources: options of 'chain_sum': "),
+        ({**sums(2), "graded": ["terms"]}, "synthesize.sources: options of 'chain_sum': "),
+        ({**sums(2), "levels": []}, "synthesize.sources.0.levels: tuple should have at least 1"),
+        ({**sums(2), "level": [2]}, "synthesize.sources.0.level: unknown key; did you mean 'leve"),
+        ({"name": "chain_sum"}, "synthesize.sources.0.kind: a value is required here"),
+        (
+            {"kind": "csv", "name": "own", "path": "own.csv"},
+            "synthesize.sources.0.kind: must be one of 'reasoning_gym', 'jsonl', 'parquet', "
+            "'huggingface', got 'csv'",
+        ),
+        (
+            {"kind": "jsonl", "name": "own", "path": "x", "colums": {}},
+            "synthesize.sources.0.colums: unknown key; did you mean 'columns'?",
+        ),
+        (
+            {"kind": "parquet", "name": "own"},
+            "synthesize.sources.0: a parquet source needs a path to a local file",
+        ),
+        (
+            {"kind": "huggingface", "name": "openai/gsm8k"},
+            "synthesize.sources.0: pin the data set with revision: <commit>, or give a local path",
+        ),
+    ],
+)
+def test_a_source_that_makes_no_sense_is_refused(refusal, source, sentence):
+    assert refusal(sources=[source]).startswith(sentence)
+
+
+def test_two_sources_of_one_name_are_refused(refusal):
+    assert refusal(sources=[sums(2), sums(3)]) == (
+        "synthesize: two sources are called 'chain_sum'; give each a name of its own"
+    )
+
+
+def test_an_unknown_verifier_is_refused_with_the_nearest(refusal, rows):
+    file = rows({"prompt": "1 + 1 =", "answer": "2"})
+    assert refusal(sources=[file_source(file, verifier="numerc")]) == (
+        "source 'own': there is no verifier 'numerc'; did you mean 'numeric'?"
+    )
+
+
+def test_an_answer_that_its_verifier_cannot_check_is_refused(refusal, rows):
+    file = rows(*({"prompt": f"q{n}", "answer": "red", "solution": "#### 1"} for n in range(20)))
+    assert "checked by the verifier 'numeric', but its answer is 'red'" in refusal(
+        sources=[file_source(file)]
+    )
+
+
+def test_tables_that_would_be_empty_are_refused_with_what_to_change(refusal, rows):
+    solved = [{"prompt": f"q{n}", "answer": "1", "solution": "#### 1"} for n in range(20)]
+    few = [file_source(rows(*solved))]
+    assert "no problem held out; change synthesize.heldout_fraction" in refusal(
+        sources=few, heldout_fraction=1e-9
+    )
+    assert "no problem to train on; change synthesize.heldout_fraction" in refusal(
+        sources=few, heldout_fraction=0.999999
+    )
+    unsolved = [file_source(rows(*({**row, "solution": ""} for row in solved)))]
+    assert "no source has a worked solution" in refusal(sources=unsolved, heldout_fraction=0.5)
+    # A single step that is always wrong never ends at the right answer.
+    assert "no solution was verified" in refusal(sources=[sums(2)], error_rate=1.0)
+
+
+def test_a_level_without_prompts_left_is_refused(refusal):
+    assert refusal(sources=[sums(1)], num_heldout=50, num_problems=5) == (
+        "source 'chain_sum' has no train problem left; raise its levels or lower the counts"
+    )
