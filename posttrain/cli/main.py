@@ -114,7 +114,5 @@ def main() -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo(
-            "stopped by the keyboard; run the same command again to go on from here", err=True
-        )
+        click.echo("stopped; run the same command again to go on from here", err=True)
         sys.exit(130)

@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -59,6 +60,8 @@ class Channel:
 
 def main(assignment: Assignment, pipe: connection.Connection) -> None:
     """Run one assignment and send exactly one final event: done, refused or failed."""
+    # Ctrl-C reaches every process of the terminal; the executor decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = Channel(pipe)
     _start_watchers(channel)
     with _logged(assignment.log), _exclusive(assignment.scratch):

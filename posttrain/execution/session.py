@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from posttrain.errors import UserError, nearest
 from posttrain.execution.display import Display
 from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.interrupt import interruptible
 from posttrain.execution.lockstate import refresh_lock
 from posttrain.execution.recalled import refuse_recalled
 from posttrain.execution.supervise import StageProcesses
@@ -113,9 +114,12 @@ class Session:
         status: RunStatus = "failed"
         prefect_run_id = None
         try:
-            prefect_run_id = runner(executor, names)
+            with interruptible(executor.processes.stop):
+                prefect_run_id = runner(executor, names)
             status = "succeeded"
         except StageFailed as failure:
+            if executor.processes.stopping:
+                raise KeyboardInterrupt from None
             if failure.refused:
                 raise UserError(str(failure)) from None
             raise

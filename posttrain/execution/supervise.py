@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class StageProcesses:
     def __init__(self, threads: int) -> None:
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._threads = threads
+        self._stopping = threading.Event()
 
     def warm(self) -> None:
         """Start the fork server now, so that its imports overlap with the caller's own."""
@@ -58,6 +60,15 @@ class StageProcesses:
         self._context.set_forkserver_preload(["posttrain.execution.preload"])
         forkserver.ensure_running()
 
+    @property
+    def stopping(self) -> bool:
+        """True once `stop` was called."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End every attempt that is running, within a moment, and let none begin."""
+        self._stopping.set()
+
     def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> Outcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
         self.warm()
@@ -66,19 +77,21 @@ class StageProcesses:
         process.start()
         sender.close()
         try:
-            final = _listen(receiver, process, limits, watch)
+            final = _listen(receiver, limits, watch, self._stopping)
         finally:
-            _end(process)
+            _end(process, patient=not self._stopping.is_set())
             receiver.close()
         return _outcome(final, process, assignment.log)
 
 
 def _listen(
-    receiver: connection.Connection, process: ForkServerProcess, limits: Limits, watch: Watch
+    receiver: connection.Connection, limits: Limits, watch: Watch, stopping: threading.Event
 ) -> Mapping[str, Any]:
-    """Pump events until the final one, the end of the process, or a limit."""
+    """Pump events until the final one, the end of the process, a limit, or the order to stop."""
     begun = beaten = progressed = time.monotonic()
     while True:
+        if stopping.is_set():
+            return {"kind": "interrupted", "error": "it was interrupted"}
         if receiver.poll(_POLL_SECONDS):
             try:
                 event = receiver.recv()
@@ -103,9 +116,9 @@ def _stopped(reason: str) -> dict[str, Any]:
     return {"kind": "stopped", "error": f"it {reason} and was stopped"}
 
 
-def _end(process: ForkServerProcess) -> None:
+def _end(process: ForkServerProcess, *, patient: bool) -> None:
     """Leave no process behind: one that has sent its last word gets a moment to exit."""
-    process.join(timeout=_EXIT_SECONDS)
+    process.join(timeout=_EXIT_SECONDS if patient else 0)
     if process.is_alive():
         process.kill()
         process.join()

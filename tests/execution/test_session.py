@@ -174,6 +174,7 @@ def start_waiting(toy):
         cwd=toy.root,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "POSTTRAIN_TRACKING": "off"},
     )
     deadline = time.monotonic() + 60
     while not (found := list(toy.root.glob(".posttrain/scratch/*second*/waiting"))):
@@ -234,3 +235,19 @@ def test_equal_work_in_two_stages_is_not_mixed_up(toy):
     # Now `first` makes what `second` made, and `second` reads what `third` read.
     assert set(statuses(toy.run("first.amount=2")).values()) == {"succeeded"}
     assert sums(toy) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_at_once_and_its_records_are_closed(toy, number):
+    process, scratch = start_waiting(toy)
+    process.send_signal(number)
+    assert process.wait(20) == 130
+    assert "run the same command again" in process.stderr.read()
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        (run,) = ledger.runs()
+        statuses = {record.stage: record.status for record in ledger.stage_runs(run.id)}
+    assert run.status == "failed"
+    assert statuses == {"first": "succeeded", "second": "failed"}
+    (scratch / "go").touch()
+    assert toy.cli("run", "--local").returncode == 0
+    assert sums(toy) == [1, 2, 3]
