@@ -140,6 +140,17 @@ def test_a_teacher_that_always_errs_is_off_by_up_to_three_and_builds_on_it(seed)
     assert answer == f"#### {carried}"
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_slip_in_a_product_is_carried_into_the_sum(seed):
+    animals = {"animals": {"sheep": 2, "duck": 3}}
+    lines = worked("leg_counting", animals, error_rate=1.0, seed=seed)
+    sheep, ducks, total = re.fullmatch(
+        r"2 sheep = (\d+)\n3 duck = (\d+)\n\1 \+ \2 = (\d+)\n#### \3", lines
+    ).groups()
+    for written, right in ((sheep, 8), (ducks, 6), (total, int(sheep) + int(ducks))):
+        assert 1 <= abs(int(written) - right) <= 3
+
+
 def test_a_slip_in_sorting_picks_another_number_and_loses_none():
     numbers = {"original_numbers": ["5.0", "1.0", "3.0", "1.0"], "direction": "ascending"}
     written = [worked("number_sorting", numbers, error_rate=1.0, seed=seed) for seed in range(30)]
