@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from posttrain.amounts import number
 from posttrain.report.svg import (
     BOTTOM,
     HEIGHT,
@@ -20,7 +21,6 @@ from posttrain.report.svg import (
     figure,
     horizontal,
     legend,
-    number,
     percent,
     picture,
     tick_values,
@@ -90,7 +90,7 @@ def bar_chart(
 
 def _shortened(label: str, room: float) -> str:
     """The label, cut where it would run into its neighbour."""
-    letters = max(int(room / _LETTER), 3)
+    letters = max(int(room / _LETTER) - 1, 3)
     return label if len(label) <= letters else label[: letters - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from markupsafe import Markup
 
+from posttrain.amounts import duration
 from posttrain.report.facts import StageFacts
 from posttrain.report.svg import element
 
@@ -116,14 +117,3 @@ def state(stage: StageFacts) -> str:
     words = {"succeeded": "ran", "cached": "up to date", "restored": "restored", "failed": "failed"}
     took = duration(stage.seconds)
     return f"{words[stage.record.status]} ({took})"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as people say them."""
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 2:
-        return f"{round(seconds)} s"
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from posttrain.amounts import number
 from posttrain.pipeline.spec import ArtifactType
 from posttrain.report.bars import Bars, bar_chart, count_chart, share_labels
 from posttrain.report.evaluation import read_json
 from posttrain.report.facts import Found, StageFacts, found
 from posttrain.report.lines import calibration_chart
-from posttrain.report.svg import SHARE, number, percent
+from posttrain.report.svg import SHARE, percent
 
 _MOST_BINS = 16
 

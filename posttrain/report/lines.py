@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from markupsafe import Markup
 
+from posttrain.amounts import number
 from posttrain.report.svg import (
     BOTTOM,
     HEIGHT,
@@ -17,7 +18,6 @@ from posttrain.report.svg import (
     figure,
     horizontal,
     legend,
-    number,
     picture,
     short_number,
     tick_values,

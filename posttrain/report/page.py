@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from posttrain.amounts import bytesize, number
 from posttrain.report import dag, details, evaluation, training
 from posttrain.report.facts import StageFacts
-from posttrain.report.svg import number
 
 _Result = TypeVar("_Result")
 
@@ -125,7 +125,7 @@ def _stage_row(stage: StageFacts) -> StageRow:
     record = stage.record
     outputs = []
     for output in record.outputs:
-        amount = f"{number(output.rows)} rows" if output.rows is not None else _size(output.size)
+        amount = f"{number(output.rows)} rows" if output.rows is not None else bytesize(output.size)
         outputs.append((output.role, amount, output.digest[:12]))
     reads = dict.fromkeys(item.producer or item.path for item in record.inputs)
     return StageRow(
@@ -136,14 +136,6 @@ def _stage_row(stage: StageFacts) -> StageRow:
         reads=", ".join(reads),
         outputs=outputs,
     )
-
-
-def _size(size: float) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if size < 1000:
-            return f"{number(round(size, 1))} {unit}"
-        size /= 1000
-    return f"{number(round(size, 1))} GB"
 
 
 def _template() -> Any:

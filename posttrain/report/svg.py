@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from posttrain.amounts import number
+
 WIDTH, HEIGHT = 380, 226
 LEFT, RIGHT, TOP, BOTTOM = 44, 16, 10, 36
 
@@ -31,20 +33,6 @@ def element(name: str, /, *children: str, **attributes: object) -> Markup:
 
 def _attribute(value: object) -> object:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
-
-
-def number(value: float) -> str:
-    """A figure as people write it: three decimals at most, no trailing zeros."""
-    if not math.isfinite(value):
-        return "n/a"
-    size = abs(value)
-    if size < 1e12 and value == int(value):
-        return f"{value:,.0f}"
-    if size >= 100_000 or size < 0.001:
-        mantissa, _, exponent = f"{value:.2e}".partition("e")
-        return f"{mantissa.rstrip('0').rstrip('.')}e{int(exponent)}"
-    text = f"{value:,.{0 if size >= 1000 else 1 if size >= 100 else 3}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def short_number(value: float) -> str:

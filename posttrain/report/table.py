@@ -6,10 +6,9 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from posttrain.report.dag import duration
+from posttrain.amounts import duration, number
 from posttrain.report.evaluation import PolicyRow, evaluations, policy_rows
 from posttrain.report.facts import StageFacts
-from posttrain.report.svg import number
 
 
 def summary_table(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> Table:

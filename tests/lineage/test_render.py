@@ -14,6 +14,7 @@ from posttrain.lineage.graph import Edge, Graph, Node
 from posttrain.lineage.names import find_node
 from posttrain.lineage.render import FORMATS, View
 from posttrain.lineage.render.openlineage import as_uuid
+from posttrain.lineage.render.view import first_metrics
 
 HOSTILE = '</script><b>"quote" \\ back # hash | pipe [box] {brace}\nline %%DATA%%'
 
@@ -45,7 +46,7 @@ def test_tree_shows_each_node_once_in_full(view, project):
     text = click.unstyle(FORMATS["tree"](view("data/rl/tuned")))
     lines = text.splitlines()
     assert lines[0].startswith(f"checkpoint {project.digest('tuned')[:12]}  data/rl/tuned  19 B")
-    assert lines[1] == "└── rl@first  2 s  reward nan"
+    assert lines[1] == "└── rl@first  2.0 s  reward nan"
     # problems is reached through rl and through synthesize: named twice, described once.
     described = [line for line in lines if project.digest("problems")[:12] in line]
     assert [line.endswith("(above)") for line in described] == [False, True]
@@ -131,3 +132,9 @@ def test_openlineage_required_fields_of_the_specification(view):
 def test_ids_become_uuids_and_stay_the_same():
     assert as_uuid("0123456789abcdef0123456789abcdef") == "01234567-89ab-cdef-0123-456789abcdef"
     assert as_uuid("run-1") == as_uuid("run-1") != as_uuid("run-2")
+
+
+def test_a_stage_is_known_by_its_telling_metrics_written_as_people_write_them():
+    metrics = {"rl/entropy": 0.0569, "rl/num_rollouts": 51200.0, "rl/reward": 0.73125}
+    assert first_metrics(metrics, 2) == ["rl/reward 0.731", "rl/entropy 0.057"]
+    assert first_metrics(metrics)[2] == "rl/num_rollouts 51,200"

@@ -2,9 +2,7 @@
 
 import re
 
-import pytest
-
-from posttrain.report.dag import draw, duration, layered, reduced
+from posttrain.report.dag import draw, layered, reduced
 
 DIAMOND = {"a": set(), "b": {"a"}, "c": {"a"}, "d": {"b", "c", "a"}, "e": {"d", "a"}}
 
@@ -44,18 +42,3 @@ def test_the_drawing_has_a_node_for_each_stage_and_an_edge_for_each_step(workspa
     assert 'class="node cached"' in drawn
     assert "up to date (12 s)" in drawn
     assert draw([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0.04, "0.0 s"),
-        (9.94, "9.9 s"),
-        (9.97, "10 s"),
-        (119.7, "2 min 0 s"),
-        (132.9, "2 min 13 s"),
-        (5460, "1 h 31 min"),
-    ],
-)
-def test_durations(seconds, text):
-    assert duration(seconds) == text

@@ -7,7 +7,7 @@ from pathlib import Path
 from posttrain.lineage.graph import Node
 from posttrain.lineage.previews import previews
 from posttrain.lineage.render.as_json import as_object
-from posttrain.lineage.render.view import View, caption, details, omission
+from posttrain.lineage.render.view import View, caption, details, omission, took
 
 _ASSETS = Path(__file__).parent.parent / "assets"
 
@@ -17,7 +17,8 @@ def render(view: View) -> str:
     graph = view.graph
     root = graph.nodes[graph.root]
     question = "made from" if view.direction == "up" else "made into"
-    title = f"{caption(root)}: what it is {question}"
+    named = f"{root.name} ({caption(root)})" if root.kind == "artifact" else caption(root)
+    title = f"What {named} is {question}"
     parts = {
         "TITLE": html.escape(title),
         "NOTE": html.escape(omission(graph)),
@@ -56,7 +57,7 @@ def _lines(node: Node) -> list[str]:
         return [node.name, " · ".join([node.title, *details(node)[1:]])]
     if node.kind == "release":
         return ["release"]
-    return [f"{node.facts['seconds']:g} s · {node.facts['run']}", *details(node)[1:2]]
+    return [f"{took(node)} · {node.facts['run']}", *details(node)[1:2]]
 
 
 def _inline(data: object) -> str:

@@ -1,15 +1,19 @@
 """What a renderer gets, and the words for a node that all of them share."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from posttrain.amounts import bytesize, duration, number
 from posttrain.lineage.graph import Graph, Node
 from posttrain.pipeline.ledger import Ledger
 
 Direction = Literal["up", "down"]
-_UNITS = ("B", "kB", "MB", "GB", "TB")
+
+# The metrics by which a stage is known; without one of these, the alphabet decides.
+_TELLING = ("pass_at_1", "reward", "accuracy", "solve_rate", "verified_fraction", "loss")
 
 
 @dataclass(frozen=True)
@@ -34,28 +38,36 @@ def details(node: Node) -> list[str]:
     if node.kind == "artifact":
         rows, size = node.facts["rows"], node.facts["bytes"]
         lines = [counted(int(rows), "row")] if rows is not None else []
-        return [node.name, *lines, _size(float(size or 0))]
+        return [node.name, *lines, bytesize(float(size or 0))]
     if node.kind == "release":
         return []
-    return [f"{node.facts['seconds']:g} s", *first_metrics(node.metrics)]
+    return [took(node), *first_metrics(node.metrics)]
 
 
-def counted(number: int, noun: str) -> str:
+def took(node: Node) -> str:
+    """How long a stage ran."""
+    return duration(float(node.facts["seconds"] or 0))
+
+
+def counted(count: int, noun: str) -> str:
     """A number with its noun, in the plural where it must be."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def first_metrics(metrics: Mapping[str, float], count: int = 3) -> list[str]:
-    """The first few metrics, shortened to four digits."""
-    return [f"{name} {value:.4g}" for name, value in list(metrics.items())[:count]]
+    """The most telling metrics, as people write numbers."""
+    chosen = sorted(metrics, key=_telling)[:count]
+    return [f"{name} {_figure(metrics[name])}" for name in chosen]
 
 
-def _size(number: float) -> str:
-    for unit in _UNITS[:-1]:
-        if number < 1000:
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    return f"{number:.1f} {_UNITS[-1]}"
+def _figure(value: float) -> str:
+    """A metric that is no number must not pass for one that is not there."""
+    return number(value) if math.isfinite(value) else str(value)
+
+
+def _telling(metric: str) -> int:
+    last = metric.rpartition("/")[2]
+    return _TELLING.index(last) if last in _TELLING else len(_TELLING)
 
 
 def omission(graph: Graph) -> str:
