@@ -26,5 +26,8 @@ get_checkpoint_conversion_mapping("llama")
 # parameters that a stage imports, for descriptions that nobody reads here.
 StageConfig.model_config["use_attribute_docstrings"] = False
 
+# Its first call formats the stack, for which it reads source files. A stage seeds itself again.
+torch.manual_seed(0)
+
 # What is here is never collected: the collector of a stage need not touch it, and so copy its pages.
 gc.freeze()
