@@ -112,7 +112,7 @@ def main() -> None:
         sys.exit(2)
     except click.ClickException as error:
         error.show()
-        sys.exit(2)
+        sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; run the same command again to go on from here", err=True)
         sys.exit(130)

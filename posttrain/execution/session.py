@@ -87,8 +87,7 @@ class Session:
     def settle(self, decisions: Sequence[Decision]) -> None:
         """Nothing to run: make sure that the generated files and dvc.lock say what is there."""
         self.records = {d.stage: d.known for d in decisions if d.known is not None}
-        write_generated(self.recipe.directory, self.generated())
-        self._refresh_lock()
+        self._write_state()
 
     def run(
         self,
@@ -99,8 +98,10 @@ class Session:
         display: Display,
         command: str,
     ) -> Run:
-        """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true."""
-        write_generated(self.recipe.directory, self.generated())
+        """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true.
+
+        A recipe with which nothing new was made leaves the generated files of the one before.
+        """
         run = self._begin(command)
         tracked = tracker.start(run_started(run))
         executor = self._executor(run, tracker, tracked, display)
@@ -125,7 +126,9 @@ class Session:
             raise
         finally:
             self.records = dict(executor.results)
-            self._refresh_lock()
+            new = any(record.status != "cached" for record in self.records.values())
+            if new or status == "succeeded":
+                self._write_state()
             self.stat_cache.save()
             ended = time.time()
             tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
@@ -171,7 +174,9 @@ class Session:
         by_name = {decision.stage: decision for decision in decisions}
         return [by_name[name] for name in self.dag.order() if name in by_name]
 
-    def _refresh_lock(self) -> None:
+    def _write_state(self) -> None:
+        """Let dvc.yaml, params.yaml and dvc.lock say what is there."""
+        write_generated(self.recipe.directory, self.generated())
         made = {
             name: {record.role: record for record in run.outputs}
             for name, run in self.records.items()
