@@ -8,7 +8,7 @@ from posttrain.cli.ledger import existing_ledger, ledger_option
 from posttrain.lineage.names import find_run
 
 
-@click.command()
+@click.command(short_help="Compare two runs, stage by stage.")
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
 @click.option("--all", "everything", is_flag=True, help="Show stages that are equal, too.")

@@ -14,7 +14,7 @@ from posttrain.lineage.render.as_json import as_object
 from posttrain.lineage.render.view import caption, counted, details, omission
 
 
-@click.command()
+@click.command(short_help="List what depends on NODE and must run again.")
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True)

@@ -13,7 +13,7 @@ def mlflow() -> None:
     """Work with the MLflow view of the ledger."""
 
 
-@mlflow.command()
+@mlflow.command(short_help="Recreate the MLflow view in a fresh store.")
 @recipe_argument
 @click.option("--uri", metavar="URI", help="Another tracking store to fill instead of our own.")
 def rebuild(recipe: Path, uri: str | None) -> None:

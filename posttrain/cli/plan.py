@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from posttrain.amounts import duration
 from posttrain.cli.options import overrides_option, recipe_argument
 from posttrain.execution.session import open_session
 from posttrain.pipeline.plan import Decision
@@ -40,10 +41,16 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 for module, reason in closure.opaque.items():
                     click.echo(f"{decision.stage}: all of {module} counts ({reason})")
         running = [d for d in decisions if d.action in ("run", "pending")]
-        known = sum(d.seconds or 0.0 for d in running)
-        click.echo(
-            f"{len(running)} of {len(decisions)} stages to run; last time they took {known:.0f} s."
-        )
+        click.echo(_total(running, len(decisions)))
+
+
+def _total(running: Sequence[Decision], num_stages: int) -> str:
+    known = [d.seconds for d in running if d.seconds is not None]
+    text = f"{len(running)} of {num_stages} stages to run"
+    if not known:
+        return f"{text}."
+    which = "they" if len(known) == len(running) else f"{len(known)} of them"
+    return f"{text}; last time {which} took {duration(sum(known))}."
 
 
 def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
@@ -54,6 +61,6 @@ def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
         reasons = decision.reasons if verbose else decision.reasons[:1]
         more = len(decision.reasons) - len(reasons)
         why = "\n".join(reasons) + (f" (and {more} more: -v)" if more else "")
-        seconds = "" if decision.seconds is None else f"{decision.seconds:.1f} s"
+        seconds = "" if decision.seconds is None else duration(decision.seconds)
         table.add_row(decision.stage, _ACTIONS[decision.action], seconds, why)
     return table

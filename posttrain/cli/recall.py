@@ -17,7 +17,7 @@ from posttrain.lineage.render.view import caption, counted
 from posttrain.pipeline.ledger import Ledger
 
 
-@click.command()
+@click.command(short_help="Mark NODE as bad, so that nothing uses it any more.")
 @click.argument("node")
 @click.option(
     "--reason", required=True, help="What is wrong; everyone who is refused will read it."

@@ -18,7 +18,7 @@ def stage() -> None:
     """Work with one stage."""
 
 
-@stage.command("run")
+@stage.command("run", short_help="Run stage NAME on the inputs that are there.")
 @click.argument("name")
 @click.option(
     "--params",

@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from posttrain.amounts import bytesize, duration
 from posttrain.cli.options import recipe_argument
 from posttrain.execution.session import Session, open_session
 
@@ -16,6 +17,7 @@ _STATES = {
     "run": "[red]out of date[/]",
     "pending": "[yellow]behind its inputs[/]",
 }
+_NUM_RUNS = 5
 
 
 @click.command()
@@ -25,33 +27,35 @@ def status(recipe: Path) -> None:
     with open_session(recipe) as session:
         console = Console()
         console.print(_stages(session))
-        console.print()
-        console.print(_runs(session))
+        runs = _runs(session)
+        if runs.row_count:
+            console.print()
+            console.print(runs)
 
 
 def _stages(session: Session) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "state", "artifact", "type", "rows", "bytes", "digest"):
-        table.add_column(heading, justify="right" if heading in ("rows", "bytes") else "left")
+    for heading in ("stage and artifacts", "rows", "size", "digest"):
+        right = heading in ("rows", "size")
+        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for decision in session.planner.plan():
-        name, state = decision.stage, _STATES[decision.action]
-        made = decision.known or session.ledger.latest(name, session.recipe.name)
-        if made is None:
-            table.add_row(name, "[red]never ran[/]")
+        made = decision.known or session.ledger.latest(decision.stage, session.recipe.name)
+        state = _STATES[decision.action] if made else "[red]never ran[/]"
+        table.add_row(f"[bold]{decision.stage}[/] {state}")
         for record in made.outputs if made else ():
             rows = "" if record.rows is None else f"{record.rows:,}"
-            size = f"{record.size:,}"
-            table.add_row(name, state, record.path, record.type, rows, size, record.digest[:12])
-            name = state = ""
+            table.add_row(f"  {record.path}", rows, bytesize(record.size), record.digest[:12])
     return table
 
 
 def _runs(session: Session) -> Table:
+    """The last runs of this recipe, newest first."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("run", "recipe", "started", "took", "status", "command"):
-        table.add_column(heading)
-    for run in session.ledger.runs(5):
-        took = "" if run.ended is None else f"{max(0.0, run.ended - run.started):.0f} s"
+    for heading in ("run", "started", "took", "status", "command"):
+        table.add_column(heading, no_wrap=heading != "command", overflow="fold")
+    own = [run for run in session.ledger.runs() if run.recipe == session.recipe.name]
+    for run in own[:_NUM_RUNS]:
+        took = "" if run.ended is None else duration(max(0.0, run.ended - run.started))
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.started))
-        table.add_row(run.id, run.recipe, started, took, run.status, run.command)
+        table.add_row(run.id, started, took, run.status, run.command)
     return table

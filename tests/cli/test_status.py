@@ -1,0 +1,50 @@
+"""`posttrain status` and `posttrain plan`: all of it fits a terminal of eighty columns."""
+
+from click.testing import CliRunner
+
+from posttrain.cli.plan import plan
+from posttrain.cli.status import status
+
+
+def lines_of(verb, toy):
+    """What the verb prints, in this process, where a console has eighty columns."""
+    done = CliRunner().invoke(verb, [str(toy.root)], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.output.splitlines()
+
+
+def test_before_the_first_run_nothing_is_claimed(toy):
+    assert [line.strip() for line in lines_of(status, toy)][1:] == [
+        "first never ran",
+        "second never ran",
+        "third never ran",
+    ]
+    assert lines_of(plan, toy)[-1] == "3 of 3 stages to run."
+
+
+def test_artifacts_are_shown_whole_and_a_changed_stage_is_out_of_date(toy):
+    made = toy.run()
+    toy.recipe("second: {amount: 2}")
+    lines = lines_of(status, toy)
+    assert [line.split("  ")[0].strip() for line in lines[1:6:2]] == [
+        "first up to date",
+        "second out of date",
+        "third behind its inputs",
+    ]
+    (result,) = made["first"].outputs
+    assert lines[2].split() == ["data/first/result.json", "10", "B", result.digest[:12]]
+    assert lines[-1].startswith(made["first"].run_id)
+    assert max(map(len, lines)) <= 80
+
+
+def test_the_runs_are_those_of_the_recipe(toy):
+    toy.run()
+    other = toy.write("recipes/other/recipe.yaml", f"flow: {toy.flow}\nrun: {{threads: 1}}\n")
+    done = CliRunner().invoke(status, [str(other.parent)], catch_exceptions=False)
+    assert done.output.splitlines()[-1].strip() == "third never ran"
+
+
+def test_a_plan_counts_only_the_times_that_are_known(toy):
+    toy.run()
+    toy.recipe("first: {amount: 2}")
+    assert lines_of(plan, toy)[-1].startswith("3 of 3 stages to run; last time they took ")
