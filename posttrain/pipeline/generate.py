@@ -5,6 +5,7 @@ import io
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ruamel.yaml import YAML
 
@@ -22,7 +23,14 @@ def stage_entries(
     recipe: Recipe, dag: Dag, workspace: Workspace, closures: Mapping[str, CodeClosure]
 ) -> list[LockEntry]:
     """Describe every stage: command, files of its code closure and inputs, parameters, outputs."""
-    return [_entry(recipe, dag, workspace, name, closures[name]) for name in dag.order()]
+    values = recipe.resolved(dag)
+    code = {
+        closure.digest: [
+            os.path.relpath(file, recipe.directory) for file in _files(workspace.root, closure)
+        ]
+        for closure in {closures[name].digest: closures[name] for name in dag.stages}.values()
+    }
+    return [_entry(recipe, dag, name, values, code[closures[name].digest]) for name in dag.order()]
 
 
 def generated_files(recipe: Recipe, dag: Dag, entries: list[LockEntry]) -> dict[str, str]:
@@ -70,11 +78,9 @@ def stale_files(directory: Path, files: Mapping[str, str]) -> list[str]:
 
 
 def _entry(
-    recipe: Recipe, dag: Dag, workspace: Workspace, name: str, closure: CodeClosure
+    recipe: Recipe, dag: Dag, name: str, values: Mapping[str, Any], code: list[str]
 ) -> LockEntry:
     stage = dag.stages[name]
-    values = recipe.resolved(dag)
-    code = [os.path.relpath(file, recipe.directory) for file in _files(workspace.root, closure)]
     inputs = [_input_path(dag, recipe.directory, ref) for ref in stage.inputs.values()]
     params = {f"run.{key}": values["run"][key] for key in recipe.run.keyed()}
     params |= {f"{name}.{key}": value for key, value in values[name].items() if key != "inputs"}
