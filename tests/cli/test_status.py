@@ -38,10 +38,12 @@ def test_artifacts_are_shown_whole_and_a_changed_stage_is_out_of_date(toy):
 
 
 def test_the_runs_are_those_of_the_recipe(toy):
-    toy.run()
+    ran = toy.run()["first"].run_id
+    assert any(ran in line for line in lines_of(status, toy))
     other = toy.write("recipes/other/recipe.yaml", f"flow: {toy.flow}\nrun: {{threads: 1}}\n")
     done = CliRunner().invoke(status, [str(other.parent)], catch_exceptions=False)
-    assert done.output.splitlines()[-1].strip() == "third never ran"
+    assert done.exit_code == 0
+    assert ran not in done.output
 
 
 def test_a_plan_counts_only_the_times_that_are_known(toy):
