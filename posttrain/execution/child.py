@@ -81,6 +81,7 @@ def main(assignment: Assignment, pipe: connection.Connection) -> None:
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     make_deterministic(assignment.seed, assignment.threads)
+    _require_device(assignment)
     context = StageContext(
         seed=assignment.seed,
         threads=assignment.threads,
@@ -102,6 +103,16 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     }
     figures = {name: float(value) for name, value in (metrics or {}).items()}
     return {"kind": "done", "metrics": figures, "rows": rows, "timings": timings}
+
+
+def _require_device(assignment: Assignment) -> None:
+    import torch
+
+    if assignment.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"stage '{assignment.stage}': run.device is cuda, and torch sees no CUDA device here; "
+            "set run.device to cpu, or run where there is one"
+        )
 
 
 def _emit(channel: Channel, event: Mapping[str, object]) -> None:

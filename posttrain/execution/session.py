@@ -59,9 +59,10 @@ class Session:
         return generated_files(self.recipe, self.dag, self.entries())
 
     def require(self, stage: str) -> str:
-        """`stage` if the flow has it, else a sentence with the nearest name."""
+        """`stage` if the flow has it, else a sentence with the nearest name, or all of them."""
         if stage not in self.dag.stages:
-            raise UserError(f"there is no stage '{stage}'{nearest(stage, self.dag.stages)}")
+            hint = nearest(stage, self.dag.stages) or f"; there are {', '.join(self.dag.stages)}"
+            raise UserError(f"there is no stage '{stage}'{hint}")
         return stage
 
     def force(self, stage: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.config import StageConfig
@@ -107,7 +107,7 @@ class FlowBuilder:
         config names arrive at the task's `files` port.
         """
         section = dict(self._recipe.sections.get(name, {}))
-        rewired = section.pop("inputs", None) or {}
+        rewired = _section(self._recipe.path, f"{name}.inputs", section.pop("inputs", None))
         config = task.config.parse(section, where=name)
         wired = _flatten(inputs)
         wired.update(_files(self._recipe.directory, name, config))
@@ -133,7 +133,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     for key, value in changes.items():
         _assign(values, key, value)
     flow = values.pop("flow", None)
-    if not isinstance(flow, str):
+    if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
     run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
     sections = {name: _section(file, name, value) for name, value in values.items()}
@@ -148,11 +148,17 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     try:
         values = YAML(typ="safe").load(file.read_text(encoding="utf-8"))
     except MarkedYAMLError as error:
-        mark = error.context_mark or error.problem_mark
+        # An open bracket is noticed at the end of the file, but it is where it was opened.
+        opened = error.context_mark if "flow" in (error.context or "") else None
+        mark = opened or error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else "?"
         raise UserError(f"{file}:{line}: not valid YAML: {error.problem}") from None
+    except (YAMLError, UnicodeDecodeError, OSError) as error:
+        raise UserError(f"{file}: not a text file: {str(error).splitlines()[0]}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file}: a recipe is a mapping of sections, starting with 'flow:'")
+    if wrong := [name for name in values if not isinstance(name, str)]:
+        raise UserError(f"{file}: the name of a section must be text, got {wrong[0]!r}")
     return values
 
 
@@ -168,7 +174,10 @@ def _parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w.-]+", key):
         raise UserError(f"--set takes section.parameter=value, got '{text}'")
-    return key, YAML(typ="safe").load(value)
+    try:
+        return key, YAML(typ="safe").load(value)
+    except YAMLError:
+        raise UserError(f"--set {key}: not a YAML value: '{value}'") from None
 
 
 def _assign(values: dict[str, Any], dotted: str, value: object) -> None:
@@ -224,7 +233,12 @@ def _load_flow(recipe: Recipe, root: Path) -> Any:
     except ModuleNotFoundError as error:
         if not recipe.flow.startswith(str(error.name)):
             raise
-        flows = [f"flows.{file.stem}" for file in (root / "flows").glob("[!_]*.py")]
+        packages = dict.fromkeys([recipe.flow.rpartition(".")[0] or "flows", "flows"])
+        flows = [
+            f"{package}.{file.stem}"
+            for package in packages
+            for file in root.joinpath(*package.split(".")).glob("[!_]*.py")
+        ]
         hint = nearest(recipe.flow, flows)
         raise UserError(f"{recipe.path.name}: there is no flow '{recipe.flow}'{hint}") from None
     if not callable(getattr(module, "declare", None)):
