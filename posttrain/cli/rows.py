@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from posttrain.lineage.rows import Mode, Trace
     from posttrain.lineage.tables import Table, Tables
 
+_LONGEST_VALUE = 60
+
 
 @dataclass(frozen=True)
 class Request:
@@ -132,9 +134,16 @@ def _made_by(maker: "Node | None") -> str:
     if maker is None:
         return ""
     params = [
-        f"{name[6:]}={value}" for name, value in maker.facts.items() if name.startswith("param ")
+        f"{name[6:]}={_shortened(str(value))}"
+        for name, value in maker.facts.items()
+        if name.startswith("param ")
     ]
     return f", made by {maker.title}" + (f" with {', '.join(params)}" if params else "")
+
+
+def _shortened(value: str) -> str:
+    """A parameter such as a list of sources would bury the rows; the lineage shows it whole."""
+    return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 3]}..."
 
 
 def _print_rows(frame: "pl.DataFrame") -> None:

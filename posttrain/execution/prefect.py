@@ -97,7 +97,9 @@ def _configure(state: Path) -> None:
     """Settings that Prefect reads when it is imported; what the user set stays."""
     defaults = {
         "PREFECT_HOME": str(state / "prefect"),
-        "PREFECT_LOGGING_LEVEL": "ERROR",
+        # A failed stage is said once, by us: Prefect would add a traceback and a line for each
+        # stage that waits for it.
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
         "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
