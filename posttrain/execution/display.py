@@ -12,14 +12,18 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 _MARKS = {"succeeded": "ran", "restored": "restored", "cached": "up to date", "failed": "FAILED"}
 _PLAIN_SECONDS = 20.0
+# Shown until the first stage runs: Prefect takes some seconds to start.
+_OPENING = "starting"
 
 
 class Display(Protocol):
@@ -72,6 +76,14 @@ class PlainDisplay:
         _say(f"{stage}: {_MARKS[status]}{took}")
 
 
+class _Left(TimeRemainingColumn):
+    """Time that is left, once that can be known."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing for a stage that has not said how much it has to do."""
+        return super().render(task) + Text(" left") if task.total is not None else Text()
+
+
 class LiveDisplay:
     """Bars for the stages that run, a line above them for each that is over."""
 
@@ -83,8 +95,7 @@ class LiveDisplay:
             MofNCompleteColumn(),
             TextColumn("{task.fields[unit]}"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            _Left(),
             console=console,
             transient=True,
         )
@@ -92,6 +103,7 @@ class LiveDisplay:
 
     def __enter__(self) -> Self:
         self._bars.start()
+        self._tasks[_OPENING] = self._bars.add_task(_OPENING, total=None, unit="")
         return self
 
     def __exit__(
@@ -104,7 +116,11 @@ class LiveDisplay:
 
     def started(self, stage: str, reasons: Sequence[str]) -> None:
         """Open the stage's bar."""
-        self._bars.console.print(f"  [cyan]run[/]  {stage:<12} [dim]{_short(reasons)}[/]")
+        if _OPENING in self._tasks:
+            self._bars.remove_task(self._tasks.pop(_OPENING))
+        self._bars.console.print(
+            f"  [cyan]{'running':<10}[/] {stage:<12} [dim]{_short(reasons)}[/]"
+        )
         self._tasks[stage] = self._bars.add_task(stage, total=None, unit="")
 
     def progress(self, stage: str, done: int, total: int, unit: str) -> None:
