@@ -29,5 +29,5 @@ StageConfig.model_config["use_attribute_docstrings"] = False
 # Its first call formats the stack, for which it reads source files. A stage seeds itself again.
 torch.manual_seed(0)
 
-# What is here is never collected: the collector of a stage need not touch it, and so copy its pages.
+# What is here is never collected: the collector of a stage need not touch it and copy its pages.
 gc.freeze()

@@ -1,5 +1,6 @@
 """Put verified outputs in their place by rename, so that nobody ever sees half of one."""
 
+import errno
 import os
 import shutil
 from collections.abc import Mapping
@@ -27,23 +28,33 @@ def publish(staged: Mapping[str, Path], final: Mapping[str, Path]) -> None:
     makes it again.
     """
     for name, source in staged.items():
-        _sync(source)
-        target = final[name]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if target.is_symlink():
+        try:
+            _put(source, final[name])
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
             raise UserError(
-                f"{target} is a symbolic link; remove it so that the output can be put there"
-            )
-        if target.is_dir():
-            aside = source.with_name(f"{source.name}.replaced")
-            target.rename(aside)
-        source.rename(target)
-        _sync_directory(target.parent)
+                f"no space left on the disk of {final[name].parent}; free some, then run again"
+            ) from error
 
 
 def discard(staging: Path) -> None:
     """Remove a staging folder and whatever a stage left in it."""
     shutil.rmtree(staging, ignore_errors=True)
+
+
+def _put(source: Path, target: Path) -> None:
+    """Move one output, its bytes safely on the disk before its name is."""
+    _sync(source)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_symlink():
+        raise UserError(
+            f"{target} is a symbolic link; remove it so that the output can be put there"
+        )
+    if target.is_dir():
+        target.rename(source.with_name(f"{source.name}.replaced"))
+    source.rename(target)
+    _sync_directory(target.parent)
 
 
 def _sync(path: Path) -> None:

@@ -1,5 +1,6 @@
 """SHA-256 of files and directories, with a memory of files that did not change."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -47,13 +48,14 @@ class StatCache:
             return cls(path)
 
     def save(self) -> None:
-        """Write the cache by atomic rename, if anything was learned."""
+        """Write the cache by atomic rename, if anything was learned and the place is writable."""
         if not self.changed:
             return
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
-        partial.write_text(json.dumps(self.entries, separators=(",", ":")))
-        partial.replace(self.path)
+        with contextlib.suppress(PermissionError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            partial.write_text(json.dumps(self.entries, separators=(",", ":")))
+            partial.replace(self.path)
         self.changed = False
 
     def get(self, path: str, status: os.stat_result) -> str | None:

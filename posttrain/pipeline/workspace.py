@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -54,7 +55,11 @@ class Workspace:
 
     def staging(self, stage: str, attempt_id: str) -> Path:
         """Where a stage writes before its outputs are verified and published."""
-        return self.state / "staging" / f"{self.slug}-{stage}-{attempt_id}"
+        return self._staged / f"{stage}-{attempt_id}"
+
+    @property
+    def _staged(self) -> Path:
+        return self.state / "staging" / self.slug
 
     def scratch(self, stage: str, key: str) -> Path:
         """Resumable state of exactly this key of a stage; outlives a killed run."""
@@ -71,17 +76,23 @@ class Workspace:
     @contextmanager
     def locked(self, command: str) -> Iterator[None]:
         """Hold the workspace for this process, or say who does."""
-        self.state.mkdir(exist_ok=True)
         path = self.state / f"lock-{self.slug}"
         holder = path.with_suffix(".json")
         lock = FileLock(path)
         try:
+            self.state.mkdir(exist_ok=True)
             lock.acquire(timeout=0)
         except Timeout:
             raise UserError(_who_holds(holder, self.recipe_dir)) from None
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.state}: {error.strerror}; make the workspace writable"
+            ) from None
         try:
             me = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
             holder.write_text(json.dumps(me | {"command": command}), encoding="utf-8")
+            # Nobody else writes here now: what is there is of a run that was killed.
+            shutil.rmtree(self._staged, ignore_errors=True)
             yield
         finally:
             holder.unlink(missing_ok=True)

@@ -135,7 +135,7 @@ def test_a_failure_keeps_what_is_done_starts_nothing_more_and_leaves_nothing_hal
         toy.run("second.mood=fail")
     assert (toy.root / "data/first/result.json").exists()
     assert not (toy.root / "data/second").exists()
-    assert list((toy.root / ".posttrain/staging").iterdir()) == []
+    assert list((toy.root / ".posttrain/staging/root").iterdir()) == []
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
         (run,) = ledger.runs()
         recorded = {record.stage: record.status for record in ledger.stage_runs(run.id)}
