@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from posttrain.cli.files import replacing
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger import Conflict, Ledger, open_ledger
 from posttrain.pipeline.ledger.location import ENVIRONMENT, ledger_location, project_root
@@ -54,15 +55,8 @@ def export(file: Path, ledger_at: str | None) -> None:
         if str(file) == "-":
             export_ledger(source, sys.stdout)
             return
-        partial = file.with_name(f".{file.name}.partial")
-        try:
-            with partial.open("w", encoding="utf-8") as stream:
-                count = export_ledger(source, stream)
-            partial.replace(file)
-        except OSError as error:
-            raise UserError(f"cannot write {file}: {error.strerror}") from None
-        finally:
-            partial.unlink(missing_ok=True)
+        with replacing(file) as partial, partial.open("w", encoding="utf-8") as stream:
+            count = export_ledger(source, stream)
     click.echo(f"{count:,} records written to {file}", err=True)
 
 

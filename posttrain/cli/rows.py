@@ -1,7 +1,6 @@
 """`posttrain rows`: look at rows of a table, and follow them to where they came from."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posttrain.cli.files import replacing
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.errors import UserError
 from posttrain.lineage.render.view import counted
@@ -191,12 +191,6 @@ def _long(found: "Trace") -> "pl.DataFrame":
 
 
 def _write(out: Path, frame: "pl.DataFrame") -> None:
-    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    try:
+    with replacing(out) as partial:
         frame.write_parquet(partial)
-        partial.replace(out)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error}") from None
-    finally:
-        partial.unlink(missing_ok=True)
     click.echo(f"{frame.height:,} lines written to {out}", err=True)
