@@ -31,6 +31,13 @@ class Share:
     low: float | None = None
     high: float | None = None
 
+    @property
+    def direction(self) -> str:
+        """For a difference: "up" or "down" where the interval leaves 0 out, else nothing."""
+        low = self.value if self.low is None else self.low
+        high = self.value if self.high is None else self.high
+        return "up" if low > 0 else "down" if high < 0 else ""
+
     def __str__(self) -> str:
         if self.low is None or self.high is None:
             return percent(self.value)
@@ -123,9 +130,8 @@ def verdict(report: Json) -> str:
     gain = f"{100 * last.gain.value:+.1f} points over {last.parent}"
     if last.gain.low is None or last.gain.high is None:
         return f"{said}: {gain}."
-    clear = last.gain.low > 0 or last.gain.high < 0
     span = f"95% interval {100 * last.gain.low:+.1f} to {100 * last.gain.high:+.1f}"
-    return f"{said}: {gain} ({span}{'' if clear else ', so no clear difference'})."
+    return f"{said}: {gain} ({span}{'' if last.gain.direction else ', so no clear difference'})."
 
 
 def charts(report: Json) -> list[Markup]:

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from posttrain.report import summary_table, write_report
+from posttrain.report.evaluation import Share
 
 FACTS = {"seed": "0", "command": "posttrain run --set a='<b>'"}
 
@@ -150,3 +151,15 @@ def test_without_an_evaluation_the_table_shows_the_stages(workspace):
     assert "make" in text
     assert "cached" in text
     assert "12 s" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "direction"),
+    [(0.01, 0.2, "up"), (-0.2, -0.01, "down"), (-0.1, 0.1, ""), (0.0, 0.0, "")],
+)
+def test_a_difference_has_a_direction_where_its_interval_leaves_zero_out(low, high, direction):
+    assert Share((low + high) / 2, low, high).direction == direction
+
+
+def test_a_difference_without_an_interval_is_taken_at_its_word():
+    assert [Share(value).direction for value in (0.1, -0.1, 0.0)] == ["up", "down", ""]
