@@ -16,13 +16,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 # Every stage for a moment: what is tested with these is not what is learned.
 SHORT = (
-    "synthesize.num_problems=60",
-    "pretrain.epochs=0.2",
-    "sft.epochs=0.2",
-    "probe.num_samples=4",
-    "rl.steps=6",
-    "rl.checkpoint_every=2",
+    "synthesize.num_problems=400",
+    "synthesize.num_heldout=16",
+    "pretrain.steps=500",
+    "sft.steps=8",
+    "probe.num_problems=200",
+    "rl.steps=30",
+    "rl.problems_per_step=8",
+    "rl.checkpoint_every=5",
     "evaluate.num_samples=2",
+    "evaluate.pass_at=[1,2]",
 )
 
 
