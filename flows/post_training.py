@@ -1,7 +1,5 @@
 """The default flow: from problems to an evaluated policy."""
 
-from tasks.synthesize import TASK as SYNTHESIZE
-
 from posttrain.pipeline.recipe import FlowBuilder
 from tasks.curate import TASK as CURATE
 from tasks.evaluate import TASK as EVALUATE
@@ -11,6 +9,7 @@ from tasks.probe import TASK as PROBE
 from tasks.reward import TASK as REWARD
 from tasks.rl import TASK as RL
 from tasks.sft import TASK as SFT
+from tasks.synthesize import TASK as SYNTHESIZE
 
 
 def declare(build: FlowBuilder) -> None:

@@ -55,7 +55,7 @@ def find_run(ledger: Ledger, name: str) -> Run:
     if back := re.fullmatch(rf"{LATEST}(?:~(\d+))?", name):
         steps = int(back[1] or 0)
         if steps >= len(runs):
-            raise UserError(f"there is no run '{name}': the ledger has {len(runs)} runs")
+            raise UserError(f"there is no run '{name}'; the ledger's number of runs is {len(runs)}")
         return runs[steps]
     matches = [run for run in runs if run.id == name] or [
         run for run in runs if run.id.startswith(name)

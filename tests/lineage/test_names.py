@@ -122,5 +122,5 @@ def test_runs_by_prefix_and_by_age(project):
     assert find_run(ledger, "fir").id == "first"
     with pytest.raises(UserError, match="'sec' fits 2 runs: section, second; give more of the id"):
         find_run(ledger, "sec")
-    with pytest.raises(UserError, match="the ledger has 3 runs"):
+    with pytest.raises(UserError, match="the ledger's number of runs is 3"):
         find_run(ledger, "latest~3")
