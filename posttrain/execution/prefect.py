@@ -6,10 +6,12 @@ under `.posttrain/prefect`.
 """
 
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain.errors import UserError
 from posttrain.execution.executor import Executor, StageFailed
 
 if TYPE_CHECKING:
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from prefect.states import State
 
 _RETRY_SECONDS = 2
+# Prefect's database and its journal; where they do not fit, its server is started for ever.
+_SERVER_BYTES = 16 << 20
 
 
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> str | None:
@@ -83,9 +87,18 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
             raise next(iter(failures.values()))
 
     # The heartbeat thread is joined at the end of a flow, which costs a whole second.
-    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-        pipeline()
-    return ids[0] if ids else None
+    try:
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            pipeline()
+    except RuntimeError as error:
+        if ids:
+            raise
+        reason = str(error).splitlines()[0].rstrip("/.")
+        raise UserError(
+            f"Prefect did not start: {reason}; "
+            "run with --local, or unset PREFECT_API_URL if it names a server that is gone"
+        ) from None
+    return ids[0]
 
 
 def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
@@ -107,3 +120,8 @@ def _configure(state: Path) -> None:
     }
     for name, value in defaults.items():
         os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" not in os.environ and shutil.disk_usage(state).free < _SERVER_BYTES:
+        raise UserError(
+            f"no space left on the disk of {state}: Prefect's own database needs "
+            f"{_SERVER_BYTES >> 20} MB; free some, or run with --local"
+        )

@@ -225,5 +225,6 @@ def _quiet() -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
-    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "ERROR")
+    # It logs whole tracebacks of errors that it raises as well, and those we say in one line.
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")
     logging.getLogger("alembic").setLevel(logging.ERROR)
