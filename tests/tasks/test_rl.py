@@ -8,8 +8,9 @@ import torch
 
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
-from posttrain.models.load import load_policy, weights_digest
+from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.models.logprobs import token_logprobs
+from posttrain.models.tokenizer import train_tokenizer
 from posttrain.pipeline.context import StageContext
 from posttrain.records import CURVE, ROLLOUTS, SOLVE_RATES
 from posttrain.rewards import verify
@@ -202,6 +203,14 @@ def test_rates_of_another_policy_or_other_problems_are_refused(inputs, tmp_path)
         write_table(changed, path, SOLVE_RATES)
         with pytest.raises(UserError, match=message):
             train({**inputs, "solve_rates": path}, tmp_path / "run")
+
+
+def test_a_reference_with_another_tokenizer_is_refused(inputs, tmp_path):
+    model = load_policy(inputs["policy"]).model
+    save_policy(model, train_tokenizer(["other 1 2"], vocab_size=262), tmp_path / "other")
+    with pytest.raises(UserError, match="rl.inputs.reference: the tokenizers differ"):
+        train({**inputs, "reference": tmp_path / "other"}, tmp_path / "run", kl_coefficient=0.1)
+    assert not (tmp_path / "run/policy").exists()
 
 
 def test_a_reference_without_a_weight_is_refused(inputs, tmp_path):
