@@ -17,7 +17,13 @@ from posttrain.lineage.render.view import caption, counted, details, omission
 @click.command(short_help="List what depends on NODE and must run again.")
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--limit", type=click.IntRange(min=0), default=LIMIT, show_default=True)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=LIMIT,
+    show_default=True,
+    help="Nodes to list, nearest first; 0 lists all.",
+)
 @ledger_option
 def impact(node: str, as_json: bool, limit: int, ledger_at: str | None) -> None:
     """List everything that depends on NODE, releases first, and the least that must run again."""

@@ -1,0 +1,221 @@
+"""What each verb does, prints and exits with, on a project of three small stages."""
+
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from posttrain.cli.main import VERBS, cli
+from posttrain.pipeline.ledger import open_ledger
+
+HEAVY = {"torch", "transformers", "datasets", "polars", "numpy", "prefect", "mlflow", "dvc"}
+NAMES = [name for section in VERBS.values() for name in section]
+
+
+def commands(command, words=()):
+    """Every command below one, with the words that call it."""
+    yield words, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), (*words, name))
+
+
+@pytest.mark.parametrize(
+    ("words", "command"), [pytest.param(*each, id=" ".join(each[0])) for each in commands(cli)]
+)
+def test_every_command_explains_itself_and_its_options(words, command):
+    shown = CliRunner().invoke(cli, [*words, "--help"])
+    assert shown.exit_code == 0
+    assert shown.output.startswith(" ".join(["Usage: cli", *words]))
+    assert command.help.splitlines()[0] in " ".join(shown.output.split())
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+
+
+def test_no_verb_imports_anything_heavy_before_it_is_used():
+    modules = sorted({verb.target.partition(":")[0] for s in VERBS.values() for verb in s.values()})
+    program = f"import json, sys, {', '.join(modules)}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(json.loads(done.stdout))
+    assert set(modules) <= loaded
+    assert not HEAVY & loaded
+
+
+def test_the_verbs_are_listed_by_section_and_nothing_is_asked_of_nobody():
+    listed = CliRunner().invoke(cli, ["--help"]).output
+    assert [
+        word for word in re.findall(r"^  (\w+)  +\w", listed, re.MULTILINE) if word in NAMES
+    ] == (NAMES)
+    assert CliRunner().invoke(cli, []).exit_code == 2
+
+
+def test_run_says_what_ran_and_why_and_the_next_time_that_there_is_nothing_to_do(
+    toy, posttrain, contents
+):
+    first = posttrain("run", "--local")
+    assert first.code == 0
+    for name in ("first", "second", "third"):
+        assert f"{name}: running (it never ran)\n" in first.err
+        assert re.search(rf"^{name}: ran in [0-9.]+ s$", first.err, re.MULTILINE)
+        assert re.search(rf"^ {name} +succeeded +[0-9.]+ s +result", first.out, re.MULTILINE)
+    assert re.search(r"^report.html · done in [0-9.]+ s$", first.err, re.MULTILINE)
+    assert set(contents()) >= {"dvc.yaml", "params.yaml", "dvc.lock", "report.html"}
+
+    before = contents()
+    again = posttrain("run", "--local")
+    assert again.code == 0
+    assert again.err.startswith("Everything is up to date: 3 stages, nothing to run.\n")
+    assert contents() == before
+
+
+def test_run_with_set_does_what_depends_on_it_and_plan_had_said_so(posttrain):
+    posttrain("run", "--local")
+    change = ("--set", "second.amount=5")
+    planned = posttrain("plan", *change)
+    actions = {line.split()[0]: line for line in planned.out.splitlines()[1:4]}
+    assert "up to date" in actions["first"]
+    assert "parameter amount changed from 1 to 5" in actions["second"]
+    assert " maybe " in actions["third"]
+    changed = posttrain("run", "--local", *change)
+    assert "first: up to date\n" in changed.err
+    assert "second: running (parameter amount changed from 1 to 5)\n" in changed.err
+    assert "third: running (input source has other bytes" in changed.err
+
+
+def test_run_from_and_only(toy, posttrain):
+    posttrain("run", "--local")
+    again = posttrain("run", "--local", "--from", "second")
+    assert "first: up to date\n" in again.err
+    assert "second: running (asked for on the command line)\n" in again.err
+    toy.recipe("second: {amount: 5}\nthird: {amount: 5}\n")
+    alone = posttrain("run", "--local", "--only", "third")
+    assert [line.split(":")[0] for line in alone.err.splitlines()[:2]] == ["third", "third"]
+    made = json.loads((toy.root / "data/third/result.json").read_text())
+    assert made == {"sum": 2 + 5}
+
+
+def test_a_stage_that_fails_ends_the_run_with_1_and_the_next_run_goes_on(toy, posttrain):
+    toy.recipe("second: {mood: fail}\n")
+    failed = posttrain("run", "--local")
+    assert failed.code == 1
+    complaint = "Error: stage 'second' failed: RuntimeError: told to fail; log: "
+    (line,) = (line for line in failed.err.splitlines() if line.startswith("Error"))
+    assert line.startswith(complaint)
+    assert "RuntimeError: told to fail" in Path(line.removeprefix(complaint)).read_text()
+    assert "Run the same command again: finished stages are kept" in failed.err
+    assert "Traceback" not in failed.err
+    assert "third: " not in failed.err
+    toy.recipe()
+    assert "first: up to date\n" in posttrain("run", "--local").err
+
+
+def test_compile_writes_what_differs_and_check_writes_nothing(toy, posttrain, contents):
+    missing = posttrain("compile", "--check")
+    assert missing.code == 2
+    assert missing.sentence == (
+        f"dvc.yaml and params.yaml in {toy.root} are stale; run posttrain compile"
+    )
+    assert not (toy.root / "dvc.yaml").exists()
+    assert posttrain("compile").out == "wrote dvc.yaml and params.yaml\n"
+    assert posttrain("compile").out == "nothing changed\n"
+    assert posttrain("compile", "--check").out == "dvc.yaml and params.yaml are up to date.\n"
+    assert "cmd: python -m posttrain stage run second" in (toy.root / "dvc.yaml").read_text()
+
+    toy.recipe("second: {amount: 5}\n")
+    before = contents()
+    assert posttrain("compile", "--check").code == 2
+    assert contents() == before
+    posttrain("compile")
+    assert "second:\n  amount: 5\n" in (toy.root / "params.yaml").read_text()
+    assert posttrain("compile", "--check").code == 0
+
+
+def test_stage_run_executes_one_stage_by_params_yaml_up_to_date_or_not(toy, posttrain, edit):
+    assert posttrain("stage", "run", "first").sentence.startswith(
+        "there is no recipe at params.yam"
+    )
+    posttrain("compile")
+    missing = posttrain("stage", "run", "second")
+    assert missing.code == 2
+    assert missing.sentence.startswith("data/first/result.json does not exist; run stage 'first' f")
+    for _ in range(2):
+        done = posttrain("stage", "run", "first")
+        assert done.code == 0
+        assert done.err.startswith("first: running (asked for on the command line)\nfirst: ran in ")
+    edit(toy.root / "params.yaml", "second:\n  amount: 1", "second:\n  amount: 5")
+    assert posttrain("stage", "run", "second").code == 0
+    assert json.loads((toy.root / "data/second/result.json").read_text()) == {"sum": 6}
+    unknown = posttrain("stage", "run", "secnd")
+    assert unknown.sentence == "there is no stage 'secnd'; did you mean 'second'?"
+    toy.recipe("third: {mood: fail}\n")
+    posttrain("compile")
+    assert posttrain("stage", "run", "third").code == 1
+
+
+def test_audit_finds_the_stage_that_one_key_gave_two_results(toy, posttrain, edit):
+    stage = toy.root / toy.package / "stage.py"
+    edit(stage, "total = add(", "total = time.time_ns() if config.label else add(")
+    toy.recipe("second: {label: clock}\n")
+    posttrain("run", "--local")
+    assert posttrain("audit").out == "Every key ever executed has made one set of outputs.\n"
+    again = posttrain("run", "--local", "--from", "second")
+    assert "warning: stage 'second' has made 2 different outputs from the same key" in again.err
+    found = posttrain("audit")
+    assert found.code == 1
+    assert re.match(r"second: key [0-9a-f]{12} made 2 different results\n", found.out)
+    assert "third" not in found.out
+
+
+def test_the_ledger_moves_and_lineage_reads_it_there(toy, posttrain):
+    posttrain("run", "--local", "--set", "second.amount=5")
+    exported = posttrain("ledger", "export", "all.jsonl")
+    assert exported.err == "4 records written to all.jsonl\n"
+    lines = (toy.root / "all.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds == ["ledger", "run", "stage_run", "stage_run", "stage_run"]
+    assert posttrain("ledger", "export", "-").out.splitlines() == lines
+    assert posttrain("ledger", "import", "all.jsonl").err == "0 new records\n"
+    assert posttrain("ledger", "import", "all.jsonl", "--ledger", "copy.db").err == (
+        "4 new records\n"
+    )
+    ours, theirs = (
+        posttrain("lineage", "up", "third@latest", *at) for at in ([], ["--ledger", "copy.db"])
+    )
+    assert ours == theirs
+    stages = re.findall(r"(\w+)@\d{8}-\d{6}-\w{6}", ours.out)
+    assert stages == ["third", "second", "first"]
+    assert "data/second/result.json" in ours.out
+    assert posttrain("lineage", "up", "thrid@latest").code == 2
+    (toy.root / "all.jsonl").write_text("\n".join([*lines, "{"]))
+    spoilt = posttrain("ledger", "import", "all.jsonl", "--ledger", "other.db")
+    assert spoilt.code == 2
+    assert "all.jsonl line 6 is damaged" in spoilt.sentence
+    assert posttrain("ledger", "import", "nowhere.jsonl").code == 2
+
+
+def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain):
+    posttrain("run", "--local")
+    posttrain("run", "--local", "--set", "third.amount=5")
+    database = toy.write(".posttrain/mlflow.db", "no database any more")
+    rebuilt = posttrain("mlflow", "rebuild")
+    assert (rebuilt.code, rebuilt.out) == (0, "rebuilt 4 stage runs\n")
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        ids = sorted(run.id for run in ledger.runs())
+    with sqlite3.connect(database) as view:
+
+        def column(query):
+            return [value for (value,) in view.execute(query)]
+
+        names = column("SELECT name FROM runs ORDER BY name")
+        assert names == ["chain", "chain", "first", "second", "third", "third"]
+        assert column("SELECT value FROM tags WHERE key = 'posttrain.run' ORDER BY value") == ids
+        assert column("SELECT value FROM metrics WHERE key = 'sum' ORDER BY value") == [1, 2, 3, 7]
