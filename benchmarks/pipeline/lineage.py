@@ -68,8 +68,6 @@ def _ledger(folder: Path, num_edges: int, repeats: int) -> dict[str, float]:
     for verb, node in (("up", last), ("down", runs[0].outputs[0].digest)):
         command = ["lineage", verb, node, "--ledger", str(path)]
         figures[f"{label}: lineage {verb}, seconds"] = _timed(command, folder, repeats)
-    every = ["lineage", "up", last, "--ledger", str(path), "--limit", "0", "--format", "json"]
-    figures[f"{label}: lineage up, all of it as JSON, seconds"] = _timed(every, folder, repeats)
     return figures
 
 
