@@ -94,7 +94,7 @@ def _execute(
                 click.echo(f"note: {complaint}", err=True)
 
 
-def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], str | None]:
+def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], None]:
     if local:
         from posttrain.execution.local import run_locally
 

@@ -61,6 +61,7 @@ class Executor:
     processes: StageProcesses
     display: Display
     tracked_run: str
+    prefect_run_id: str | None = None
     made: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
     results: dict[str, StageRun] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

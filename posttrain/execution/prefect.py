@@ -24,8 +24,8 @@ _RETRY_SECONDS = 2
 _SERVER_BYTES = 16 << 20
 
 
-def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> str | None:
-    """Bring `names` up to date through a Prefect flow run; returns the flow run's id."""
+def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
+    """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
     _configure(executor.planner.workspace.state)
     from prefect import flow, task
     from prefect.cache_policies import NO_CACHE
@@ -37,7 +37,6 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
     settings = executor.planner.recipe.run
     dag = executor.planner.dag
     failures: dict[str, StageFailed] = {}
-    ids: list[str] = []
 
     @task(  # type: ignore[untyped-decorator]
         cache_policy=NO_CACHE,
@@ -66,7 +65,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         validate_parameters=False,
     )
     def pipeline() -> None:
-        ids.append(str(flow_run.id))
+        executor.prefect_run_id = str(flow_run.id)
         futures: dict[str, PrefectFuture[Any]] = {}
         for name in names:
             named = stage.with_options(
@@ -91,14 +90,13 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
             pipeline()
     except RuntimeError as error:
-        if ids:
+        if executor.prefect_run_id is not None:
             raise
         reason = str(error).splitlines()[0].rstrip("/.")
         raise UserError(
             f"Prefect did not start: {reason}; "
             "run with --local, or unset PREFECT_API_URL if it names a server that is gone"
         ) from None
-    return ids[0]
 
 
 def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:

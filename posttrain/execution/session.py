@@ -31,7 +31,7 @@ from posttrain.tracking.projection import run_finished, run_started
 if TYPE_CHECKING:
     from posttrain.pipeline.ledger.records import RunStatus
 
-Runner = Callable[[Executor, Sequence[str]], str | None]
+Runner = Callable[[Executor, Sequence[str]], None]
 
 
 @dataclass
@@ -114,10 +114,9 @@ class Session:
             else:
                 names.append(decision.stage)
         status: RunStatus = "failed"
-        prefect_run_id = None
         try:
             with interruptible(executor.processes.stop):
-                prefect_run_id = runner(executor, names)
+                runner(executor, names)
             status = "succeeded"
         except StageFailed as failure:
             if executor.processes.stopping:
@@ -138,7 +137,7 @@ class Session:
                 status,
                 ended,
                 mlflow_run_id=tracker.external_id(tracked),
-                prefect_run_id=prefect_run_id,
+                prefect_run_id=executor.prefect_run_id,
             )
         return run
 

@@ -123,6 +123,8 @@ def test_runs_through_prefect(toy, prefect, meeting):
     assert "Traceback" not in failed.stderr
     ((second, state),) = prefect("SELECT id, state_type FROM flow_run WHERE id != ?", flow_run)
     assert state == "FAILED"
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        assert [run.prefect_run_id for run in ledger.runs()] == [second, flow_run]
     ended = {name: found[:3] for name, found in tasks_of(prefect, second).items()}
     assert ended["left"] == ended["right"] == ("COMPLETED", "Completed", 1)
     # The task's own error is no reason to try again, and what depends on it never starts.
