@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet --con
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-all bench lint clean
+.PHONY: run test test-all lint clean
 
 run: $(VENV)/.installed
 	posttrain run
