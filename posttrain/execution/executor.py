@@ -16,8 +16,8 @@ from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
 from posttrain.execution.publish import discard, prepare, publish
-from posttrain.execution.recalled import refuse_recalled
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
+from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import ArtifactRecord, Ledger, StageRun

@@ -14,8 +14,8 @@ from posttrain.execution.display import Display
 from posttrain.execution.executor import Executor, StageFailed
 from posttrain.execution.interrupt import interruptible
 from posttrain.execution.lockstate import refresh_lock
-from posttrain.execution.recalled import refuse_recalled
 from posttrain.execution.supervise import StageProcesses
+from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import StatCache
 from posttrain.pipeline.dvc import DvcStore, LockEntry
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated

@@ -8,7 +8,7 @@ from dataclasses import replace
 from posttrain.errors import UserError
 from posttrain.lineage import walk
 from posttrain.lineage.names import Selected
-from posttrain.pipeline.ledger import Ledger, Recall
+from posttrain.pipeline.ledger import ArtifactRecord, Ledger, Recall
 from posttrain.pipeline.ledger.reading import read_edges
 
 
@@ -62,6 +62,17 @@ def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
             made_from = f"it is made from {path} ({each.digest[:12]}), which {_sentence(each)}"
             bad.setdefault(numbers[number], made_from)
     return bad
+
+
+def refuse_recalled(ledger: Ledger, artifacts: Sequence[ArtifactRecord]) -> None:
+    """Raise a `UserError` with the reason if any of `artifacts` must not be used or released."""
+    reasons = recalled(ledger, sorted({record.digest for record in artifacts}))
+    for record in artifacts:
+        if record.digest in reasons:
+            raise UserError(
+                f"{record.path}: {reasons[record.digest]}; "
+                "make it anew from other data, or withdraw the recall"
+            )
 
 
 def tainted(ledger: Ledger, recall: Recall) -> list[int]:
