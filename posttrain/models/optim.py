@@ -14,6 +14,10 @@ OptimizerKind = Literal["adamw", "muon"]
 ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
 
 
+class NotFiniteError(UserError):
+    """A loss or a gradient is NaN or infinite; the weights are still those before the step."""
+
+
 class Optimizer:
     """A few torch optimisers that step as one, with clipping and a scaled learning rate."""
 
@@ -30,7 +34,7 @@ class Optimizer:
         """Clip, step at `factor` times the base rates, drop the gradients; returns the raw norm."""
         norm = float(nn.utils.clip_grad_norm_(self.parameters, max_grad_norm, foreach=True))
         if not math.isfinite(norm):
-            raise UserError(
+            raise NotFiniteError(
                 f"the gradient is {norm}, so training stopped; "
                 "lower the learning rate or look for a broken batch"
             )

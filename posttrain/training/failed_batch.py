@@ -1,0 +1,77 @@
+"""The batch at which training stopped being finite, kept so that the failure can be replayed."""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posttrain.errors import UserError
+from posttrain.models.load import weights_digest
+from posttrain.models.optim import NotFiniteError
+
+
+@dataclasses.dataclass(frozen=True)
+class FailedBatch:
+    """Tensors of every micro-batch by field name, and the facts of the step."""
+
+    parts: Sequence[Mapping[str, Tensor]]
+    facts: Mapping[str, Any]
+
+
+@contextmanager
+def kept_for_replay(
+    folder: Path, model: torch.nn.Module, parts: Sequence[Any], *, step: int, seed: int
+) -> Iterator[None]:
+    """Where the body meets a number that is not finite, save the parts and name the file.
+
+    `parts` are the dataclasses of the step's micro-batches, `step` counts from 1, and the weights
+    are those that the step started from, as an optimiser refuses such a gradient before it moves.
+    """
+    try:
+        yield
+    except NotFiniteError as error:
+        facts = {"step": step, "seed": seed, "weights": weights_digest(model)}
+        path = save_failed_batch(folder, parts, facts=facts)
+        raise NotFiniteError(f"{error}; the batch is kept in {path}") from None
+
+
+def save_failed_batch(folder: Path, parts: Sequence[Any], *, facts: Mapping[str, Any]) -> Path:
+    """Write every tensor of the parts, and the facts, to one safetensors file; returns its path."""
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    numbers: list[dict[str, Any]] = []
+    for index, part in enumerate(parts):
+        values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        kept = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        tensors |= {f"{index}.{n}": v.detach().cpu().contiguous() for n, v in kept.items()}
+        numbers.append({n: v for n, v in values.items() if isinstance(v, bool | int | float | str)})
+    path = folder / f"failed-step-{facts['step']:09d}.safetensors"
+    folder.mkdir(parents=True, exist_ok=True)
+    described = json.dumps({**facts, "parts": numbers}, sort_keys=True)
+    save_file(tensors, path, metadata={"facts": described})
+    return path
+
+
+def load_failed_batch(path: Path) -> FailedBatch:
+    """Read what `save_failed_batch` wrote."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            facts = json.loads((file.metadata() or {})["facts"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, ValueError):
+        raise UserError(
+            f"{path}: this is no kept batch; give the file that the run named"
+        ) from None
+    parts: list[dict[str, Tensor]] = [{} for _ in facts["parts"]]
+    for name, tensor in tensors.items():
+        index, _, field = name.partition(".")
+        parts[int(index)][field] = tensor
+    return FailedBatch(parts, facts)
