@@ -58,6 +58,8 @@ class Recipe:
     run: RunSettings
     sections: Mapping[str, Mapping[str, Any]]
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    release: Mapping[str, Any] = field(default_factory=dict)
+    """What a release must show; no part of any stage, and so of no key and no generated file."""
 
     @property
     def directory(self) -> Path:
@@ -119,7 +121,7 @@ class FlowBuilder:
         """The checked DAG; a recipe section that no stage uses is refused."""
         for name in self._recipe.sections:
             if name not in self._dag.stages:
-                hint = nearest(name, [*self._dag.stages, "run", "flow"])
+                hint = nearest(name, [*self._dag.stages, "run", "flow", "release"])
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
         self._dag.check()
         return self._dag
@@ -136,8 +138,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
     run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
+    release = _section(file, "release", values.pop("release", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}
-    return Recipe(file.resolve(), flow, run, sections, changes)
+    return Recipe(file.resolve(), flow, run, sections, changes, release)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
