@@ -1,0 +1,22 @@
+"""What an algorithm of reinforcement learning is, told so that it can be compared, hashed and run.
+
+=============== ==================================================================================
+config          `Algorithm`: a frozen tree of independent switches (no torch, no tensors)
+check           `check(algorithm, where=, group_size=, has_reference=, has_critic=, max_tokens=)`:
+                refuses what the stage cannot carry out, as a `UserError` with the remedy
+identity        `canonical(algorithm)`, `digest(algorithm)`: one spelling, one SHA-256; `switches`
+                and `flat`: the same as plain values
+presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`
+choice          `Chosen`: the type of a config field that takes a preset's name ("grpo"), or a
+                mapping of switches, with `preset` beside them or not; `preset(name)`
+credit          `advantages(algorithm, Outcomes(rewards_B, group_B, ...), max_tokens=)` ->
+                `Credit(advantages_BT, returns_BT)`; over the whole batch
+objective       `denominator(algorithm, mask_BT, max_tokens=)`, summed over the whole batch;
+                `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(mask_BT, advantages_BT,
+                sampled_logprobs_BT, ...), denominator=, entropy_BT=)` -> `(loss, metrics)`;
+                `value_objective(algorithm, values_BT, returns_BT=, old_values_BT=, mask_BT=,
+                denominator=)` -> `(loss, metrics)`
+=============== ==================================================================================
+
+`credit` and `objective` import torch; the others do not, so that configs stay cheap to import.
+"""

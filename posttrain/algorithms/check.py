@@ -1,0 +1,72 @@
+"""Whether an algorithm fits the stage that is to carry it out."""
+
+from posttrain.algorithms.advantage_config import GroupAdvantage
+from posttrain.algorithms.config import Algorithm
+from posttrain.errors import UserError
+
+
+def check(
+    algorithm: Algorithm,
+    *,
+    where: str,
+    group_size: int | None = None,
+    has_reference: bool | None = None,
+    has_critic: bool | None = None,
+    max_tokens: int | None = None,
+) -> None:
+    """Refuse an algorithm that the stage at `where` cannot carry out; None leaves a thing open.
+
+    Raises:
+        UserError: The first contradiction, with its place and its remedy.
+
+    """
+    if group_size is not None:
+        _check_group(algorithm, group_size, where)
+    if has_reference is False and algorithm.kl is not None:
+        raise UserError(
+            f"{where}.kl.coefficient {algorithm.kl.coefficient}: there is no reference policy to"
+            " stay near; give the stage a reference model, or leave kl out"
+        )
+    if has_critic is False and algorithm.critic is not None:
+        raise UserError(
+            f"{where}.critic: the stage has no value model to train;"
+            " give it one, or set advantage.estimator to group and leave critic out"
+        )
+    _check_lengths(algorithm, max_tokens, where)
+
+
+def _check_group(algorithm: Algorithm, group_size: int, where: str) -> None:
+    advantage = algorithm.advantage
+    if isinstance(advantage, GroupAdvantage) and advantage.baseline != "none" and group_size < 2:
+        raise UserError(
+            f"{where}.advantage.baseline {advantage.baseline}: group_size {group_size} makes every"
+            " advantage 0, as a rollout is compared with its group;"
+            " set group_size to at least 2, or baseline to none"
+        )
+
+
+def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> None:
+    aggregation, overlong = algorithm.aggregation, algorithm.overlong
+    if aggregation.kind == "constant_length" and (aggregation.length or max_tokens) is None:
+        raise UserError(
+            f"{where}.aggregation.kind constant_length: there is no limit of tokens to divide by;"
+            " set aggregation.length, or the stage's max_tokens"
+        )
+    if overlong is None:
+        return
+    limit = overlong.limit or max_tokens
+    if limit is None:
+        raise UserError(
+            f"{where}.overlong: a penalty for length needs a limit of tokens;"
+            " set overlong.limit, or the stage's max_tokens"
+        )
+    if overlong.buffer > limit:
+        raise UserError(
+            f"{where}.overlong.buffer {overlong.buffer} exceeds the limit of {limit} tokens,"
+            " so every completion would pay; lower buffer"
+        )
+    if max_tokens is not None and limit - overlong.buffer >= max_tokens:
+        raise UserError(
+            f"{where}.overlong: the penalty starts beyond {limit - overlong.buffer} tokens, but"
+            f" completions end at max_tokens {max_tokens}; lower overlong.limit, or leave it out"
+        )

@@ -1,0 +1,56 @@
+"""A preset's name, or a preset with some switches set otherwise, as the value of a config field."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from posttrain.algorithms.config import Algorithm
+from posttrain.algorithms.presets import PRESETS, Preset
+from posttrain.errors import UserError, nearest
+
+# What chooses among the models of a section: with another of these, nothing else is inherited.
+_KINDS = ("estimator", "surrogate")
+
+
+def preset(name: str) -> Preset:
+    """The preset of that name, or a `UserError` that names the nearest."""
+    if name not in PRESETS:
+        raise UserError(f"there is no algorithm '{name}'{nearest(name, PRESETS)}")
+    return PRESETS[name]
+
+
+def expand(value: Any) -> Any:
+    """Switches in full from ``"grpo"`` or ``{"preset": "grpo", "ratio": {"low": 0.1}}``.
+
+    A section is merged key by key; one that chooses another estimator or surrogate starts from the
+    defaults of that, and one that is null is taken out. Anything else is left for the config to
+    judge, as is a mapping without `preset`.
+    """
+    if isinstance(value, str):
+        value = {"preset": value}
+    if not isinstance(value, Mapping) or "preset" not in value:
+        return value
+    name = value["preset"]
+    if name not in PRESETS:
+        raise ValueError(f"there is no algorithm '{name}'{nearest(str(name), PRESETS)}")
+    changes = {key: inner for key, inner in value.items() if key != "preset"}
+    return _merged(PRESETS[name].algorithm.model_dump(), changes)
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in changes.items():
+        before = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(before, Mapping)
+        merged[key] = _section(before, value) if both else value
+    return merged
+
+
+def _section(before: Mapping[str, Any], value: Mapping[str, Any]) -> Mapping[str, Any]:
+    other = any(kind in value and value[kind] != before.get(kind) for kind in _KINDS)
+    return value if other else _merged(before, value)
+
+
+Chosen = Annotated[Algorithm, BeforeValidator(expand)]
+"""The type of a config field that holds an algorithm."""
