@@ -8,9 +8,9 @@ identity        `canonical(algorithm)`, `digest(algorithm)`: one spelling, one S
                 and `flat`: the same as plain values
 presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`
 choice          `Chosen`: the type of a config field that takes a preset's name ("grpo"), or a
-                mapping of switches, with `preset` beside them or not; `preset(name)`
+                mapping of switches that change `default` or the `preset` beside them
 credit          `advantages(algorithm, Outcomes(rewards_B, group_B, ...), max_tokens=)` ->
-                `Credit(advantages_BT, returns_BT)`; over the whole batch
+                `Credit(advantages_BT, returns_BT, bears_loss_B)`; over the whole batch
 objective       `denominator(algorithm, mask_BT, max_tokens=)`, summed over the whole batch;
                 `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(mask_BT, advantages_BT,
                 sampled_logprobs_BT, ...), denominator=, entropy_BT=)` -> `(loss, metrics)`;

@@ -29,8 +29,9 @@ class _Advantage(Switches):
     """Factor on advantages above 0."""
     negative_weight: float = Field(1.0, ge=0.0)
     """Factor on advantages below 0."""
-    include_truncated: bool = True
-    """Whether rollouts cut off at the limit of tokens count; else they get 0 and no part."""
+    truncated: Literal["keep", "mask", "drop"] = "keep"
+    """Rollouts cut off at the limit of tokens: learn from them, bear no loss for them, or leave
+    them out of the statistics too."""
 
     @model_validator(mode="after")
     def _has_a_sign(self) -> Self:
@@ -55,6 +56,8 @@ class GroupAdvantage(_Advantage):
     """What it is divided by: nothing, a deviation of the group or the batch, or the mean."""
     epsilon: float = Field(1e-6, ge=0.0)
     """Added to the scale; counts with a `scale` only."""
+    offset: float = 0.0
+    """Taken off every reward first; without a baseline, 0.5 turns 0 and 1 into bad and good."""
     among: Literal["all", "positive"] = "all"
     """Whose rewards count: of all rollouts, or of those with a reward above 0, the rest get 0."""
     turns: TurnCredit | None = None
@@ -75,6 +78,11 @@ class GroupAdvantage(_Advantage):
             raise ValueError(
                 f"scale {self.scale} measures the spread of a group, but baseline is none;"
                 " set baseline to mean or leave_one_out, or scale to none"
+            )
+        if self.baseline != "none" and self.offset != 0.0:
+            raise ValueError(
+                f"offset {self.offset} cancels against baseline {self.baseline};"
+                " leave offset out, or set baseline to none"
             )
         if self.turns is not None and self.among == "positive":
             raise ValueError(

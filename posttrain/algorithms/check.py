@@ -54,19 +54,14 @@ def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> 
         )
     if overlong is None:
         return
-    limit = overlong.limit or max_tokens
-    if limit is None:
+    if (overlong.limit or max_tokens) is None:
         raise UserError(
             f"{where}.overlong: a penalty for length needs a limit of tokens;"
             " set overlong.limit, or the stage's max_tokens"
         )
-    if overlong.buffer > limit:
+    limit, buffer = overlong.buffer(max_tokens)
+    if max_tokens is not None and limit - buffer >= max_tokens:
         raise UserError(
-            f"{where}.overlong.buffer {overlong.buffer} exceeds the limit of {limit} tokens,"
-            " so every completion would pay; lower buffer"
-        )
-    if max_tokens is not None and limit - overlong.buffer >= max_tokens:
-        raise UserError(
-            f"{where}.overlong: the penalty starts beyond {limit - overlong.buffer} tokens, but"
-            f" completions end at max_tokens {max_tokens}; lower overlong.limit, or leave it out"
+            f"{where}.overlong: the penalty starts beyond {limit - buffer} tokens, but completions"
+            f" end at max_tokens {max_tokens}; lower overlong.limit, or leave it out"
         )

@@ -23,18 +23,18 @@ def preset(name: str) -> Preset:
 def expand(value: Any) -> Any:
     """Switches in full from ``"grpo"`` or ``{"preset": "grpo", "ratio": {"low": 0.1}}``.
 
-    A section is merged key by key; one that chooses another estimator or surrogate starts from the
-    defaults of that, and one that is null is taken out. Anything else is left for the config to
-    judge, as is a mapping without `preset`.
+    Without `preset` the mapping changes `default`. A section is merged key by key; one that chooses
+    another estimator or surrogate starts from the defaults of that, and one that is null is taken
+    out. What is neither a name nor a mapping is left for the config to judge.
     """
     if isinstance(value, str):
         value = {"preset": value}
-    if not isinstance(value, Mapping) or "preset" not in value:
+    if not isinstance(value, Mapping):
         return value
-    name = value["preset"]
+    changes = dict(value)
+    name = changes.pop("preset", "default")
     if name not in PRESETS:
         raise ValueError(f"there is no algorithm '{name}'{nearest(str(name), PRESETS)}")
-    changes = {key: inner for key, inner in value.items() if key != "preset"}
     return _merged(PRESETS[name].algorithm.model_dump(), changes)
 
 

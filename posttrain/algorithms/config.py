@@ -84,14 +84,21 @@ class CriticConfig(Switches):
 class OverlongConfig(Switches):
     """A penalty for completions that come near the limit of tokens, added to the reward."""
 
-    buffer: int = Field(ge=1)
-    """Tokens before the limit over which the penalty grows from 0."""
+    share: float = Field(0.2, gt=0.0, le=1.0)
+    """Part of the limit, at its end, over which the penalty grows from 0."""
     limit: int | None = Field(None, ge=1)
     """Tokens at which it is whole; none takes the limit of generation."""
     factor: float = Field(1.0, gt=0.0)
     """The whole penalty."""
     bounded: bool = True
     """Whether it stops growing at the limit."""
+
+    def buffer(self, max_tokens: int | None) -> tuple[int, int]:
+        """The limit and the tokens before it that cost something, for a limit of generation."""
+        limit = self.limit or max_tokens
+        if limit is None:
+            raise ValueError("overlong without a limit needs max_tokens")
+        return limit, max(1, round(self.share * limit))
 
 
 class Algorithm(Switches):

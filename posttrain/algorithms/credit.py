@@ -60,6 +60,9 @@ class Credit(NamedTuple):
     advantages_BT: Tensor
     """``[B, T]``, or ``[B, 1]`` where all tokens of a rollout share one."""
     returns_BT: Tensor | None
+    bears_loss_B: Tensor
+    """False for rollouts to leave out of mask and denominator: unscored, or cut off where the
+    algorithm does not keep those. Their advantages are 0."""
 
 
 def advantages(
@@ -68,7 +71,6 @@ def advantages(
     """The advantages of a whole batch: call this before it is cut into micro-batches.
 
     In order: penalty for length, divergence in the reward, estimator, whitening, sign weights.
-    Rollouts that do not count (unscored, or truncated where the algorithm says so) end at 0.
 
     `max_tokens` is the limit of generation, for a length penalty that leaves its limit open.
 
@@ -80,7 +82,7 @@ def advantages(
     rewards_B = outcomes.rewards_B
     if algorithm.overlong is not None:
         rewards_B = rewards_B + _penalty(algorithm.overlong, outcomes, max_tokens)
-    include_B = _counted(config.include_truncated, outcomes)
+    include_B = _included(config.truncated, outcomes)
     returns_BT = None
     if isinstance(config, GroupAdvantage):
         values_BT = _group_advantages(algorithm, config, rewards_B, include_B, outcomes)
@@ -96,33 +98,32 @@ def advantages(
             spread=config.whiten,
             epsilon=config.whiten_epsilon,
         )
-    if include_B is not None:
-        values_BT = torch.where(include_B[:, None], values_BT, 0.0)
+    bears_loss_B = _included("drop" if config.truncated == "mask" else config.truncated, outcomes)
+    if bears_loss_B is None:
+        bears_loss_B = torch.ones_like(outcomes.group_B, dtype=torch.bool)
+    else:
+        values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
     if config.positive_weight != 1.0 or config.negative_weight != 1.0:
         values_BT = sign_weighted(
             values_BT, positive=config.positive_weight, negative=config.negative_weight
         )
-    return Credit(values_BT, returns_BT)
+    return Credit(values_BT, returns_BT, bears_loss_B)
 
 
 def _penalty(config: OverlongConfig, outcomes: Outcomes, max_tokens: int | None) -> Tensor:
-    limit = config.limit or max_tokens
-    if limit is None:
-        raise ValueError("overlong without a limit needs max_tokens")
+    limit, buffer = config.buffer(max_tokens)
     length_B = _needed(outcomes.mask_BT, "mask_BT", "overlong").bool().sum(-1)
-    penalty_B = overlong_penalty(
-        length_B, limit=limit, buffer=config.buffer, bounded=config.bounded
-    )
+    penalty_B = overlong_penalty(length_B, limit=limit, buffer=buffer, bounded=config.bounded)
     return config.factor * penalty_B.to(outcomes.rewards_B.dtype)
 
 
-def _counted(include_truncated: bool, outcomes: Outcomes) -> Tensor | None:
-    """Rollouts that count; None where all do."""
-    counted_B = None if outcomes.scored_B is None else outcomes.scored_B.bool()
-    if include_truncated:
-        return counted_B
-    whole_B = ~_needed(outcomes.truncated_B, "truncated_B", "include_truncated false").bool()
-    return whole_B if counted_B is None else counted_B & whole_B
+def _included(truncated: str, outcomes: Outcomes) -> Tensor | None:
+    """Rollouts that enter the statistics; None where all do."""
+    scored_B = None if outcomes.scored_B is None else outcomes.scored_B.bool()
+    if truncated != "drop":
+        return scored_B
+    whole_B = ~_needed(outcomes.truncated_B, "truncated_B", "advantage.truncated").bool()
+    return whole_B if scored_B is None else scored_B & whole_B
 
 
 def _divergence_BT(algorithm: Algorithm, outcomes: Outcomes) -> Tensor | None:
@@ -144,6 +145,8 @@ def _group_advantages(
     include_B: Tensor | None,
     outcomes: Outcomes,
 ) -> Tensor:
+    if config.offset:
+        rewards_B = rewards_B - config.offset
     divergence_BT = _divergence_BT(algorithm, outcomes)
     if algorithm.kl is not None and divergence_BT is not None:
         mask_BT = _needed(outcomes.mask_BT, "mask_BT", "kl in the reward")

@@ -195,7 +195,7 @@ def _surrogate(
             logprobs_BT,
             advantages_BT,
             log_ratio_BT=ratio(config.level),
-            clip=config.clip,
+            clip=config.bound,
             low=config.low or 0.0,
             high=config.high,
         )

@@ -42,19 +42,19 @@ class CispoRatio(Switches):
     """The bounded ratio multiplies the plain policy gradient."""
     level: Literal["token", "sequence_mean", "sequence_sum"] = "token"
     """Whose ratio."""
-    clip: Literal["two_sided", "upper", "cap"] = "two_sided"
+    bound: Literal["two_sided", "upper", "cap"] = "two_sided"
     """`[1 - low, 1 + high]`, at most `1 + high`, or at most `high`: three uses of one name."""
-    low: float | None = Field(None, ge=0.0, le=1.0)
+    low: float | None = Field(None, ge=0.0, lt=1.0)
     """How far below 1 the weight may be; with `two_sided` only."""
     high: float = Field(0.28, gt=0.0)
     """How far above 1 it may be, or with `cap` its largest value."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if (self.low is None) == (self.clip == "two_sided"):
+        if (self.low is None) == (self.bound == "two_sided"):
             raise ValueError(
-                "clip two_sided needs a low, and the other clips have none;"
-                " set low with two_sided (1 leaves that side open), else leave it out"
+                "bound two_sided needs a low, and the other bounds have none;"
+                " set low with two_sided, else leave it out"
             )
         return self
 
