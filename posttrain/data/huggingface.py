@@ -1,14 +1,12 @@
 """Rows of a Hugging Face data set: by its name on the hub, or from a local folder."""
 
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from posttrain.data.hub import check_network
 from posttrain.errors import UserError, nearest
 
-_SECONDS_TO_ANSWER = 10.0
 # What `Dataset.save_to_disk` and `DatasetDict.save_to_disk` leave behind.
 _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
 
@@ -46,7 +44,10 @@ def read_hub(name: str, *, revision: str | None, split: str) -> Iterator[Mapping
     import datasets
 
     where = f"data set '{name}' (split {split}, revision {revision})"
-    _check_network(where)
+    check_network(
+        where,
+        remedy="without a network, download the data set elsewhere and give its folder as path",
+    )
     _quieten()
     try:
         yield from datasets.load_dataset(name, split=split, revision=revision)
@@ -54,24 +55,6 @@ def read_hub(name: str, *, revision: str | None, split: str) -> Iterator[Mapping
         raise UserError(
             f"{where} did not load: {_why(error)}; "
             "check name, revision and split, or give the folder of a local copy as path"
-        ) from None
-
-
-def _check_network(where: str) -> None:
-    """Ask once: the libraries would try again for minutes before they give up."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        return
-    try:
-        urllib.request.urlopen(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER).close()
-    except urllib.error.HTTPError:
-        return
-    except OSError as error:
-        reason = str(error).strip("<>")
-        raise UserError(
-            f"{where}: {constants.ENDPOINT} does not answer ({reason}); "
-            "without a network, download the data set elsewhere and give its folder as path"
         ) from None
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 import torch
 
 from posttrain.errors import UserError
+from posttrain.models.hub import fetch_model
 from posttrain.models.load import Policy, load_policy, save_policy
 from posttrain.models.logprobs import hidden_states
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.torch_engine import TorchSampler
 from tasks.import_model.config import ImportModelConfig
-
-# Weights as safetensors, configuration and tokenizer: nothing that could run code.
-_WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
 
 
 def run(
@@ -23,7 +21,9 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load the model from its source, check it, save it."""
-    source = inputs.get("files.model") or _download(config, context)
+    source = inputs.get("files.model") or fetch_model(
+        str(config.name), revision=str(config.revision), cache=context.scratch / "hub"
+    )
     policy = load_policy(source, device=context.device)
     _check_context(policy, source)
     _check_head(policy, source)
@@ -32,26 +32,6 @@ def run(
         "import_model/num_parameters": float(policy.model.num_parameters()),
         "import_model/vocab_size": float(len(policy.tokenizer)),
     }
-
-
-def _download(config: ImportModelConfig, context: StageContext) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        folder = snapshot_download(
-            str(config.name),
-            revision=config.revision,
-            allow_patterns=_WANTED,
-            cache_dir=context.scratch / "hub",
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise UserError(
-            f"import_model: cannot fetch '{config.name}' at {config.revision}: {reason}; "
-            "check name, revision and network, or give the path of a local copy"
-        ) from None
-    return Path(folder)
 
 
 def _check_context(policy: Policy, source: Path) -> None:
