@@ -1,12 +1,14 @@
 # `make run` and `make test` do all their own set-up; nothing is needed first but Python 3.11+, git and make.
 PYTHON ?= python3
 VENV   ?= .venv
+ENGINES ?= .venv-engines
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet --constraint constraints.txt
+QUIET  := --disable-pip-version-check --quiet
+PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-all lint clean
+.PHONY: run test test-all test-engines lint clean
 
 run: $(VENV)/.installed
 	posttrain run
@@ -16,6 +18,10 @@ test: $(VENV)/.installed-test
 
 test-all: $(VENV)/.installed-test
 	python -m pytest
+
+# In an environment of its own: vLLM wants an older transformers, and a hundred packages that nothing else needs.
+test-engines: $(ENGINES)/.installed
+	PATH="$(CURDIR)/$(ENGINES)/bin:$$PATH" $(ENGINES)/bin/python -m pytest -m engines
 
 lint: $(VENV)/.installed-test
 	ruff check . && ruff format --check . && mypy && lint-imports
@@ -34,5 +40,12 @@ $(VENV)/.installed-test: $(VENV)/.installed
 	$(PIP) --editable '.[test]'
 	@touch $@
 
+$(ENGINES)/.installed: pyproject.toml constraints.txt requirements-engines.txt
+	@echo "Installing vLLM and the project into $(ENGINES) (a few minutes, once) ..."
+	test -x $(ENGINES)/bin/python || $(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/python -m pip install $(QUIET) --constraint constraints.txt --editable '.[test]'
+	$(ENGINES)/bin/python -m pip install $(QUIET) --no-deps --requirement requirements-engines.txt
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .posttrain report.html
+	rm -rf $(VENV) $(ENGINES) .posttrain report.html
