@@ -41,14 +41,24 @@ class Batches(Generic[AnyBatch]):
     lengths: Sequence[int]
     collate: Callable[[Sequence[int]], AnyBatch]
     micro_batch_tokens: int | None = None
+    packed: bool = False
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """The parts of 0-based `step`; their gradients add up to the whole batch's."""
         rows = self.steps[step]
         if self.micro_batch_tokens is None:
             return [self.collate(rows)]
-        parts = length_buckets(rows, self.lengths, self.micro_batch_tokens)
+        cut = end_to_end if self.packed else length_buckets
+        parts = cut(rows, self.lengths, self.micro_batch_tokens)
         return [self.collate(part) for part in parts]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Which group each row belongs to, and each group's share of the tokens."""
+
+    groups: Sequence[str]
+    shares: Mapping[str, float]
 
 
 def plan_steps(
@@ -58,23 +68,24 @@ def plan_steps(
     epochs: float,
     seed: int,
     num_steps: int | None = None,
-    groups: Sequence[str] | None = None,
-    mixture: Mapping[str, float] | None = None,
+    mixture: Mixture | None = None,
+    packed: bool = False,
 ) -> list[list[int]]:
     """Row indices of every optimiser step: of `epochs`, or of as many as `num_steps` take.
 
     Without `mixture` an epoch is each row once. With it, an epoch is as many tokens as the rows
-    hold, `mixture[group]` of them (a share of the total) from each group, whose rows come round
-    again as often as that takes.
+    hold, its share of them from each group, whose rows come round
+    again as often as that takes. `packed` batches count no padding and keep the shuffled order.
     """
+    cut = end_to_end if packed else length_buckets
     steps: list[list[int]] = []
-    streams = _streams(lengths, groups, mixture, seed)
+    streams = _streams(lengths, mixture, seed)
     passes = itertools.count() if num_steps is not None else range(math.ceil(epochs))
     for epoch in passes:
         shuffle = random.Random(f"{seed}:order:{epoch}")
         rows = [index for stream in streams for index in stream.take_epoch()]
         shuffle.shuffle(rows)
-        batches = length_buckets(rows, lengths, batch_tokens)
+        batches = cut(rows, lengths, batch_tokens)
         shuffle.shuffle(batches)
         if num_steps is None:
             share = min(1.0, epochs - epoch)
@@ -97,6 +108,19 @@ def length_buckets(rows: Sequence[int], lengths: Sequence[int], budget: int) -> 
                 batch = []
             batch.append(row)
         batches.append(batch)
+    return batches
+
+
+def end_to_end(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Cut rows, in their order, into batches of at most `budget` tokens (or one row)."""
+    batches: list[list[int]] = []
+    total = 0
+    for row in rows:
+        if not batches or total + lengths[row] > budget:
+            batches.append([])
+            total = 0
+        batches[-1].append(row)
+        total += lengths[row]
     return batches
 
 
@@ -130,24 +154,22 @@ class _Stream:
 
 def _streams(
     lengths: Sequence[int],
-    groups: Sequence[str] | None,
-    mixture: Mapping[str, float] | None,
+    mixture: Mixture | None,
     seed: int,
 ) -> list[_Stream]:
-    if not mixture:
+    if mixture is None:
         return [_Stream(range(len(lengths)), lengths, None, "")]
-    if groups is None:
-        raise ValueError("a mixture needs the group of every row")
-    members: dict[str, list[int]] = {name: [] for name in mixture}
-    for index, group in enumerate(groups):
+    shares = mixture.shares
+    members: dict[str, list[int]] = {name: [] for name in shares}
+    for index, group in enumerate(mixture.groups):
         if group in members:
             members[group].append(index)
     empty = [name for name, rows in members.items() if not rows]
     if empty:
-        known = ", ".join(sorted(set(groups)))
+        known = ", ".join(sorted(set(mixture.groups)))
         raise UserError(f"mixture names '{empty[0]}', which has no row; the sources are: {known}")
-    unit = sum(lengths) / sum(mixture.values())
+    unit = sum(lengths) / sum(shares.values())
     return [
-        _Stream(members[name], lengths, mixture[name] * unit, f"{seed}:mixture:{name}")
-        for name in sorted(mixture)
+        _Stream(members[name], lengths, shares[name] * unit, f"{seed}:mixture:{name}")
+        for name in sorted(shares)
     ]

@@ -15,10 +15,20 @@ class PairTable:
     """Token rows of pairs; a batch holds the chosen rows, then the rejected ones."""
 
     def __init__(
-        self, chosen: Sequence[TokenRow], rejected: Sequence[TokenRow], *, pad: int
+        self,
+        chosen: Sequence[TokenRow],
+        rejected: Sequence[TokenRow],
+        *,
+        pad: int,
+        packed: bool = False,
     ) -> None:
-        self._table = TokenTable([*chosen, *rejected], pad=pad)
+        self._table = TokenTable([*chosen, *rejected], pad=pad, packed=packed)
         self._num_pairs = len(chosen)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all tokens, lengths and starts."""
+        return self._table.digest
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
         """The pairs of these indices, padded together; its units are pairs."""

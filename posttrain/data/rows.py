@@ -1,5 +1,6 @@
 """From prompts and completions to right-padded tensors that say which tokens bear loss."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,11 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from posttrain.data.packing import Packing, packing_of
 from posttrain.data.templates import encode_completions, encode_prompts
 from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+_PROBED = 16
 
 
 @dataclass(frozen=True)
@@ -24,15 +28,29 @@ class TokenRow:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Right-padded rows; `wanted_BT` marks the tokens that bear loss, `num_units` of them."""
+    """Right-padded rows, or packed ones in a single row of tensors.
+
+    `wanted_BT` marks the tokens that bear loss, `num_units` of them.
+    """
 
     input_ids_BT: Tensor
     wanted_BT: Tensor
     num_units: int
+    packing: Packing | None = None
 
     def to(self, device: str | torch.device) -> "TokenBatch":
         """The same batch on `device`."""
-        return TokenBatch(self.input_ids_BT.to(device), self.wanted_BT.to(device), self.num_units)
+        return TokenBatch(
+            self.input_ids_BT.to(device),
+            self.wanted_BT.to(device),
+            self.num_units,
+            None if self.packing is None else self.packing.to(device),
+        )
+
+
+def position_ids(batch: TokenBatch) -> Tensor | None:
+    """Where each token of a packed batch is in its row; None of a padded one."""
+    return None if batch.packing is None else batch.packing.position_ids_BT
 
 
 def encode_rows(
@@ -52,14 +70,35 @@ def encode_rows(
     ]
 
 
+def check_answers(
+    tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str], texts: Sequence[str]
+) -> None:
+    """Refuse a tokenizer or a chat template that drops an answer; the first rows stand for all."""
+    for prompt, text in zip(prompts[:_PROBED], texts[:_PROBED], strict=True):
+        ids = encode_completions(tokenizer, [text])[0]
+        if tokenizer.unk_token_id is not None and set(ids[:-1]) <= {tokenizer.unk_token_id}:
+            raise UserError(
+                f"the tokenizer knows nothing of the answer {text[:40]!r}; take another tokenizer"
+            )
+        if not tokenizer.chat_template:
+            continue
+        turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
+        if text.strip() not in str(tokenizer.apply_chat_template(turns, tokenize=False)):
+            raise UserError(
+                f"the tokenizer's chat template drops the answer {text[:40]!r}; "
+                "use a template that writes the assistant's message, or none"
+            )
+
+
 def check_rows(rows: Sequence[TokenRow], *, num_embeddings: int) -> None:
     """Refuse, before the first step, rows that a model could not learn from."""
     if not rows:
         raise UserError("there is no row to train on; see what the stage before dropped, and why")
     for index, row in enumerate(rows):
-        if max(row.ids) >= num_embeddings:
+        outside = next((t for t in (max(row.ids), min(row.ids)) if not 0 <= t < num_embeddings), 0)
+        if outside:
             raise UserError(
-                f"row {index} holds token {max(row.ids)}, but the model embeds {num_embeddings}; "
+                f"row {index} holds token {outside}, but the model embeds {num_embeddings}; "
                 "take model and tokenizer from one checkpoint"
             )
         if not 1 <= row.start < len(row.ids):
@@ -69,16 +108,27 @@ def check_rows(rows: Sequence[TokenRow], *, num_embeddings: int) -> None:
 class TokenTable:
     """Token rows laid end to end, so that a batch is one gather."""
 
-    def __init__(self, rows: Sequence[TokenRow], *, pad: int) -> None:
+    def __init__(self, rows: Sequence[TokenRow], *, pad: int, packed: bool = False) -> None:
         self._flat = torch.tensor([token for row in rows for token in row.ids])
         self._length_N = torch.tensor([len(row.ids) for row in rows])
         self._start_N = torch.tensor([row.start for row in rows])
         self._offset_N = self._length_N.cumsum(0) - self._length_N
         self._pad = pad
+        self._packed = packed
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of tokens, lengths and starts, in order."""
+        digest = hashlib.sha256()
+        for tensor in (self._flat, self._length_N, self._start_N):
+            digest.update(tensor.numpy().tobytes())
+        return digest.hexdigest()
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
-        """The rows of these indices, padded on the right to the longest."""
+        """The rows of these indices: end to end if packed, else padded on the right."""
         rows_B = torch.tensor(part)
+        if self._packed:
+            return self._pack(rows_B)
         length_B, start_B = self._length_N[rows_B], self._start_N[rows_B]
         positions_T = torch.arange(int(length_B.max()))
         inside_BT = positions_T < length_B[:, None]
@@ -86,3 +136,12 @@ class TokenTable:
         input_ids_BT = self._flat[places_BT].where(inside_BT, self._pad)
         wanted_BT = inside_BT & (positions_T >= start_B[:, None])
         return TokenBatch(input_ids_BT, wanted_BT, int((length_B - start_B).sum()))
+
+    def _pack(self, rows_B: Tensor) -> TokenBatch:
+        length_B, start_B = self._length_N[rows_B], self._start_N[rows_B]
+        packing = packing_of(length_B, start_B)
+        row_T = torch.repeat_interleave(torch.arange(len(rows_B)), length_B)
+        positions_T = packing.position_ids_BT[0]
+        input_ids_T = self._flat[self._offset_N[rows_B][row_T] + positions_T]
+        wanted_T = positions_T >= start_B[row_T]
+        return TokenBatch(input_ids_T[None], wanted_T[None], int(wanted_T.sum()), packing)

@@ -4,17 +4,34 @@ Everything is aligned with the tokens themselves: entry ``[b, t]`` belongs to ``
 given the tokens before it. Column 0 has no past and is never wanted.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
 from torch.nn import functional as F
 
+from posttrain.data.rows import TokenBatch, position_ids
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHUNK_ELEMENTS = 1 << 24
+
+
+class LogprobOptions(TypedDict, total=False):
+    """What both functions below may be told.
+
+    `temperature` divides the logits; `with_entropy` adds the entropy, which carries no gradient;
+    `chunk_elements` bounds the logits that exist at a time; `attention_mask_BT` is for left-padded
+    rows, `position_ids_BT` for packed ones, where each restart at 0 begins a sequence of its own.
+    """
+
+    attention_mask_BT: Tensor | None
+    position_ids_BT: Tensor | None
+    temperature: float
+    with_entropy: bool
+    chunk_elements: int
 
 
 class TokenLogprobs(NamedTuple):
@@ -29,29 +46,33 @@ def token_logprobs(
     input_ids_BT: Tensor,
     *,
     wanted_BT: Tensor,
-    attention_mask_BT: Tensor | None = None,
-    temperature: float = 1.0,
-    with_entropy: bool = False,
-    chunk_elements: int = CHUNK_ELEMENTS,
+    **options: Unpack[LogprobOptions],
 ) -> TokenLogprobs:
     """Log-probability of each wanted token given its past; unwanted entries are exactly 0.
 
     Logits exist only at wanted positions, `chunk_elements` of them at a time (recomputed in the
     backward pass), so never ``B x T x V``. Rows are right-padded, where causal attention needs no
-    mask; give `attention_mask_BT` only for left-padded rows. The entropy carries no gradient.
+    mask, unless the options say otherwise.
     """
-    flat_N, entropy_N = wanted_logprobs(
-        model,
-        input_ids_BT,
-        wanted_BT=wanted_BT,
-        attention_mask_BT=attention_mask_BT,
-        temperature=temperature,
-        with_entropy=with_entropy,
-        chunk_elements=chunk_elements,
-    )
+    flat_N, entropy_N = wanted_logprobs(model, input_ids_BT, wanted_BT=wanted_BT, **options)
     zeros_BT = flat_N.new_zeros(wanted_BT.shape)
     entropy_BT = None if entropy_N is None else zeros_BT.masked_scatter(wanted_BT, entropy_N)
     return TokenLogprobs(zeros_BT.masked_scatter(wanted_BT, flat_N), entropy_BT)
+
+
+def batch_logprobs(model: "PreTrainedModel", batch: TokenBatch) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of a batch's wanted tokens and their mask, a row each, packed or padded."""
+    if batch.packing is None:
+        found = token_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+        return found.logprobs_BT, batch.wanted_BT
+    flat_N, _ = wanted_logprobs(
+        model,
+        batch.input_ids_BT,
+        wanted_BT=batch.wanted_BT,
+        position_ids_BT=position_ids(batch),
+    )
+    mask_BT = batch.packing.wanted_rows_BT
+    return flat_N.new_zeros(mask_BT.shape).masked_scatter(mask_BT, flat_N), mask_BT
 
 
 def wanted_logprobs(
@@ -59,20 +80,24 @@ def wanted_logprobs(
     input_ids_BT: Tensor,
     *,
     wanted_BT: Tensor,
-    attention_mask_BT: Tensor | None = None,
-    temperature: float = 1.0,
-    with_entropy: bool = False,
-    chunk_elements: int = CHUNK_ELEMENTS,
+    **options: Unpack[LogprobOptions],
 ) -> tuple[Tensor, Tensor | None]:
     """As `token_logprobs`, but flat: one entry per wanted token, in row-major order ``[N]``."""
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
-    hidden_BTD = hidden_states(model, input_ids_BT, attention_mask_BT=attention_mask_BT)
+    temperature = options.get("temperature", 1.0)
+    with_entropy = options.get("with_entropy", False)
+    hidden_BTD = hidden_states(
+        model,
+        input_ids_BT,
+        attention_mask_BT=options.get("attention_mask_BT"),
+        position_ids_BT=options.get("position_ids_BT"),
+    )
     hidden_ND = hidden_BTD[:, :-1][wanted_BT[:, 1:]]
     targets_N = input_ids_BT[:, 1:][wanted_BT[:, 1:]]
     head: Any = model.get_output_embeddings()
     weight_VD, bias_V = head.weight, head.bias
-    rows = max(1, chunk_elements // weight_VD.shape[0])
+    rows = max(1, options.get("chunk_elements", CHUNK_ELEMENTS) // weight_VD.shape[0])
     if len(targets_N) <= rows:
         return _logprobs(hidden_ND, weight_VD, bias_V, targets_N, temperature, with_entropy)
     parts = [
@@ -96,13 +121,20 @@ def wanted_logprobs(
 
 
 def hidden_states(
-    model: "PreTrainedModel", input_ids_BT: Tensor, *, attention_mask_BT: Tensor | None = None
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    attention_mask_BT: Tensor | None = None,
+    position_ids_BT: Tensor | None = None,
 ) -> Tensor:
-    """Last hidden states ``[B, T, D]``, ready for the output head; right-padded unless masked."""
+    """Last hidden states ``[B, T, D]``, ready for the output head; right-padded unless told."""
     options: dict[str, Tensor] = {}
     if attention_mask_BT is not None:
         positions_BT = (attention_mask_BT.long().cumsum(-1) - 1).clamp_min(0)
         options = {"attention_mask": attention_mask_BT, "position_ids": positions_BT}
+    elif position_ids_BT is not None:
+        # Told no mask, transformers reads the borders off the positions, whatever the attention.
+        options = {"position_ids": position_ids_BT}
     states_BTD: Tensor = model.base_model(
         input_ids=input_ids_BT, use_cache=False, **options
     ).last_hidden_state
@@ -117,7 +149,9 @@ def _logprobs(
     temperature: float,
     with_entropy: bool,
 ) -> tuple[Tensor, Tensor | None]:
-    logits_NV = F.linear(hidden_ND, weight_VD, bias_V).float()
+    # Under autocast the head would round the logits, which a loss over many tokens does not bear.
+    with torch.autocast(hidden_ND.device.type, enabled=False):
+        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
     logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import length_buckets
-from posttrain.data.rows import TokenBatch, TokenTable, encode_rows
+from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
 from posttrain.errors import UserError, nearest
 from posttrain.models.load import load_tokenizer, load_weights, save_policy
-from posttrain.models.logprobs import hidden_states, token_logprobs
+from posttrain.models.logprobs import batch_logprobs, hidden_states
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -63,11 +63,20 @@ def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     transformers pools at the last id that differs from the pad id; so do we, also where a
     tokenizer uses one id for padding and for the end.
     """
+    if batch.packing is not None:
+        packed_BTD = hidden_states(model, batch.input_ids_BT, position_ids_BT=position_ids(batch))
+        return _head_values(model, packed_BTD[0, batch.packing.last_B])
     hidden_BTD = hidden_states(model, batch.input_ids_BT)
     positions_T = torch.arange(hidden_BTD.shape[1], device=hidden_BTD.device)
     last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
     rows_B = torch.arange(len(last_B), device=last_B.device)
-    rewards_B: Tensor = model.score(hidden_BTD[rows_B, last_B])[:, 0].float()
+    return _head_values(model, hidden_BTD[rows_B, last_B])
+
+
+def _head_values(model: "PreTrainedModel", hidden_BD: Tensor) -> Tensor:
+    # Under autocast the head would round the rewards, of which only differences matter.
+    with torch.autocast(hidden_BD.device.type, enabled=False):
+        rewards_B: Tensor = model.score(hidden_BD.to(model.score.weight.dtype))[:, 0].float()
     return rewards_B
 
 
@@ -78,8 +87,8 @@ def likelihood_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     one out of few pairs; the mean makes long and short completions comparable (as in SimPO,
     arXiv 2405.14734).
     """
-    logprobs_BT, _ = token_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
-    return logprobs_BT.sum(-1) / batch.wanted_BT.sum(-1)
+    logprobs_BT, wanted_BT = batch_logprobs(model, batch)
+    return logprobs_BT.sum(-1) / wanted_BT.sum(-1)
 
 
 REWARDS: dict[Parameterisation, Callable[["PreTrainedModel", TokenBatch], Tensor]] = {

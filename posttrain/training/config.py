@@ -5,6 +5,48 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from posttrain.pipeline.config import StageConfig
+from posttrain.training.stopping import StoppingConfig
+
+
+class LoraConfig(StageConfig):
+    """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
+
+    rank: int = Field(8, ge=1)
+    """Rank of each update."""
+    alpha: int = Field(16, ge=1)
+    """The update is scaled by alpha / rank."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout before the adapters."""
+    targets: tuple[str, ...] = ()
+    """Ends of the names of the linear layers to adapt; empty takes all but the output head."""
+    save: Literal["merged", "adapter"] = "merged"
+    """`merged` writes a plain checkpoint, `adapter` the adapter alone with its base's digest."""
+
+
+class EarlyStopConfig(StoppingConfig):
+    """Stop once the loss on held-out rows no longer falls."""
+
+    every: int = Field(50, ge=1)
+    """Steps between measurements of the held-out loss."""
+    heldout_fraction: float = Field(0.05, gt=0.0, lt=1.0)
+    """Share of the rows (pairs) that is measured and never trained on."""
+
+
+class LearnerConfig(StageConfig):
+    """How the gradient is computed and which weights it moves; every default changes nothing."""
+
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """`bf16` computes in bfloat16 with weights, optimiser, logits and loss in float32."""
+    packing: bool = False
+    """Lay rows end to end without padding; no row sees another."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, same gradient."""
+    lora: LoraConfig | None = None
+    """Train low-rank adapters and leave the weights as they are."""
+    ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)
+    """Save an exponential moving average of the weights with this decay per step."""
+    early_stop: EarlyStopConfig | None = None
+    """Stop by the loss on held-out rows."""
 
 
 class OptimisationConfig(StageConfig):
@@ -32,8 +74,12 @@ class OptimisationConfig(StageConfig):
     """Share of the steps after warm-up over which `constant_then_decay` falls."""
     max_grad_norm: float = Field(1.0, gt=0.0)
     """Gradients of a larger norm are scaled down to it."""
+    max_length: int = Field(512, ge=8)
+    """Longest prompt and completion in tokens; longer rows (pairs) are left out and counted."""
     checkpoint_every: int = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
+    learner: LearnerConfig = LearnerConfig()
+    """Precision, packing, adapters, averaging and early stop."""
 
     @model_validator(mode="after")
     def _micro_batch_fits(self) -> Self:

@@ -1,22 +1,25 @@
-"""The training loop of every supervised stage: pretraining, SFT, reward models."""
+"""The training loop of every supervised stage: pretraining, SFT, reward models, preferences."""
 
-import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic
 
 import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches
-from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
-from posttrain.models.optim import Optimizer, build_optimizer, learning_rate_factor
+from posttrain.models.optim import NotFiniteError, build_optimizer, learning_rate_factor
 from posttrain.pipeline.context import StageContext
+from posttrain.sampling.noise import purpose_seed
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
+from posttrain.training.failed_batch import kept_for_replay
+from posttrain.training.prepare import Trainable
+from posttrain.training.progress import Progress, run_identity
+from posttrain.training.stopping import StopRule
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -25,65 +28,70 @@ Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str,
 
 
 @dataclass(frozen=True)
-class Progress:
-    """Everything that changes while training runs: what a checkpoint holds."""
+class Lesson(Generic[AnyBatch]):
+    """What is learnt, and from which batches.
 
-    model: "PreTrainedModel"
-    optimizer: Optimizer
-    curve: Curve
+    `loss(model, micro_batch, denominator)` is given the units of the whole step, so that micro-
+    batches add up to the one-batch gradient; its metrics must be means over the units. `heldout` is
+    measured for the early stop. `digests` name the inputs: a checkpoint made of others is refused.
+    `gather(model, parts)` may complete a step's parts by what depends on all of them.
+    """
 
-    def save(self, checkpointer: Checkpointer, step: int) -> None:
-        """Write a checkpoint of the state after `step` steps."""
-        states = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "curve": self.curve.state_dict(),
-        }
-        checkpointer.save(step, states)
+    batches: Batches[AnyBatch]
+    loss: Loss[AnyBatch]
+    heldout: Batches[AnyBatch] | None = None
+    digests: Mapping[str, str] = field(default_factory=dict)
+    gather: Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]] | None = None
 
-    def restore(self, checkpointer: Checkpointer, device: str) -> int:
-        """Take up the newest checkpoint, if there is one; returns the steps that are done."""
-        snapshot = checkpointer.load(device=device)
-        if snapshot is None:
-            return 0
-        self.model.load_state_dict(snapshot.states["model"])
-        self.optimizer.load_state_dict(snapshot.states["optimizer"])
-        self.curve.load_state_dict(snapshot.states["curve"])
-        return snapshot.step
+    def parts(self, model: "PreTrainedModel", step: int, device: str) -> list[AnyBatch]:
+        """The micro-batches of 0-based `step`."""
+        parts = [batch.to(device) for batch in self.batches.micro_batches(step)]
+        return self.gather(model, parts) if self.gather else parts
 
 
 def train(
-    model: "PreTrainedModel",
-    batches: Batches[AnyBatch],
-    loss: Loss[AnyBatch],
+    trainable: Trainable,
+    lesson: Lesson[AnyBatch],
     *,
     config: OptimisationConfig,
     context: StageContext,
     curve: Curve,
     prefix: str,
-) -> None:
-    """Train `model` in place over all steps of `batches`; goes on from a killed attempt.
+) -> int:
+    """Train in place over all steps of the lesson, or until the early stop; returns the steps made.
 
-    `loss(model, micro_batch, denominator)` is given the units of the whole step, so that micro-
-    batches add up to the one-batch gradient. Its metrics must be means over the units; they are
-    recorded as ``prefix/name``. A loss or gradient that is not finite stops the run.
+    Goes on from a killed attempt. Everything random in a step follows from the seed and the step,
+    so no generator's state needs saving. Metrics are recorded as ``prefix/name``. A loss or
+    gradient that is not finite stops the run and keeps the batch.
     """
-    num_steps = len(batches.steps)
+    model, num_steps = trainable.model, len(lesson.batches.steps)
     optimizer = build_optimizer(
         model,
         kind=config.optimizer,
         learning_rate=config.learning_rate,
         weight_decay=config.weight_decay,
     )
-    progress = Progress(model, optimizer, curve)
-    checkpointer = Checkpointer(context.scratch, every=config.checkpoint_every, note=context.note)
-    first = progress.restore(checkpointer, context.device)
-    if first:
-        context.note(f"resuming after step {first} of {num_steps}")
+    stopping = config.learner.early_stop
+    rule = StopRule(stopping, better="lower") if stopping else None
+    progress = Progress(
+        trainable.parts()
+        | {"optimizer": optimizer, "curve": curve}
+        | ({"stopping": rule} if rule else {}),
+        Checkpointer(
+            context.scratch,
+            every=config.checkpoint_every,
+            identity=run_identity(config, seed=context.seed, **lesson.digests),
+            note=context.note,
+        ),
+    )
+    step = progress.restore(context.device)
+    if step:
+        context.note(f"resuming after step {step} of {num_steps}")
     model.train()
-    for step in range(first, num_steps):
+    while step < num_steps and not (rule and rule.stopped):
         started = time.perf_counter()
-        torch.manual_seed(_step_seed(context.seed, step))
+        seed = purpose_seed(context.seed, "train", step)
+        torch.manual_seed(seed)
         factor = learning_rate_factor(
             step,
             num_steps=num_steps,
@@ -91,30 +99,55 @@ def train(
             warmup_steps=config.warmup_steps,
             decay_fraction=config.decay_fraction,
         )
-        parts = [batch.to(context.device) for batch in batches.micro_batches(step)]
-        metrics = _backward(model, parts, loss, where=f"{prefix} step {step + 1}")
-        metrics["grad_norm"] = optimizer.step(factor=factor, max_grad_norm=config.max_grad_norm)
+        parts = lesson.parts(model, step, context.device)
+        step += 1
+        with kept_for_replay(context.scratch, model, parts, step=step, seed=seed):
+            where = f"{prefix} step {step}"
+            metrics = _backward(trainable, parts, lesson.loss, where=where)
+            metrics["grad_norm"] = optimizer.step(factor=factor, max_grad_norm=config.max_grad_norm)
+        trainable.after_step()
         metrics["learning_rate"] = config.learning_rate * factor
-        curve.log(step + 1, {f"{prefix}/{name}": value for name, value in metrics.items()})
+        if rule and stopping and lesson.heldout and step % stopping.every == 0:
+            metrics["heldout_loss"] = heldout_loss(trainable, lesson, context.device)
+            rule.observe(metrics["heldout_loss"])
+        curve.log(step, {f"{prefix}/{name}": value for name, value in metrics.items()})
         # Wall-clock goes to the tracker only: it must not reach an artifact.
-        context.log(step + 1, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
-        context.progress(step + 1, num_steps)
-        if checkpointer.due(step + 1):
-            progress.save(checkpointer, step + 1)
-    model.eval()
+        context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
+        context.progress(step, num_steps)
+        progress.save_if_due(step)
+    if rule and rule.stopped:
+        context.note(f"stopped after step {step} of {num_steps}: the held-out loss falls no more")
+    trainable.finish()
+    return step
+
+
+def heldout_loss(trainable: Trainable, lesson: Lesson[AnyBatch], device: str) -> float:
+    """The loss on all held-out batches, per unit, in evaluation mode."""
+    if lesson.heldout is None:
+        raise ValueError("this lesson holds nothing out")
+    total, num_units = 0.0, 0
+    trainable.model.eval()
+    with torch.no_grad(), trainable.computing():
+        for index in range(len(lesson.heldout.steps)):
+            for part in lesson.heldout.micro_batches(index):
+                value, _ = lesson.loss(trainable.model, part.to(device), 1.0)
+                total, num_units = total + float(value), num_units + part.num_units
+    trainable.model.train()
+    return total / num_units
 
 
 def _backward(
-    model: "PreTrainedModel", parts: Sequence[AnyBatch], loss: Loss[AnyBatch], *, where: str
+    trainable: Trainable, parts: Sequence[AnyBatch], loss: Loss[AnyBatch], *, where: str
 ) -> dict[str, float]:
     """Accumulate the gradient of one step; returns the loss and its metrics over all units."""
     num_units = sum(part.num_units for part in parts)
     totals: dict[str, float] = {}
     for part in parts:
-        value, metrics = loss(model, part, float(num_units))
+        with trainable.computing():
+            value, metrics = loss(trainable.model, part, float(num_units))
         scalar = float(value.detach())
         if not math.isfinite(scalar):
-            raise UserError(
+            raise NotFiniteError(
                 f"{where}: the loss is {scalar}, so training stopped; "
                 "lower the learning rate or look for a broken row in the data"
             )
@@ -124,8 +157,3 @@ def _backward(
             share = float(metric) * part.num_units / num_units
             totals[name] = totals.get(name, 0.0) + share
     return totals
-
-
-def _step_seed(seed: int, step: int) -> int:
-    """A seed per step, so that dropout needs no saved generator state."""
-    return int.from_bytes(hashlib.sha256(f"{seed}:train:{step}".encode()).digest()[:7], "big")

@@ -18,8 +18,6 @@ class PretrainConfig(OptimisationConfig):
     """Depth of the model."""
     heads: int = Field(4, ge=1)
     """Attention heads; they split the width evenly."""
-    max_length: int = Field(512, ge=8)
-    """Longest row in tokens; longer ones are left out and counted."""
     mixture: dict[str, float] = Field(default_factory=dict)
     """Share of each source among the training tokens; empty takes every row once per epoch."""
     loss_on_prompts: bool = False

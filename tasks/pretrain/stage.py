@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from posttrain.data.rows import encode_rows
+from posttrain.data.batching import Mixture
 from posttrain.data.tables import read_table
 from posttrain.models.build import build_llama
-from posttrain.models.load import Policy, load_policy, save_policy
+from posttrain.models.load import Policy, load_policy
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS
 from posttrain.training.curve import Curve
-from posttrain.training.next_token import fitting, next_token_loss, token_batches
+from posttrain.training.next_token import Corpus, next_token_lesson
+from posttrain.training.prepare import prepare_for_training
 from posttrain.training.supervised import train
 from tasks.pretrain.config import PretrainConfig
 
@@ -27,38 +28,32 @@ def run(
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
 
-    rows = encode_rows(policy.tokenizer, prompts, texts, mask_prompts=not config.loss_on_prompts)
-    kept = fitting(rows, max_length=config.max_length, where="pretrain")
-    if len(kept) < len(rows):
-        context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
-    rows = [rows[index] for index in kept]
-    batches = token_batches(
+    lesson, num_rows = next_token_lesson(
         policy,
-        rows,
-        config=config,
-        seed=context.seed,
-        groups=corpus["source"].gather(kept).to_list(),
-        mixture=config.mixture,
-    )
-
-    curve = Curve(context)
-    train(
-        policy.model,
-        batches,
-        next_token_loss,
+        Corpus(
+            prompts,
+            texts,
+            mask_prompts=not config.loss_on_prompts,
+            mixture=Mixture(corpus["source"].to_list(), config.mixture) if config.mixture else None,
+        ),
         config=config,
         context=context,
-        curve=curve,
-        prefix="pretrain",
+        where="pretrain",
     )
-    save_policy(policy.model, policy.tokenizer, outputs["policy"])
+    num_parameters = policy.model.num_parameters()
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    curve = Curve(context)
+    num_steps = train(
+        trainable, lesson, config=config, context=context, curve=curve, prefix="pretrain"
+    )
+    trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {
         "pretrain/loss": curve.last("pretrain/loss", window=20),
-        "pretrain/num_steps": float(len(batches.steps)),
-        "pretrain/num_rows": float(len(rows)),
-        "pretrain/num_too_long": float(len(corpus) - len(rows)),
-        "pretrain/num_parameters": float(policy.model.num_parameters()),
+        "pretrain/num_steps": float(num_steps),
+        "pretrain/num_rows": float(num_rows),
+        "pretrain/num_too_long": float(len(corpus) - num_rows),
+        "pretrain/num_parameters": float(num_parameters),
     }
 
 

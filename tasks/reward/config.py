@@ -23,8 +23,6 @@ class RewardConfig(OptimisationConfig):
     """Share of the problems whose pairs are kept for the report."""
     centring: float = Field(0.0, ge=0.0)
     """Pull of each pair's mean reward to 0 (0.01 is usual with a head)."""
-    max_length: int = Field(512, ge=8)
-    """Longest prompt and completion in tokens; pairs with a longer one are left out and counted."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(3e-4, gt=0.0)

@@ -7,17 +7,19 @@ from pathlib import Path
 import polars as pl
 from torch import Tensor
 
-from posttrain.data.batching import Batches, plan_steps
-from posttrain.data.pairs import PairTable, build_pairs
-from posttrain.data.rows import TokenBatch, encode_rows
+from posttrain.data.pairs import build_pairs
+from posttrain.data.rows import TokenBatch
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
 from posttrain.maths.reward_model import bradley_terry_loss
+from posttrain.models.load import Policy
 from posttrain.models.reward_head import RewardModel, save_reward_model, start_reward_model
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, PAIRS
 from posttrain.training.curve import Curve
-from posttrain.training.supervised import Loss, train
+from posttrain.training.pairwise import encode_pairs
+from posttrain.training.prepare import prepare_for_training
+from posttrain.training.supervised import Lesson, Loss, train
 from tasks.reward.config import RewardConfig
 from tasks.reward.heldout import grade
 
@@ -46,16 +48,12 @@ def run(
     _refuse_too_few(pairs, str(inputs["samples"]))
 
     curve = Curve(context)
-    batches = _batches(reward_model, pairs.filter(split="train"), config, context)
-    train(
-        reward_model.model,
-        batches,
-        _pair_loss(reward_model, config.centring),
-        config=config,
-        context=context,
-        curve=curve,
-        prefix="reward",
+    trainable = prepare_for_training(reward_model.model, config.learner, seed=context.seed)
+    lesson = _lesson(reward_model, pairs.filter(split="train"), config, context)
+    num_steps = train(
+        trainable, lesson, config=config, context=context, curve=curve, prefix="reward"
     )
+    trainable.merge()
     report = grade(reward_model, pairs.filter(split="heldout"))
 
     save_reward_model(reward_model, outputs["reward_model"])
@@ -65,7 +63,7 @@ def run(
     return {f"reward/{name}": float(report[name]) for name in ("accuracy", "auroc", "ece")} | {
         "reward/loss": curve.last("reward/loss", window=20),
         "reward/num_pairs": float(len(pairs)),
-        "reward/num_steps": float(len(batches.steps)),
+        "reward/num_steps": float(num_steps),
     }
 
 
@@ -79,36 +77,13 @@ def _pair_loss(reward_model: RewardModel, centring: float) -> Loss[TokenBatch]:
     return loss
 
 
-def _batches(
+def _lesson(
     reward_model: RewardModel, pairs: pl.DataFrame, config: RewardConfig, context: StageContext
-) -> Batches[TokenBatch]:
-    """Token ids of the pairs, and every step over those that fit."""
-    prompts = pairs["prompt"].to_list()
-    chosen = encode_rows(reward_model.tokenizer, prompts, pairs["chosen"].to_list())
-    rejected = encode_rows(reward_model.tokenizer, prompts, pairs["rejected"].to_list())
-    longest = [
-        max(len(one.ids), len(other.ids)) for one, other in zip(chosen, rejected, strict=True)
-    ]
-    kept = [index for index, length in enumerate(longest) if length <= config.max_length]
-    if not kept:
-        raise UserError(f"reward: no pair fits into max_length {config.max_length}; raise it")
-    if len(kept) < len(pairs):
-        context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
-    # Both sides of a pair are padded to the longer one.
-    lengths = [2 * longest[index] for index in kept]
-    steps = plan_steps(
-        lengths,
-        batch_tokens=config.batch_tokens,
-        epochs=config.epochs,
-        num_steps=config.steps,
-        seed=context.seed,
-    )
-    table = PairTable(
-        [chosen[index] for index in kept],
-        [rejected[index] for index in kept],
-        pad=int(reward_model.tokenizer.pad_token_id),
-    )
-    return Batches(steps, lengths, table.batch, config.micro_batch_tokens)
+) -> Lesson[TokenBatch]:
+    """Token ids of the pairs that fit, and every step over them."""
+    policy = Policy(reward_model.model, reward_model.tokenizer)
+    rows = encode_pairs(policy, pairs, config=config, context=context, where="reward")
+    return rows.lesson(_pair_loss(reward_model, config.centring), config, context)
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

@@ -8,7 +8,5 @@ from posttrain.training.config import OptimisationConfig
 class SftConfig(OptimisationConfig):
     """Optimisation on the completions; prompt tokens bear no loss."""
 
-    max_length: int = Field(512, ge=8)
-    """Longest prompt and completion in tokens; longer rows are left out and counted."""
     warmup_steps: int = Field(5, ge=0)
     """Steps over which the learning rate rises to its peak."""

@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from posttrain.data.rows import encode_rows
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
-from posttrain.models.load import load_policy, save_policy
+from posttrain.models.load import load_policy
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS
 from posttrain.training.curve import Curve
-from posttrain.training.next_token import fitting, next_token_loss, token_batches
+from posttrain.training.next_token import Corpus, next_token_lesson
+from posttrain.training.prepare import prepare_for_training
 from posttrain.training.supervised import train
 from tasks.sft.config import SftConfig
 
@@ -31,28 +31,21 @@ def run(
         )
     policy = load_policy(inputs["policy"], device=context.device)
 
-    rows = encode_rows(policy.tokenizer, traces["prompt"].to_list(), traces["text"].to_list())
-    kept = fitting(rows, max_length=config.max_length, where="sft")
-    if len(kept) < len(rows):
-        context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
-    rows = [rows[index] for index in kept]
-    batches = token_batches(policy, rows, config=config, seed=context.seed)
-
-    curve = Curve(context)
-    train(
-        policy.model,
-        batches,
-        next_token_loss,
+    lesson, num_rows = next_token_lesson(
+        policy,
+        Corpus(traces["prompt"].to_list(), traces["text"].to_list()),
         config=config,
         context=context,
-        curve=curve,
-        prefix="sft",
+        where="sft",
     )
-    save_policy(policy.model, policy.tokenizer, outputs["policy"])
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    curve = Curve(context)
+    num_steps = train(trainable, lesson, config=config, context=context, curve=curve, prefix="sft")
+    trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {
         "sft/loss": curve.last("sft/loss", window=20),
-        "sft/num_steps": float(len(batches.steps)),
-        "sft/num_rows": float(len(rows)),
-        "sft/num_too_long": float(len(traces) - len(rows)),
+        "sft/num_steps": float(num_steps),
+        "sft/num_rows": float(num_rows),
+        "sft/num_too_long": float(len(traces) - num_rows),
     }

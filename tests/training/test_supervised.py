@@ -14,7 +14,8 @@ from posttrain.pipeline.context import StageContext
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
 from posttrain.training.next_token import fitting, next_token_loss, token_batches
-from posttrain.training.supervised import train
+from posttrain.training.prepare import prepare_for_training
+from posttrain.training.supervised import Lesson, train
 
 CONFIG = OptimisationConfig(batch_tokens=60, epochs=2.0, warmup_steps=2, checkpoint_every=3)
 ROWS = [
@@ -42,8 +43,14 @@ def policy(tokenizer):
 def fit(policy, context, *, config=CONFIG, loss=next_token_loss, rows=ROWS):
     curve = Curve(context)
     batches = token_batches(policy, rows, config=config, seed=0)
-    train(policy.model, batches, loss, config=config, context=context, curve=curve, prefix="fit")
+    learn(policy, batches, loss, config=config, context=context, curve=curve)
     return curve
+
+
+def learn(policy, batches, loss, *, config, context, curve):
+    trainable = prepare_for_training(policy.model, config.learner, seed=0)
+    lesson = Lesson(batches, loss)
+    train(trainable, lesson, config=config, context=context, curve=curve, prefix="fit")
 
 
 def test_the_first_loss_is_near_ln_v_and_falls(policy, tmp_path):
@@ -140,15 +147,7 @@ def test_metrics_of_micro_batches_are_weighted_by_their_units(policy, tmp_path):
         }
 
     curve = Curve(StageContext.quiet(tmp_path))
-    train(
-        policy.model,
-        batches,
-        loss,
-        config=CONFIG,
-        context=StageContext.quiet(tmp_path),
-        curve=curve,
-        prefix="fit",
-    )
+    learn(policy, batches, loss, config=CONFIG, context=StageContext.quiet(tmp_path), curve=curve)
     # 2 units of a part with 2, 6 units of a part with 6: (2 x 2 + 6 x 6) / 8.
     assert curve.metrics()["fit/units"] == 5.0
 
