@@ -35,7 +35,8 @@ class Adapter:
 
     def save(self, path: Path) -> None:
         """Write adapter weights and config, and the digest of the base that they belong to."""
-        self.peft_model.save_pretrained(path)
+        # Left to itself, peft would ask the hub whether the base's embeddings have grown.
+        self.peft_model.save_pretrained(path, save_embedding_layers=False)
         (path / _FACTS).write_text(json.dumps({"base": self.base_digest}) + "\n")
 
 
@@ -57,7 +58,6 @@ def attach_adapter(
     base_digest = weights_digest(model)
     names = _targets(model, targets)
     config = peft.LoraConfig(r=rank, lora_alpha=alpha, lora_dropout=dropout, target_modules=names)
-    config.base_model_name_or_path = base_digest
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         peft_model = peft.get_peft_model(model, config)

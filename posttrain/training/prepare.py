@@ -97,7 +97,7 @@ class Trainable:
         if self.average:
             self.average.put_in_place()
         if self.config.activation_checkpointing:
-            self.model.gradient_checkpointing_disable()
+            self.model.activation_checkpointing_disable()
         self.model.eval()
 
     def merge(self) -> None:
@@ -134,7 +134,7 @@ def prepare_for_training(
             seed=purpose_seed(seed, "lora"),
         )
     if config.activation_checkpointing:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": False})
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
     return Trainable(model, config, adapter, average)
 
