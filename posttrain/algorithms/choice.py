@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 from posttrain.algorithms.config import Algorithm
-from posttrain.algorithms.presets import PRESETS, Preset
+from posttrain.algorithms.preset import Preset
+from posttrain.algorithms.presets import DEFAULT, PRESETS
 from posttrain.errors import UserError, nearest
 
 # What chooses among the models of a section: with another of these, nothing else is inherited.
@@ -32,7 +33,7 @@ def expand(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     changes = dict(value)
-    name = changes.pop("preset", "default")
+    name = changes.pop("preset", DEFAULT)
     if name not in PRESETS:
         raise ValueError(f"there is no algorithm '{name}'{nearest(str(name), PRESETS)}")
     return _merged(PRESETS[name].algorithm.model_dump(), changes)

@@ -1,26 +1,24 @@
-"""Published algorithms by name, each as the switches that its source states."""
-
-from typing import NamedTuple
+"""Every named algorithm. What each is called in print says less than its switches do."""
 
 from posttrain.algorithms.config import Algorithm
+from posttrain.algorithms.frameworks import FRAMEWORK_METHODS
+from posttrain.algorithms.preset import Preset
+from posttrain.algorithms.published import GROUP_METHODS
+from posttrain.algorithms.reinforce_family import REINFORCE_METHODS
 
-
-class Preset(NamedTuple):
-    """An algorithm with its name's story."""
-
-    algorithm: Algorithm
-    equation: str
-    source: str
-    """Title, authors and arXiv id of the paper, or the project and the file."""
-    note: str
-    """What a reader should know: choices the source leaves open, and how others differ."""
-
+DEFAULT = "default"
 
 PRESETS: dict[str, Preset] = {
-    "default": Preset(
+    DEFAULT: Preset(
         algorithm=Algorithm(),
-        equation="A = r - mean(r of the group);  L = -1/N sum_t min(p A, clip(p, 0.8, 1.28) A)",
-        source="posttrain",
-        note="Group mean without division, clip-higher, token mean.",
+        equation="A = r - mean_G r\nL = -1/Σ|o_i| Σ_i Σ_t min(ρ A, clip(ρ, 0.8, 1.28) A)",
+        source="posttrain's own",
+        note=(
+            "Dr.GRPO's advantage, DAPO's clip-higher and token mean. The ratio is to the sampler's"
+            " own log-probabilities, which a gate of the stage holds near the trainer's."
+        ),
     ),
+    **GROUP_METHODS,
+    **REINFORCE_METHODS,
+    **FRAMEWORK_METHODS,
 }
