@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from posttrain.sampling.compaction import move_to_front
+
 
 class CachedDecoder:
     """Works for any causal language model whose attention reads keys and values from a cache."""
@@ -38,7 +40,7 @@ class CachedDecoder:
         return self._forward(tokens_R[:, None])
 
     def keep(self, prompts_P: Tensor) -> None:
-        """Go on with the rows of these prompts only, ascending indices into the present ones."""
+        """Go on with the rows of these prompts only, indices into the present ones."""
         members = torch.arange(self.group, device=prompts_P.device)
         rows_R = (prompts_P[:, None] * self.group + members).flatten()
         for layer in self.layers:
@@ -124,5 +126,5 @@ def _with_room(prompt: Tensor, group: int, max_tokens: int) -> Tensor:
 
 
 def _to_front(buffer: Tensor, rows_R: Tensor, used: int) -> Tensor:
-    buffer[: len(rows_R), :, :used] = buffer[rows_R, :, :used]
+    move_to_front(buffer[:, :, :used], rows_R)
     return buffer[: len(rows_R)]

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from posttrain.sampling import llama
+from posttrain.sampling.memory import Memory
 
 
 class Decoder(Protocol):
@@ -25,14 +26,14 @@ class Decoder(Protocol):
         ...
 
     def keep(self, prompts_P: Tensor) -> None:
-        """Go on with the rows of these prompts only, ascending indices into the present ones."""
+        """Go on with the rows of these prompts only, indices into the present ones."""
         ...
 
 
-def open_decoder(model: Any) -> Decoder:
+def open_decoder(model: Any, memory: Memory) -> Decoder:
     """The lean decoder where it computes what the model computes, else the model's own forward."""
     if llama.is_lean(model):
-        return llama.LlamaDecoder(model)
+        return llama.LlamaDecoder(model, memory)
     from posttrain.sampling.cached import CachedDecoder
 
     return CachedDecoder(model)

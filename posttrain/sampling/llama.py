@@ -16,11 +16,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posttrain.sampling.compaction import move_to_front
+from posttrain.sampling.memory import Memory
+
 LARGEST = 100_000_000
 """Parameters up to which copying some weights at every update costs less than it saves."""
 
 _NARROWEST = 25
 """Fewest own positions in a product: below this, torch takes a kernel three times as slow."""
+
+_PORTION = 1024
+"""Tokens of prompts that are read at once on a CPU."""
 
 # An adapter or a quantised layer brings modules of other names.
 _KNOWN = {
@@ -68,8 +74,8 @@ def is_lean(model: Any) -> bool:
 class LlamaDecoder:
     """Decodes with weights read from a transformers Llama when this is made; no gradient."""
 
-    def __init__(self, model: Any) -> None:
-        config = model.config
+    def __init__(self, model: Any, memory: Memory) -> None:
+        config, self.memory = model.config, memory
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self.head_size: int = config.head_dim
@@ -107,56 +113,105 @@ class LlamaDecoder:
         Makes room for `group` rows per prompt, each of up to `max_tokens` tokens.
         """
         num_prompts, length = ids_PS.shape
-        positions_S = torch.arange(length + max_tokens, device=ids_PS.device)
+        positions_S = torch.arange(max(length + max_tokens, _NARROWEST), device=ids_PS.device)
         angles = positions_S[:, None].float() * self.rotary.inv_freq
         scale = torch.full_like(angles, self.rotary.attention_scaling)
         self.rotation = torch.polar(scale, angles)
-        positions_S = positions_S[:length]
-        rotation_PS = self.rotation[(positions_S - padding_P[:, None]).clamp_min(0)]
+        self.group, self.shared = group, group > 1
+        self.written = 0 if self.shared else length
+        self.position_R = (length - padding_P).repeat_interleave(group)
+        self._make_room(num_prompts, length, max_tokens)
         hidden_PS = positions_S < padding_P[:, None]
-        bias_PSS = _causal_bias(hidden_PS)
+        if self.shared:
+            hidden_PS = hidden_PS[:, :length]
+        else:
+            hidden_PS[:, length:] = True
+        bias_PS = torch.zeros(hidden_PS.shape, device=ids_PS.device)
+        bias_PS = bias_PS.masked_fill_(hidden_PS, -torch.inf)
+        self.bias_P1S = bias_PS.repeat_interleave(self.kv_heads, 0)[:, None]
+        portions = [slice(num_prompts)]
+        if not self.shared and ids_PS.device.type == "cpu":
+            portions = _portions(padding_P.tolist(), length)
+        read = [self._read_prompts(ids_PS, padding_P, chosen) for chosen in portions]
+        return torch.cat(read)
+
+    def _make_room(self, num_prompts: int, length: int, max_tokens: int) -> None:
+        """Caches of the prompts, and of each row's own tokens; one of both where groups are 1."""
+        keys_in = length if self.shared else 0
+        shape = (num_prompts, self.kv_heads, self.head_size, keys_in)
+        self.prompt_keys = self._buffers("prompt keys", shape, cleared=self.head_size)
+        shape = (num_prompts, self.kv_heads, keys_in, self.head_size)
+        self.prompt_values = self._buffers("prompt values", shape, cleared=keys_in)
+        room = max(self.written + max_tokens, _NARROWEST)
+        cleared = max(self.written, _NARROWEST)
+        shape = (num_prompts, self.kv_heads, self.group, room, self.head_size)
+        self.own_keys = self._buffers("own keys", shape, cleared=cleared)
+        self.own_values = self._buffers("own values", shape, cleared=cleared)
+
+    def _buffers(self, name: str, shape: tuple[int, ...], *, cleared: int) -> list[Tensor]:
+        """One buffer for each layer; positions that are read before they are written hold 0."""
+        taken = []
+        for index in range(len(self.layers)):
+            buffer = self.memory.take(f"{name} {index}", shape, like=self.head)
+            buffer[..., :cleared, :] = 0.0
+            taken.append(buffer)
+        return taken
+
+    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor, chosen: slice) -> Tensor:
+        """Fill the caches of some prompts, without the padding that they share; their logits."""
+        begin = int(padding_P[chosen].min())
+        ids_PS, padding_P = ids_PS[chosen, begin:], padding_P[chosen] - begin
+        num_prompts, length = ids_PS.shape
+        positions_S = torch.arange(length, device=ids_PS.device)
+        rotation_PS = self.rotation[(positions_S - padding_P[:, None]).clamp_min(0)]
+        bias_PST = _causal_bias(positions_S < padding_P[:, None])[:, None]
         x = self.embedding[ids_PS].flatten(0, 1)
-        self.prompt_keys, self.prompt_values = [], []
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
             qkv = self._project(x, layer, rotation_PS.flatten(0, 1)[:, None])
             q, k, v = (t.view(num_prompts, length, *t.shape[1:]).transpose(1, 2) for t in qkv)
-            self.prompt_keys.append(k.transpose(2, 3).contiguous())
-            self.prompt_values.append(v.contiguous())
+            if self.shared:
+                self.prompt_keys[index][chosen, :, :, begin:] = k.transpose(2, 3)
+                self.prompt_values[index][chosen, :, begin:] = v
+            else:
+                self.own_keys[index][chosen, :, 0, begin : begin + length] = k
+                self.own_values[index][chosen, :, 0, begin : begin + length] = v
+            if index == len(self.layers) - 1 and not self.shared:
+                # What follows the prompt is read at its last position alone. Groups read a prompt
+                # once for many samples: there it saves little, and another shape rounds otherwise.
+                q, bias_PST = q[:, :, -1:], bias_PST[:, :, -1:]
+                x = x.view(num_prompts, length, -1)[:, -1]
             y = F.scaled_dot_product_attention(
-                q, k, v, attn_mask=bias_PSS[:, None], scale=1.0, enable_gqa=True
+                q, k, v, attn_mask=bias_PST, scale=1.0, enable_gqa=True
             )
-            x = self._finish(x, y.transpose(1, 2).reshape(num_prompts * length, -1), layer)
-        self.group, self.written = group, 0
-        self.position_R = (length - padding_P).repeat_interleave(group)
-        self.bias_PS = torch.zeros_like(bias_PSS[:, 0]).masked_fill_(hidden_PS, -torch.inf)
-        shape = (num_prompts, self.kv_heads, group, max(max_tokens, _NARROWEST), self.head_size)
-        self.own_keys = [x.new_zeros(shape) for _ in self.layers]
-        self.own_values = [x.new_zeros(shape) for _ in self.layers]
-        return self._logits(x.view(num_prompts, length, -1)[:, -1])
+            x = self._finish(x, y.transpose(1, 2).reshape(len(x), -1), layer)
+        return self._logits(x.view(num_prompts, -1, x.shape[-1])[:, -1])
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Append one token to every row; logits of what follows `[R, V]`."""
         x = self.embedding[tokens_R]
         rotation = self.rotation[self.position_R][:, None]
+        if not self.shared:
+            self.bias_P1S[:, :, self.written] = 0.0
+        attend = self._attend if self.shared else self._attend_alone
         for index, layer in enumerate(self.layers):
             q, k, v = (self._by_head(t) for t in self._project(x, layer, rotation))
             self.own_keys[index][:, :, :, self.written] = k
             self.own_values[index][:, :, :, self.written] = v
-            x = self._finish(x, self._attend(q, index), layer)
+            x = self._finish(x, attend(q, index), layer)
         self.written += 1
         self.position_R = self.position_R + 1
         return self._logits(x)
 
     def keep(self, prompts_P: Tensor) -> None:
-        """Go on with the rows of these prompts only, ascending indices into the present ones."""
+        """Go on with the rows of these prompts only, indices into the present ones."""
         for caches in (self.prompt_keys, self.prompt_values):
-            caches[:] = [cache[prompts_P] for cache in caches]
+            caches[:] = [move_to_front(cache, prompts_P) for cache in caches]
         used = max(self.written, _NARROWEST)
-        for cache in (*self.own_keys, *self.own_values):
-            cache[: len(prompts_P), :, :, :used] = cache[prompts_P, :, :, :used]
-        self.own_keys = [cache[: len(prompts_P)] for cache in self.own_keys]
-        self.own_values = [cache[: len(prompts_P)] for cache in self.own_values]
-        self.bias_PS = self.bias_PS[prompts_P]
+        for caches in (self.own_keys, self.own_values):
+            for cache in caches:
+                move_to_front(cache[:, :, :, :used], prompts_P)
+            caches[:] = [cache[: len(prompts_P)] for cache in caches]
+        self.bias_P1S = self.bias_P1S.unflatten(0, (-1, self.kv_heads))[prompts_P].flatten(0, 1)
         self.position_R = self.position_R.view(-1, self.group)[prompts_P].flatten()
 
     def _project(
@@ -181,14 +236,14 @@ class LlamaDecoder:
         num_prompts, kv, group, _ = q.shape
         per_key = self.heads // kv
         q = q.reshape(num_prompts * kv, group * per_key, self.head_size)
-        bias = self.bias_PS.repeat_interleave(kv, 0)[:, None]
-        to_prompt = torch.baddbmm(bias, q, self.prompt_keys[index].flatten(0, 1))
+        to_prompt = torch.baddbmm(self.bias_P1S, q, self.prompt_keys[index].flatten(0, 1))
         seen, width = self.written + 1, max(self.written + 1, _NARROWEST)
         own_keys = self.own_keys[index].flatten(0, 2)[:, :width].transpose(1, 2)
         to_own = torch.bmm(q.reshape(-1, per_key, self.head_size), own_keys).view(
             *q.shape[:2], width
         )
-        to_own[..., seen:] = -torch.inf
+        if seen < width:
+            to_own[..., seen:] = -torch.inf
         weights = torch.cat([to_prompt, to_own], -1).softmax(-1)
         length = to_prompt.shape[-1]
         y = torch.bmm(weights[..., :length], self.prompt_values[index].flatten(0, 1))
@@ -197,6 +252,15 @@ class LlamaDecoder:
         y.view(-1, per_key, self.head_size).baddbmm_(own_weights, own_values)
         y = y.view(num_prompts, kv, group, -1).transpose(1, 2)
         return y.reshape(num_prompts * group, -1)
+
+    def _attend_alone(self, q: Tensor, index: int) -> Tensor:
+        """As `_attend`, where no two rows share a prompt: `[P, H * D]`."""
+        width = max(self.written + 1, _NARROWEST)
+        q = q.reshape(-1, self.heads // self.kv_heads, self.head_size)
+        keys = self.own_keys[index].flatten(0, 2)[:, :width].transpose(1, 2)
+        weights = torch.baddbmm(self.bias_P1S[:, :, :width], q, keys).softmax(-1)
+        y = torch.bmm(weights, self.own_values[index].flatten(0, 2)[:, :width])
+        return y.view(-1, self.heads * self.head_size)
 
     def _finish(self, x_RC: Tensor, attended: Tensor, layer: _Layer) -> Tensor:
         """The output projection and the gated MLP, each added to the residual stream."""
@@ -207,6 +271,21 @@ class LlamaDecoder:
 
     def _logits(self, x_RC: Tensor) -> Tensor:
         return F.linear(F.rms_norm(x_RC, self.norm.shape, self.norm, self.eps), self.head)
+
+
+def _portions(padding: list[int], length: int) -> list[slice]:
+    """Neighbouring prompts to read at once: as many as keep the activations in the CPU's cache."""
+    portions, begin = [], 0
+    while begin < len(padding):
+        end, longest = begin + 1, length - padding[begin]
+        while end < len(padding):
+            longest = max(longest, length - padding[end])
+            if longest * (end + 1 - begin) > _PORTION:
+                break
+            end += 1
+        portions.append(slice(begin, end))
+        begin = end
+    return portions
 
 
 def _causal_bias(hidden_PS: Tensor) -> Tensor:

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams, check_prompts
 from posttrain.sampling.choose import draw, greedy
+from posttrain.sampling.compaction import fill_the_gaps
 from posttrain.sampling.decoder import Decoder, open_decoder
 from posttrain.sampling.llama import is_lean
+from posttrain.sampling.memory import Memory
 from posttrain.sampling.noise import Keys, row_keys, uniforms
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class TorchSampler:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.policy_version = policy_version
+        self._memory = Memory()
 
     @property
     def context_length(self) -> int:
@@ -61,7 +64,7 @@ class TorchSampler:
         # Inference mode is a tenth faster, but a tensor that a model's own forward keeps for later
         # calls would be unfit for training.
         with torch.no_grad(), torch.inference_mode(mode=is_lean(self.model)):
-            decoder = open_decoder(self.model)
+            decoder = open_decoder(self.model, self._memory)
             for begin in range(0, len(ordered), per_batch):
                 chosen = ordered[begin : begin + per_batch]
                 rows = self._decode(decoder, [prompts[index] for index in chosen], params)
@@ -97,7 +100,7 @@ class TorchSampler:
             if num_open == 0:
                 break
             if num_open <= _WORTH_COMPACTING * len(open_P):
-                kept_P = open_P.nonzero()[:, 0]
+                kept_P = fill_the_gaps(open_P, num_open)
                 decoder.keep(kept_P)
                 rows_R = rows_R.view(-1, group)[kept_P].flatten()
                 tokens_R = tokens_R.view(-1, group)[kept_P].flatten()

@@ -8,6 +8,7 @@ import torch
 from posttrain.models.logprobs import token_logprobs
 from posttrain.sampling.base import Prompt, SamplingParams
 from posttrain.sampling.decoder import open_decoder
+from posttrain.sampling.memory import Memory
 from posttrain.sampling.torch_engine import TorchSampler
 
 NAMES = [
@@ -32,16 +33,16 @@ def trainer_logprobs(model, prompt, sample, temperature):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_lean_decoder_is_taken_where_it_is_exact(name, models):
-    assert (type(open_decoder(models[name])).__name__ == "LlamaDecoder") == (name in LEAN)
+    assert (type(open_decoder(models[name], Memory())).__name__ == "LlamaDecoder") == (name in LEAN)
 
 
 def test_an_adapter_or_another_precision_takes_the_general_decoder(models):
     wrapped = copy.deepcopy(models["llama"])
     attention = wrapped.model.layers[1].self_attn
     attention.q_proj = torch.nn.Sequential(attention.q_proj)
-    assert type(open_decoder(wrapped)).__name__ == "CachedDecoder"
+    assert type(open_decoder(wrapped, Memory())).__name__ == "CachedDecoder"
     half = copy.deepcopy(models["llama"]).bfloat16()
-    assert type(open_decoder(half)).__name__ == "CachedDecoder"
+    assert type(open_decoder(half, Memory())).__name__ == "CachedDecoder"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,3 +131,17 @@ def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
     # Five standard deviations of each count: fails by chance about once in 6000 seeds.
     spread = (20_000 * expected * (1 - expected)).sqrt()
     assert ((drawn - 20_000 * expected).abs() <= 5 * spread + 3).all()
+
+
+@pytest.mark.parametrize("num_samples", [1, 3])
+def test_what_an_earlier_batch_left_in_memory_is_never_read(
+    num_samples, models, prompts, tokenizer
+):
+    """Every buffer is poisoned between two equal calls."""
+    sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)
+    params = SamplingParams(max_tokens=40, num_samples=num_samples)
+    expected = sampler.sample(prompts, params)
+    assert sampler._memory._buffers
+    for buffer in sampler._memory._buffers.values():
+        buffer.fill_(torch.nan)
+    assert sampler.sample(prompts, params) == expected
