@@ -9,6 +9,7 @@ from rich.table import Table
 
 from posttrain.amounts import duration
 from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.execution.fitness import refuse_unfit
 from posttrain.execution.session import open_session
 from posttrain.pipeline.plan import Decision
 
@@ -33,7 +34,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         if start:
             session.force(start)
         decisions = session.planner.plan()
-        session.refuse_recalled(decisions)
+        refuse_unfit(session.planner, decisions)
         Console().print(_table(decisions, verbose=verbose))
         if verbose:
             for decision in decisions:

@@ -13,6 +13,7 @@ from posttrain.cli.options import overrides_option, recipe_argument, slots_optio
 from posttrain.errors import UserError
 from posttrain.execution.display import Display, LiveDisplay, PlainDisplay
 from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.fitness import refuse_unfit
 from posttrain.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.tracking import open_tracker
@@ -58,7 +59,7 @@ def run(
         if start:
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
-        session.refuse_recalled(decisions)
+        refuse_unfit(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
             session.settle(decisions)

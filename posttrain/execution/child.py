@@ -18,6 +18,7 @@ from pathlib import Path
 
 from posttrain.errors import UserError
 from posttrain.execution.determinism import make_deterministic
+from posttrain.execution.parts import parts_of
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.context import StageContext
 from posttrain.pipeline.spec import ArtifactType
@@ -96,13 +97,16 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
     ran = time.perf_counter()
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
+    parts = {
+        name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
+    }
     timings = {
         "import": started - imported,
         "run": ran - started,
         "verify": time.perf_counter() - ran,
     }
     figures = {name: float(value) for name, value in (metrics or {}).items()}
-    return {"kind": "done", "metrics": figures, "rows": rows, "timings": timings}
+    return {"kind": "done", "metrics": figures, "rows": rows, "parts": parts, "timings": timings}
 
 
 def _require_device(assignment: Assignment) -> None:

@@ -15,12 +15,15 @@ from posttrain.errors import UserError
 from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
+from posttrain.execution.fitness import models, refuse_mixed
+from posttrain.execution.parts import Part
 from posttrain.execution.publish import discard, prepare, publish
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
 from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
-from posttrain.pipeline.ledger import ArtifactRecord, Ledger, StageRun
+from posttrain.pipeline.judges import judge_digest
+from posttrain.pipeline.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.tracking.base import Tracker
 from posttrain.tracking.projection import stage_finished, stage_started
@@ -189,6 +192,7 @@ class Executor:
         finals = self._finals(base.stage)
         with timings.phase("digest"):
             digests = {role: digest_path(path) for role, path in staged.items()}
+            parts = self._parts(base, outcome)
         with timings.phase("publish"):
             publish(staged, finals)
         with timings.phase("store"):
@@ -206,6 +210,9 @@ class Executor:
             )
             for role, relative in stage.outputs().items()
         )
+        self.ledger.compose(
+            *[Composition(each, parts[each.role]) for each in outputs if each.role in parts]
+        )
         return replace(
             base,
             status="succeeded",
@@ -214,6 +221,28 @@ class Executor:
             metrics=outcome.metrics,
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
+
+    def _parts(self, base: StageRun, outcome: Outcome) -> dict[str, tuple[ArtifactRecord, ...]]:
+        """Parts of the outputs; refuses those that were recalled, or do not fit the inputs'."""
+        stage = self.planner.dag.stages[base.stage]
+        paths = stage.outputs()
+        made = {
+            role: tuple(self._part(part, str(paths[role])) for part in parts)
+            for role, parts in outcome.parts.items()
+            if parts
+        }
+        if made:
+            refuse_recalled(self.ledger, [part for parts in made.values() for part in parts])
+            inputs = {record.role: record.digest for record in base.inputs}
+            refuse_mixed(stage, models(self.ledger, stage, inputs, made))
+        return made
+
+    def _part(self, part: Part, whole: str) -> ArtifactRecord:
+        digest = part.digest
+        if digest is None:
+            with self._lock:
+                digest = judge_digest(self.planner.reader, str(part.name))
+        return ArtifactRecord(part.type, part.type, part.path(whole), digest, part.size)
 
     def _fail(self, base: StageRun, outcome: Outcome, timings: Timings, tracked: str) -> NoReturn:
         record = replace(

@@ -26,7 +26,7 @@ _SERVER_BYTES = 16 << 20
 
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
     """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
-    _configure(executor.planner.workspace.state)
+    configure(executor.planner.workspace.state)
     from prefect import flow, task
     from prefect.cache_policies import NO_CACHE
     from prefect.futures import wait
@@ -104,7 +104,7 @@ def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
     return isinstance(error, StageFailed) and error.retryable
 
 
-def _configure(state: Path) -> None:
+def configure(state: Path) -> None:
     """Settings that Prefect reads when it is imported; what the user set stays."""
     defaults = {
         "PREFECT_HOME": str(state / "prefect"),

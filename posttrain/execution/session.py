@@ -15,7 +15,6 @@ from posttrain.execution.executor import Executor, StageFailed
 from posttrain.execution.interrupt import interruptible
 from posttrain.execution.lockstate import refresh_lock
 from posttrain.execution.supervise import StageProcesses
-from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import StatCache
 from posttrain.pipeline.dvc import DvcStore, LockEntry
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
@@ -74,16 +73,6 @@ class Session:
         upstream = self.dag.upstream(self.require(stage))
         self.assumed = {name: self.planner.outputs_in_place(name) for name in upstream}
         return [self.planner.decide(stage, self.assumed)]
-
-    def refuse_recalled(self, decisions: Sequence[Decision]) -> None:
-        """Stop before anything runs on data that was marked bad, and say why it was."""
-        artifacts = [
-            record
-            for decision in decisions
-            if decision.known is not None
-            for record in (*decision.known.inputs, *decision.known.outputs)
-        ]
-        refuse_recalled(self.ledger, artifacts)
 
     def settle(self, decisions: Sequence[Decision]) -> None:
         """Nothing to run: make sure that the generated files and dvc.lock say what is there."""

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -15,6 +15,7 @@ from typing import Any
 from posttrain.execution import child
 from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import thread_environment
+from posttrain.execution.parts import Part
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
@@ -41,6 +42,7 @@ class Outcome:
     refused: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, int | None] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -128,7 +130,11 @@ def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) ->
     kind = final["kind"]
     if kind == "done":
         return Outcome(
-            ok=True, metrics=final["metrics"], rows=final["rows"], timings=final["timings"]
+            ok=True,
+            metrics=final["metrics"],
+            rows=final["rows"],
+            parts=final["parts"],
+            timings=final["timings"],
         )
     if kind == "refused":
         return Outcome(ok=False, error=final["error"], refused=True)

@@ -9,6 +9,7 @@ from posttrain.pipeline.ledger import Ledger
 from posttrain.pipeline.ledger.reading import StageRunReader, read_edges
 from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
 from posttrain.pipeline.ledger.store import Row, Store, query_in
+from posttrain.pipeline.spec import PARTS
 
 _EXECUTED = "s.status='succeeded'"
 _REUSED = "s.status IN ('cached','restored')"
@@ -28,6 +29,7 @@ def build_graph(
         _connect(stage_node(stage), stage.inputs, stage.outputs, nodes, edges)
     for node, members in _releases(store, derivations):
         _connect(node, members, (), nodes, edges)
+    edges += _holdings(store, derivations, nodes)
     return Graph(root.id, nodes, tuple(edges))
 
 
@@ -110,9 +112,14 @@ def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
     # The newest edge tells: one that made it before one that only read it.
     place = (
         "(SELECT {column} FROM edges e JOIN ports p ON p.num=e.port WHERE e.artifact=a.num"
-        " ORDER BY e.direction DESC, e.derivation DESC LIMIT 1)"
+        " ORDER BY e.direction DESC, {newest} LIMIT 1)"
     )
-    columns = ",".join(place.format(column=name) for name in ("p.path", "e.rows", "p.producer"))
+    # A part is known by the first artifact that held it.
+    kinds = ",".join(f"'{kind}'" for kind in PARTS)
+    newest = f"CASE WHEN p.role IN ({kinds}) THEN e.derivation ELSE -e.derivation END"
+    columns = ",".join(
+        place.format(column=name, newest=newest) for name in ("p.path", "e.rows", "p.producer")
+    )
     sql = (
         f"SELECT a.num,a.type,a.digest,a.size,o.md5,{columns} FROM artifacts a"
         " LEFT JOIN objects o ON o.artifact=a.num WHERE a.num IN ({values})"
@@ -137,6 +144,21 @@ def _artifact_node(row: Row, recalled: Mapping[str, str]) -> Node:
 
 def _why(reason: str, predicate: str | None) -> str:
     return f"rows where {predicate}: {reason}" if predicate else reason
+
+
+def _holdings(
+    store: Store, derivations: Sequence[int], nodes: Mapping[str, Node]
+) -> dict[Edge, None]:
+    """An edge from each part to what holds it; no stage run is between the two."""
+    sql = "SELECT derivation FROM compositions WHERE derivation IN ({values})"
+    sides = read_edges(store, [row[0] for row in query_in(store, sql, derivations)])
+    return {
+        Edge(artifact_id(part), artifact_id(whole), part.role): None
+        for parts, wholes in sides.values()
+        for whole in wholes
+        for part in parts
+        if {artifact_id(part), artifact_id(whole)} <= nodes.keys()
+    }
 
 
 def _releases(

@@ -56,7 +56,8 @@ def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:
         else walk.members(store, [node.derivation or 0], outputs=True)
     )
     tainted = set(walk.descendants(store, made))
-    sources = {node.derivation, *walk.makers(store, made)}
+    # To replace a part is to make anew whatever holds it.
+    sources = {node.derivation, *walk.makers(store, [*made, *walk.holders(store, made)])}
     newest = store.query(
         "SELECT r.recipe,s.stage,s.derivation FROM stage_runs s JOIN runs r ON r.id=s.run_id"
         " WHERE s.num IN (SELECT MAX(s.num) FROM stage_runs s JOIN runs r ON r.id=s.run_id"

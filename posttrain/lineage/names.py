@@ -171,7 +171,7 @@ def _last_at(store: Store, name: str, on_disk: Path, root: Path) -> Selected | N
         "SELECT a.num,a.type,a.digest FROM ports p JOIN edges e ON e.port=p.num"
         " JOIN artifacts a ON a.num=e.artifact WHERE p.path=:path"
         " ORDER BY (SELECT MAX(s.num) FROM stage_runs s WHERE s.derivation=e.derivation"
-        f" AND s.status IN ({_DONE})) DESC LIMIT 1"
+        f" AND s.status IN ({_DONE})) DESC, e.derivation DESC LIMIT 1"
     )
     for path in _spellings(name, on_disk, root):
         rows = store.query(sql, {"path": path})

@@ -55,6 +55,16 @@ def users(store: Store, artifacts: Sequence[int]) -> list[int]:
     return _distinct([row for row in rows if row[1] in among])
 
 
+def holders(store: Store, artifacts: Sequence[int]) -> list[int]:
+    """Artifacts that carry one of `artifacts` as a part."""
+    sql = (
+        "SELECT DISTINCT w.artifact FROM edges p JOIN compositions c ON c.derivation=p.derivation"
+        " JOIN edges w ON w.derivation=p.derivation AND w.direction=1"
+        " WHERE p.direction=0 AND p.artifact IN ({values})"
+    )
+    return _distinct(query_in(store, sql, artifacts))
+
+
 def releases_of(store: Store, artifacts: Sequence[int]) -> list[int]:
     """Derivations that stand for a release with one of `artifacts` as a member."""
     members = "SELECT r.derivation,e.artifact FROM releases r JOIN edges e USING (derivation)"

@@ -120,23 +120,27 @@ class Planner:
     def closure(self, name: str) -> CodeClosure:
         """The first-party code that a stage can reach from its entry."""
         entry = self.dag.stages[name].task.entry
+        if entry not in self._closures:
+            self._closures[entry] = self.reader.closure(entry, _SETUP)
+        return self._closures[entry]
+
+    @property
+    def reader(self) -> CodeReader:
+        """The project's code as it was when this planner first looked."""
         if self._reader is None:
             self._reader = CodeReader(
                 self.workspace.root,
                 packages=self.workspace.packages(),
                 cache=self.workspace.state / "code",
             )
-        if entry not in self._closures:
-            self._closures[entry] = self._reader.closure(entry, _SETUP)
-        return self._closures[entry]
+        return self._reader
 
     def keep_sources(self, name: str) -> None:
         """Keep the code that a stage is about to run with, for `posttrain why`."""
         closure = self.closure(name)
-        assert self._reader is not None
         if closure.digest not in self._kept:
             self._kept.add(closure.digest)
-            self._reader.keep_sources(closure, self.archive)
+            self.reader.keep_sources(closure, self.archive)
 
     @property
     def archive(self) -> SourceArchive:

@@ -24,11 +24,15 @@ class ArtifactType(StrEnum):
     REWARD_MODEL = "reward_model"
     REPORT = "report"
     SOURCE = "source"
+    # Never on a port: parts that an artifact of another type carries inside.
+    TOKENIZER = "tokenizer"
+    TEMPLATE = "template"
+    JUDGE = "judge"
 
     @property
     def suffix(self) -> str:
         """File suffix of an artifact of this type; directories and foreign files have none."""
-        if self in _DIRECTORIES or self is ArtifactType.SOURCE:
+        if self in _DIRECTORIES or self in PARTS or self is ArtifactType.SOURCE:
             return ""
         return ".json" if self is ArtifactType.REPORT else ".parquet"
 
@@ -39,6 +43,7 @@ class ArtifactType(StrEnum):
 
 
 _DIRECTORIES = frozenset({ArtifactType.CHECKPOINT, ArtifactType.REWARD_MODEL})
+PARTS = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE, ArtifactType.JUDGE)
 
 
 @dataclass(frozen=True)
@@ -46,12 +51,15 @@ class Port:
     """One named input or output of a task.
 
     A `many` port takes a mapping of names to artifacts and reaches the stage as `port.name` keys.
+    All models of a stage share one tokenizer and one chat template, those excepted that come
+    through a port with `own_tokenizer`: a teacher or a grader that only ever sees text.
     """
 
     type: ArtifactType
     doc: str
     many: bool = False
     optional: bool = False
+    own_tokenizer: bool = False
 
 
 @dataclass(frozen=True)

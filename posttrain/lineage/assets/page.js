@@ -297,7 +297,7 @@ const layout = best();
 const map = byId("map"), dots = drawMap(), pane = byId("pane");
 const arrows = drawEdges(layout), groups = drawNodes(layout);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
-  ["release", "release"]].map(([name, colour]) => {
+  ["judge", "judge"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, colour]) => {
   const swatch = html("i", {});
   swatch.style.background = `var(--${colour})`;
   return html("li", {}, swatch, name);

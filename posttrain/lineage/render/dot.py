@@ -3,7 +3,14 @@
 from posttrain.lineage.graph import Node
 from posttrain.lineage.render.view import View, caption, details, omission
 
-_SHAPES = {"checkpoint": "hexagon", "reward_model": "hexagon", "report": "note"}
+_SHAPES = {
+    "checkpoint": "hexagon",
+    "reward_model": "hexagon",
+    "report": "note",
+    "judge": "diamond",
+    "tokenizer": "component",
+    "template": "tab",
+}
 _KINDS = {"artifact": "cylinder", "stage": "box", "release": "doubleoctagon"}
 
 

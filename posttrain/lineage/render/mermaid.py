@@ -3,8 +3,16 @@
 from posttrain.lineage.graph import Node
 from posttrain.lineage.render.view import View, caption, details, omission
 
-# Tables are drawn as drums, models as hexagons, stages as boxes, releases as stadiums.
-_SHAPES = {"checkpoint": ("{{", "}}"), "reward_model": ("{{", "}}"), "report": ("[/", "/]")}
+# Tables are drawn as drums, models as hexagons, stages as boxes, releases as stadiums,
+# judges as rhombs, what models carry inside as boxes with double sides.
+_SHAPES = {
+    "checkpoint": ("{{", "}}"),
+    "reward_model": ("{{", "}}"),
+    "report": ("[/", "/]"),
+    "judge": ("{", "}"),
+    "tokenizer": ("[[", "]]"),
+    "template": ("[[", "]]"),
+}
 _KINDS = {"artifact": ("[(", ")]"), "stage": ("[", "]"), "release": ("([", "])")}
 
 

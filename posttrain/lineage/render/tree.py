@@ -7,11 +7,13 @@ import click
 
 from posttrain.lineage.graph import Edge, Node
 from posttrain.lineage.render.view import View, caption, details, omission
+from posttrain.pipeline.spec import PARTS
 
 _STYLES: Mapping[str, Mapping[str, Any]] = {
     "artifact": {"fg": "cyan"},
     "stage": {"bold": True},
     "release": {"fg": "magenta", "bold": True},
+    **dict.fromkeys(PARTS, {"fg": "yellow"}),
 }
 
 
@@ -45,7 +47,7 @@ def _branches(edges: list[Edge], indent: str) -> list[tuple[Edge, str, bool]]:
 
 
 def _line(node: Node, role: str = "", *, again: bool = False) -> str:
-    label = click.style(caption(node), **_STYLES[node.kind])
+    label = click.style(caption(node), **_STYLES.get(node.type, _STYLES[node.kind]))
     if role and node.kind == "artifact":
         label = f"{click.style(role + ':', dim=True)} {label}"
     if again:

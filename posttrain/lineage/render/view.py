@@ -38,7 +38,7 @@ def details(node: Node) -> list[str]:
     if node.kind == "artifact":
         rows, size = node.facts["rows"], node.facts["bytes"]
         lines = [counted(int(rows), "row")] if rows is not None else []
-        return [node.name, *lines, bytesize(float(size or 0))]
+        return [node.name, *lines, *([bytesize(float(size))] if size else [])]
     if node.kind == "release":
         return []
     return [took(node), *first_metrics(node.metrics)]

@@ -5,10 +5,18 @@ the standard library's driver, because importing SQLAlchemy costs more than a wh
 """
 
 from posttrain.pipeline.ledger.ledger import Conflict, Ledger, open_ledger
-from posttrain.pipeline.ledger.records import ArtifactRecord, Recall, Release, Run, StageRun
+from posttrain.pipeline.ledger.records import (
+    ArtifactRecord,
+    Composition,
+    Recall,
+    Release,
+    Run,
+    StageRun,
+)
 
 __all__ = [
     "ArtifactRecord",
+    "Composition",
     "Conflict",
     "Ledger",
     "Recall",

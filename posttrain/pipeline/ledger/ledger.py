@@ -1,11 +1,17 @@
 """The ledger's interface: append runs and stage runs, ask what is known under a key."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from posttrain.pipeline.ledger.additions import (
+    parts_of,
+    read_compositions,
+    write_annotations,
+    write_compositions,
+)
 from posttrain.pipeline.ledger.interning import encode
 from posttrain.pipeline.ledger.marks import (
     read_releases,
@@ -14,10 +20,12 @@ from posttrain.pipeline.ledger.marks import (
     write_release,
 )
 from posttrain.pipeline.ledger.processes import is_gone, this_process
-from posttrain.pipeline.ledger.reading import StageRunReader
+from posttrain.pipeline.ledger.reading import StageRunReader, annotated
 from posttrain.pipeline.ledger.records import (
     DONE,
     PROVEN,
+    ArtifactRecord,
+    Composition,
     Recall,
     Release,
     Run,
@@ -101,6 +109,23 @@ class Ledger:
         """Append stage runs in one transaction: all of them or none."""
         if stage_runs:
             write_stage_runs(self.store, stage_runs)
+
+    def compose(self, *compositions: Composition) -> None:
+        """Append what artifacts carry inside them."""
+        if compositions:
+            write_compositions(self.store, compositions)
+
+    def compositions(self) -> list[Composition]:
+        """Every artifact with parts, oldest first."""
+        return read_compositions(self.store)
+
+    def parts_of(self, digests: Sequence[str]) -> dict[str, tuple[ArtifactRecord, ...]]:
+        """Parts of each of these artifacts; one of which none are known is absent."""
+        return parts_of(self.store, digests)
+
+    def tracked(self, ids: Mapping[str, str]) -> None:
+        """Append the MLflow ids, by run or stage run, that were not known when those ended."""
+        write_annotations(self.store, "mlflow_run_id", ids)
 
     def succeeded(self, key: str) -> StageRun | None:
         """The newest success under `key`. Newest means recorded last: clocks go backwards."""
@@ -190,7 +215,8 @@ class Ledger:
 
     def _runs(self, condition: str, params: Params, *, limit: int | None) -> list[Run]:
         tail = f" LIMIT {limit}" if limit is not None else ""
-        sql = f"SELECT {_RUN_COLUMNS} FROM runs WHERE {condition} ORDER BY num DESC{tail}"
+        columns = _RUN_COLUMNS.replace("mlflow_run_id", annotated("mlflow_run_id", "runs"))
+        sql = f"SELECT {columns} FROM runs WHERE {condition} ORDER BY num DESC{tail}"
         return [_run(row) for row in self.store.query(sql, params)]
 
 

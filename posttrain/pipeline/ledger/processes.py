@@ -7,7 +7,12 @@ from pathlib import Path
 
 def this_process() -> str:
     """`host pid birth` of the calling process."""
-    return f"{socket.gethostname()} {os.getpid()} {_birth(os.getpid())}"
+    return process_named(os.getpid())
+
+
+def process_named(pid: int) -> str:
+    """`host pid birth` of a process on this host."""
+    return f"{socket.gethostname()} {pid} {_birth(pid)}"
 
 
 def is_gone(process: str) -> bool:

@@ -6,9 +6,18 @@ from collections.abc import Mapping, Sequence
 from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
 from posttrain.pipeline.ledger.store import Params, Row, Store, query_in
 
+
+def annotated(column: str, table: str) -> str:
+    """SQL for a column of a run or stage run, or what was annotated under its name later."""
+    return (
+        f"COALESCE({table}.{column},(SELECT value FROM annotations"
+        f" WHERE subject={table}.id AND name='{column}'))"
+    )
+
+
 _COLUMNS = (
     "num,id,run_id,stage,task,key,status,derivation,started,ended,components,timings,metrics,host,"
-    "log_path,error,attempt,mlflow_run_id"
+    f"log_path,error,attempt,{annotated('mlflow_run_id', 'stage_runs')}"
 )
 _EDGES = (
     "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,o.md5"

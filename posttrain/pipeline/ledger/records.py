@@ -1,4 +1,4 @@
-"""What the ledger remembers: runs, stage runs, their artifacts, releases and recalls."""
+"""What the ledger remembers: runs, stage runs, artifacts and their parts, releases, recalls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -74,6 +74,18 @@ class Run:
     mlflow_run_id: str | None = None
     prefect_run_id: str | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """An artifact and what it carries inside: its tokenizer and template, or its judges.
+
+    A part is an artifact of its own, by the digest of what makes it behave as it does; whatever
+    holds it descends from it.
+    """
+
+    whole: ArtifactRecord
+    parts: tuple[ArtifactRecord, ...]
 
 
 @dataclass(frozen=True)

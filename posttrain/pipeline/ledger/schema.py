@@ -144,6 +144,26 @@ RELEASES = Table(
     Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
 )
 
+# An artifact and what it carries inside: a checkpoint its tokenizer, a table its judges. As for a
+# release, the edges are those of a derivation that no stage run has.
+COMPOSITIONS = Table(
+    "compositions",
+    METADATA,
+    _num(),
+    Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, unique=True),
+)
+
+# What became known of a run or stage run after it was recorded; the record itself stays.
+ANNOTATIONS = Table(
+    "annotations",
+    METADATA,
+    _num(),
+    Column("subject", String, nullable=False),
+    Column("name", String, nullable=False),
+    Column("value", Text, nullable=False),
+    UniqueConstraint("subject", "name"),
+)
+
 RECALLS = Table(
     "recalls",
     METADATA,

@@ -9,7 +9,14 @@ from typing import Any, TextIO
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger.ledger import Ledger
 from posttrain.pipeline.ledger.marks import read_recalls
-from posttrain.pipeline.ledger.records import ArtifactRecord, Recall, Release, Run, StageRun
+from posttrain.pipeline.ledger.records import (
+    ArtifactRecord,
+    Composition,
+    Recall,
+    Release,
+    Run,
+    StageRun,
+)
 from posttrain.pipeline.ledger.store import query_in
 
 FORMAT = 1
@@ -54,13 +61,16 @@ def _records(ledger: Ledger) -> Iterator[dict[str, Any]]:
         yield {"kind": "run", **asdict(run), **stored[run.id]}
     for stage_run in ledger.every_stage_run():
         yield {"kind": "stage_run", **_plain(stage_run), "metrics": _finite(stage_run.metrics)}
+    for composition in ledger.compositions():
+        whole = vars(composition.whole)
+        yield {"kind": "composition", **_plain(composition), "whole": whole}
     for release in ledger.releases():
         yield {"kind": "release", **_plain(release)}
     for recall in read_recalls(ledger.store):
         yield {"kind": "recall", **asdict(recall)}
 
 
-def _plain(record: StageRun | Release) -> dict[str, Any]:
+def _plain(record: StageRun | Release | Composition) -> dict[str, Any]:
     """Fields as JSON types; `asdict` would copy the key's components, which are shared."""
     return {name: _plain_value(value) for name, value in vars(record).items()}
 
@@ -80,7 +90,7 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
 
 
-_Record = tuple[Run, str] | StageRun | Release | Recall | int
+_Record = tuple[Run, str] | StageRun | Composition | Release | Recall | int
 
 
 def _parse_all(lines: Iterable[str], where: str) -> list[_Record]:
@@ -105,6 +115,8 @@ def _parse(line: str, where: str) -> _Record:
             return Run(**fields), process
         if kind == "stage_run":
             return _stage_run(fields)
+        if kind == "composition":
+            return Composition(ArtifactRecord(**fields["whole"]), _artifacts(fields["parts"]))
         if kind == "release":
             return Release(**{**fields, "members": _artifacts(fields["members"])})
         if kind == "recall":
@@ -144,12 +156,21 @@ def _known(ledger: Ledger) -> dict[str, str]:
     recalls = ledger.store.query("SELECT id FROM recalls")
     known = {f"run {row[0]}": str(row[1]) for row in runs}
     known |= {f"release {row[0]}": "" for row in releases}
+    known |= {_identity(each): "" for each in ledger.compositions()}
     return known | {f"recall {row[0]}": "" for row in recalls}
+
+
+def _identity(composition: Composition) -> str:
+    parts = sorted(f"{part.path} {part.digest}" for part in composition.parts)
+    return " ".join(["composition", composition.whole.path, composition.whole.digest, *parts])
 
 
 def _append(ledger: Ledger, record: _Record, known: Mapping[str, str]) -> int:
     if isinstance(record, tuple):
         return _append_run(ledger, *record, known.get(f"run {record[0].id}"))
+    if isinstance(record, Composition) and _identity(record) not in known:
+        ledger.compose(record)
+        return 1
     if isinstance(record, Release) and f"release {record.tag}" not in known:
         ledger.release(record)
         return 1
@@ -175,8 +196,10 @@ def _append_run(ledger: Ledger, run: Run, process: str, status: str | None) -> i
 
 
 def _append_stages(ledger: Ledger, stages: Sequence[StageRun]) -> int:
-    sql = "SELECT id FROM stage_runs WHERE id IN ({values})"
-    known = {row[0] for row in query_in(ledger.store, sql, [stage.id for stage in stages])}
+    sql = "SELECT id,mlflow_run_id FROM stage_runs WHERE id IN ({values})"
+    known: dict[str, str | None] = dict(query_in(ledger.store, sql, [stage.id for stage in stages]))
     new = [stage for stage in stages if stage.id not in known]
     ledger.record(*new)
+    late = {stage.id: stage.mlflow_run_id for stage in stages if known.get(stage.id, "") is None}
+    ledger.tracked({each: name for each, name in late.items() if name is not None})
     return len(new)

@@ -4,7 +4,7 @@ from posttrain.errors import UserError
 from posttrain.pipeline.ledger.store import Store
 
 # Every revision ever released, oldest first; each has a file in migrations/versions.
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 HEAD = REVISIONS[-1]
 _OWN_TABLES = {
     "sqlite": "SELECT name FROM sqlite_master",

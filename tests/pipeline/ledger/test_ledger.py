@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.pipeline.ledger import Recall, Release, Run, open_ledger
+from posttrain.pipeline.ledger import Composition, Recall, Release, Run, open_ledger
 
 
 def test_every_field_round_trips(make, ledger, url):
@@ -154,6 +154,31 @@ def test_conflicts_are_different_outputs_of_executions_under_one_key(make, ledge
     assert [run.id for run in conflict.runs] == ["s5", "s4"]
     assert ledger.conflicts(["same", "failed"]) == []
     assert ledger.conflicts(["same", "differs"]) == [conflict]
+
+
+def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
+    policy, judged = make.artifact("policy", "d1", type="checkpoint"), make.artifact("judged", "d2")
+    tokenizer = make.artifact("tokenizer", "t1", type="tokenizer")
+    numeric = make.artifact("judge", "j1", type="judge")
+    exact = make.artifact("judge", "j2", type="judge")
+    ledger.compose(Composition(policy, (tokenizer,)), Composition(judged, (numeric,)))
+    ledger.compose(Composition(policy, (tokenizer,)))
+    assert ledger.compositions() == [
+        Composition(policy, (tokenizer,)),
+        Composition(judged, (numeric,)),
+    ]
+    ledger.compose(Composition(judged, (numeric, exact)))
+    parts = ledger.parts_of(["d1", "d2", "unknown"])
+    assert parts == {"d1": (tokenizer,), "d2": (numeric, exact)}
+
+
+def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_first_one_counts(make, ledger):
+    ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
+    ledger.record(make.stage_run(1), make.stage_run(2, mlflow_run_id="early"))
+    ledger.tracked({"r1": "of the run", "s1": "late", "s2": "wrong"})
+    ledger.tracked({"s1": "later"})
+    assert ledger.run("r1").mlflow_run_id == "of the run"
+    assert [ledger.stage_run(each).mlflow_run_id for each in ("s1", "s2")] == ["late", "early"]
 
 
 def test_releases_and_recalls_round_trip(make, ledger):

@@ -2,6 +2,7 @@
 
 import sqlite3
 import textwrap
+from dataclasses import replace
 
 import pytest
 import sqlalchemy
@@ -49,8 +50,8 @@ def test_an_older_ledger_is_migrated_with_its_records(make, tmp_path, monkeypatc
         ledger.record(make.full_stage_run())
     scripts = tmp_path / "migrations"
     (scripts / "versions").mkdir(parents=True)
-    for name in ("env.py", f"versions/{version.HEAD}_initial.py"):
-        (scripts / name).write_text((migrate.MIGRATIONS / name).read_text())
+    for script in migrate.MIGRATIONS.rglob("*.py"):
+        (scripts / script.relative_to(migrate.MIGRATIONS)).write_text(script.read_text())
     (scripts / "versions" / "9000_tags.py").write_text(
         textwrap.dedent(f"""
         import sqlalchemy as sa
@@ -67,6 +68,21 @@ def test_an_older_ledger_is_migrated_with_its_records(make, tmp_path, monkeypatc
         assert version.stored_version(ledger.store) == "9000"
         assert ledger.store.query("SELECT tag FROM stage_runs") == [("none",)]
         assert ledger.stage_run("s-full") == make.full_stage_run()
+
+
+def test_a_ledger_of_the_first_schema_gains_parts_and_annotations(make, tmp_path):
+    path = tmp_path / "ledger.db"
+    migrate.upgrade(f"sqlite:///{path}", "0001")
+    old = sqlite3.connect(path)
+    assert not {"compositions", "annotations"} & {
+        row[0] for row in old.execute("SELECT name FROM sqlite_master")
+    }
+    old.close()
+    stage_run = replace(make.full_stage_run(), mlflow_run_id=None)
+    with open_ledger(path) as ledger:
+        ledger.record(stage_run)
+        ledger.tracked({stage_run.id: "late"})
+        assert ledger.stage_run(stage_run.id).mlflow_run_id == "late"
 
 
 def test_a_newer_ledger_is_refused_and_left_alone(ledger, url):

@@ -1,0 +1,24 @@
+"""Tell a judge by what it does: the digest of all first-party code that its verdict hangs on."""
+
+import hashlib
+import json
+
+from posttrain.errors import UserError
+from posttrain.pipeline.code import CodeReader, version
+
+_REWARDS = "posttrain.rewards"
+# Every table's schema is written in it; no verdict is computed with it.
+_INCIDENTAL = frozenset({"polars"})
+
+
+def judge_digest(reader: CodeReader, name: str) -> str:
+    """SHA-256 over a verifier's name, its code and the packages that its code imports.
+
+    The verifier `x` is the function `verify_x`; for one of another name all verifiers count.
+    """
+    try:
+        closure = reader.closure(f"{_REWARDS}:verify_{name}")
+    except UserError:
+        closure = reader.closure(f"{_REWARDS}:verify")
+    packages = {each: version(each) for each in sorted(closure.packages - _INCIDENTAL)}
+    return hashlib.sha256(json.dumps([name, closure.digest, packages]).encode()).hexdigest()
