@@ -142,6 +142,7 @@ def test_what_an_earlier_batch_left_in_memory_is_never_read(
     params = SamplingParams(max_tokens=40, num_samples=num_samples)
     expected = sampler.sample(prompts, params)
     assert sampler._memory._buffers
-    for buffer in sampler._memory._buffers.values():
-        buffer.fill_(torch.nan)
+    with torch.inference_mode():
+        for buffer in sampler._memory._buffers.values():
+            buffer.fill_(torch.nan)
     assert sampler.sample(prompts, params) == expected
