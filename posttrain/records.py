@@ -85,6 +85,8 @@ ROLLOUTS = pl.Schema(
         "reward_components": pl.String,
         "advantage": pl.Float64,
         "policy_version": pl.Int32,
+        "group": pl.Int32,
+        "trained": pl.Boolean,
     }
 )
 

@@ -1,4 +1,7 @@
-"""RL: group-relative policy gradient with the verifiers' reward."""
+"""RL: policy gradients with the verifiers' reward, by the algorithm that the recipe names.
+
+Every metric has a stable name, `rl/...`; `tasks.rl.metrics` lists them with their meaning.
+"""
 
 from posttrain.pipeline.spec import ArtifactType, Port, Task
 from tasks.rl.config import RlConfig
@@ -12,13 +15,14 @@ TASK = Task(
         "solve_rates": Port(ArtifactType.SOLVE_RATES, "how often that policy solves them"),
         "reference": Port(
             ArtifactType.CHECKPOINT,
-            "policy to stay near, where kl_coefficient is above 0",
+            "policy to stay near, where the algorithm has a kl",
             optional=True,
         ),
     },
     outputs={
         "policy": Port(ArtifactType.CHECKPOINT, "the improved policy"),
-        "rollouts": Port(ArtifactType.ROLLOUTS, "everything that the learner saw, step by step"),
+        "rollouts": Port(ArtifactType.ROLLOUTS, "everything that was drawn, step by step"),
         "curve": Port(ArtifactType.CURVE, "reward, length, yield and optimisation per step"),
+        "report": Port(ArtifactType.REPORT, "the algorithm by switches and digest; how it ended"),
     },
 )

@@ -2,20 +2,127 @@
 
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from posttrain.algorithms.check import check
+from posttrain.algorithms.choice import Chosen
+from posttrain.algorithms.config import Algorithm
+from posttrain.errors import nearest
 from posttrain.pipeline.config import StageConfig
+from posttrain.training.stopping import StoppingConfig
+from tasks.rl.metrics import METRICS
+
+
+class DrawConfig(StageConfig):
+    """Which problems are practised on, and which of their groups are learnt from."""
+
+    sources: dict[str, float] = Field(default_factory=dict)
+    """Share of the problems that each source gives; empty leaves it to the curriculum."""
+    max_rounds: int = Field(default=1, ge=1)
+    """Rounds of sampling per step; above 1, groups without signal are made up for."""
+    train_on: Literal["signal", "all"] = "signal"
+    """Groups whose advantages are not all 0, or every group (equal ones fill the denominator)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, share in self.sources.items():
+            if not 0 < share < float("inf"):
+                raise ValueError(
+                    f"the share of source '{name}' is {share}; make it a positive number,"
+                    " or leave the source out"
+                )
+        if self.max_rounds > 1 and self.train_on == "all":
+            raise ValueError(
+                "max_rounds above 1 makes up for groups without signal, but train_on all learns"
+                " from those too; set train_on to signal, or max_rounds to 1"
+            )
+        return self
+
+
+class OptimisationConfig(StageConfig):
+    """How the rollouts of a step become optimiser updates."""
+
+    schedule: Literal["constant", "linear", "cosine"] = "linear"
+    """Shape of the learning rate after the warm-up; a falling one keeps what large steps found."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimiser updates over which the learning rate rises."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradients of a larger norm are scaled down to it."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the rollouts of a step."""
+    minibatches: int = Field(default=1, ge=1)
+    """Optimiser updates per pass, each on whole groups."""
+    micro_batch_tokens: int = Field(default=4096, ge=1)
+    """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
+
+
+class ReferenceConfig(StageConfig):
+    """What becomes of the reference policy while the policy moves on."""
+
+    kind: Literal["frozen", "ema", "periodic"] = "frozen"
+    """It stays, follows as a moving average, or is made the policy now and then."""
+    decay: float | None = Field(default=None, gt=0.0, lt=1.0)
+    """Weight of its own past in the moving average, per optimiser update."""
+    every: int | None = Field(default=None, ge=1)
+    """Optimiser updates between two periodic refreshes."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, value, kind in (("decay", self.decay, "ema"), ("every", self.every, "periodic")):
+            if kind == self.kind and value is None:
+                raise ValueError(f"kind {kind} needs {name}; set it")
+            if kind != self.kind and value is not None:
+                raise ValueError(
+                    f"{name} is for kind {kind}, but kind is {self.kind};"
+                    f" set kind to {kind}, or leave {name} out"
+                )
+        return self
+
+
+class ValueModelConfig(StageConfig):
+    """The value model of an algorithm that asks for one."""
+
+    trunk: Literal["own", "shared"] = "own"
+    """A copy of the starting policy below the value head, or the policy itself."""
+    learning_rate: float = Field(default=1e-3, gt=0.0)
+    """Of the value head, and of its own trunk."""
+
+
+class StopConfig(StoppingConfig):
+    """When to stop before the last step."""
+
+    metric: str = "rl/reward"
+    """One of the metrics of a step."""
+    better: Literal["higher", "lower"] = "higher"
+    """Which way is good."""
+    patience: int = Field(default=20, ge=1)
+    """Steps in a row that may be no better than the best before training stops."""
+    target: float | None = None
+    """Stop as soon as the metric is this good, too; none waits for `patience` alone."""
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        if metric not in METRICS:
+            raise ValueError(f"no metric is called '{metric}'{nearest(metric, METRICS)}")
+        return metric
 
 
 class RlConfig(StageConfig):
     """Rollouts, advantages, loss and optimisation."""
 
+    algorithm: Chosen = Algorithm()
+    """A preset's name, or a preset with some switches set otherwise."""
     steps: int = Field(120, ge=1)
     """Rounds of sampling and learning."""
     problems_per_step: int = Field(32, ge=1)
     """Problems drawn per step, by the signal that their solve rate promises."""
     group_size: int = Field(8, ge=1)
-    """Rollouts per problem; the group's mean reward is the baseline."""
+    """Rollouts per problem."""
+    draw: DrawConfig = DrawConfig()
+    """Which problems are practised on, and which of their groups are learnt from."""
+    staleness: int = Field(0, ge=0)
+    """Steps by which sampling runs ahead of learning; older rollouts are dropped and counted."""
     temperature: float = Field(1.0, gt=0.0)
     """Sampling temperature; log-probabilities are taken at the same one."""
     max_tokens: int = Field(72, ge=1)
@@ -24,48 +131,50 @@ class RlConfig(StageConfig):
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(1e-3, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimisers."""
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """Shape of the learning rate after the warm-up; a falling one keeps what large steps found."""
-    warmup_steps: int = Field(5, ge=0)
-    """Optimiser updates over which the learning rate rises."""
-    max_grad_norm: float = Field(1.0, gt=0.0)
-    """Gradients of a larger norm are scaled down to it."""
-    epochs: int = Field(1, ge=1)
-    """Passes over the rollouts of a step."""
-    minibatches: int = Field(1, ge=1)
-    """Optimiser updates per pass, each on whole groups."""
-    micro_batch_tokens: int = Field(4096, ge=1)
-    """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
-    clip_low: float = Field(0.2, ge=0.0, lt=1.0)
-    """How far below 1 the ratio to the sampling policy counts."""
-    clip_high: float = Field(0.28, ge=0.0)
-    """How far above 1; higher than `clip_low` keeps rare good tokens alive."""
-    advantage_scale: Literal["none", "sample", "population"] = "none"
-    """What the advantage is divided by: nothing, or a deviation of the group's rewards."""
-    entropy_coefficient: float = Field(0.0, ge=0.0)
-    """Weight of an entropy bonus."""
-    kl_coefficient: float = Field(0.0, ge=0.0)
-    """Weight of the divergence from the reference policy."""
+    optimisation: OptimisationConfig = OptimisationConfig()
+    """How the rollouts of a step become optimiser updates."""
+    reference: ReferenceConfig = ReferenceConfig()
+    """What becomes of the reference policy."""
+    critic: ValueModelConfig = ValueModelConfig()
+    """The value model, where the algorithm asks for one."""
     max_logprob_gap: float = Field(0.05, gt=0.0)
     """Largest mean gap, in nats, between the sampler's log-probabilities and the trainer's."""
+    stop: StopConfig | None = None
+    """A rule for stopping before the last step; none trains all of them."""
     checkpoint_every: int = Field(10, ge=0)
-    """Steps between resumable checkpoints; 0 writes none."""
+    """Optimiser updates between resumable checkpoints; 0 writes none."""
+
+    @property
+    def updates_per_step(self) -> int:
+        """Optimiser updates that a step with enough groups makes."""
+        return self.optimisation.epochs * self.optimisation.minibatches
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.group_size == 1:
+        check(
+            self.algorithm,
+            where="algorithm",
+            group_size=self.group_size,
+            max_tokens=self.max_tokens,
+        )
+        if self.optimisation.minibatches > self.problems_per_step:
             raise ValueError(
-                "group_size 1 makes every advantage 0, as a rollout is compared with its group;"
-                " take at least 2"
+                f"optimisation.minibatches {self.optimisation.minibatches} exceeds"
+                f" problems_per_step {self.problems_per_step}, and a group is never split;"
+                " lower minibatches"
             )
-        if self.clip_low > self.clip_high:
+        if self.reference.kind != "frozen" and self.algorithm.kl is None:
             raise ValueError(
-                f"clip_low {self.clip_low} exceeds clip_high {self.clip_high};"
-                " swap them, or set both to one value"
+                f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
+                " reference is asked; add algorithm.kl, or leave reference out"
             )
-        if self.minibatches > self.problems_per_step:
+        if self.critic != ValueModelConfig() and self.algorithm.critic is None:
             raise ValueError(
-                f"minibatches {self.minibatches} exceeds problems_per_step"
-                f" {self.problems_per_step}, and a group is never split; lower minibatches"
+                "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
+            )
+        if self.staleness >= self.steps:
+            raise ValueError(
+                f"staleness {self.staleness} is not below steps {self.steps}, so all rollouts would"
+                " come from the first policy; lower staleness"
             )
         return self

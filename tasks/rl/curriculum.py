@@ -2,17 +2,20 @@
 
 A group of rollouts that all succeed, or all fail, has no advantage and teaches nothing. What a
 problem promises is the spread of a rollout's reward, sqrt(p(1-p)) at solve rate p, so problems are
-drawn in proportion to it.
+drawn in proportion to it. Where the recipe gives every source a share, the sources take turns by
+their shares, and a problem is drawn so within its source.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 import torch
 from torch import Tensor
 
-from posttrain.errors import UserError
+from posttrain.errors import UserError, nearest
 from posttrain.sampling.noise import Keys, purpose_seed, row_keys, uniforms
 
 _PRIOR = 2.0
@@ -35,8 +38,10 @@ class Curriculum:
         *,
         solved_N: Sequence[float],
         attempts_N: Sequence[float],
+        shares: "Shares | None" = None,
     ) -> None:
         self.ids = ids
+        self.shares = shares
         self._keys: dict[int, Keys] = {}
         numbers = {stratum: number for number, stratum in enumerate(dict.fromkeys(strata))}
         self.stratum_N = torch.tensor([numbers[stratum] for stratum in strata])
@@ -56,17 +61,20 @@ class Curriculum:
         rate_N = self.rates()
         return (rate_N * (1 - rate_N)).sqrt()
 
-    def draw(self, count: int, *, seed: int, step: int) -> list[int]:
+    def draw(self, count: int, *, seed: int, step: int, without: Collection[int] = ()) -> list[int]:
         """Indices of `count` different problems, each drawn in proportion to its signal.
 
         Weighted sampling without replacement by exponential races (Efraimidis and Spirakis, 2006);
-        the noise depends on seed, step and problem alone.
+        the noise depends on seed, step and problem alone, so a later round of a step goes on
+        where the earlier ones, its `without`, ended. Fewer are returned where no more are left.
         """
         if seed not in self._keys:
             self._keys[seed] = row_keys(purpose_seed(seed, "curriculum"), self.ids, 1)
         finish_N = -torch.log1p(-uniforms(self._keys[seed], step).double()) / self.signal()
-        order = torch.argsort(finish_N, stable=True)
-        return [int(index) for index in order[:count]]
+        order: list[int] = torch.argsort(finish_N, stable=True).tolist()
+        taken = set(without)
+        left = [index for index in order if index not in taken] if taken else order
+        return left[:count] if self.shares is None else self.shares.draw(left, count)
 
     def observe(
         self, indices: Sequence[int], *, solved: Sequence[float], attempts: Sequence[int]
@@ -79,21 +87,69 @@ class Curriculum:
         self.attempts_N[chosen] += torch.tensor(attempts, dtype=torch.float64)
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts."""
-        return {"solved": self.solved_N.clone(), "attempts": self.attempts_N.clone()}
+        """The counts, and what the sources are owed."""
+        owed = {} if self.shares is None else dict(self.shares.owed)
+        return {"solved": self.solved_N.clone(), "attempts": self.attempts_N.clone(), "owed": owed}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up counts written by `state_dict`."""
         self.solved_N, self.attempts_N = state["solved"].clone(), state["attempts"].clone()
+        if self.shares is not None:
+            self.shares.owed = dict(state["owed"])
+
+    def metrics(self) -> dict[str, float]:
+        """Mean expected solve rate, and how much of the greatest signal the problems promise."""
+        return {
+            "curriculum_solve_rate": float(self.rates().mean()),
+            "curriculum_signal": float(2 * self.signal().mean()),
+        }
+
+
+class Shares:
+    """Turns of the sources: after any number of draws each has had its share, to within one.
+
+    Every draw owes each source its share, and goes to the one that is owed most.
+    """
+
+    def __init__(self, shares: Mapping[str, float], sources: Sequence[str]) -> None:
+        total = sum(shares.values())
+        self.shares = {name: share / total for name, share in shares.items()}
+        self.sources = sources
+        self.owed = dict.fromkeys(shares, 0.0)
+
+    def draw(self, order: Sequence[int], count: int) -> list[int]:
+        """The next `count` of `order`, source by source in turn; a source that is out is passed."""
+        lines: dict[str, Iterator[int]] = {
+            name: iter([index for index in order if self.sources[index] == name])
+            for name in self.shares
+        }
+        heads = {name: next(line, None) for name, line in lines.items()}
+        chosen: list[int] = []
+        while len(chosen) < count:
+            waiting = {name: head for name, head in heads.items() if head is not None}
+            if not waiting:
+                break
+            self.owed = {name: owed + self.shares[name] for name, owed in self.owed.items()}
+            name = max(waiting, key=lambda each: self.owed[each])
+            self.owed[name] -= 1
+            chosen.append(waiting[name])
+            heads[name] = next(lines[name], None)
+        return chosen
 
 
 def start_curriculum(
-    problems: pl.DataFrame, rates: pl.DataFrame, *, policy: str, draw: int, where: str
+    problems: pl.DataFrame,
+    rates: pl.DataFrame,
+    *,
+    policy: str,
+    draw: int,
+    where: str,
+    sources: Mapping[str, float] | None = None,
 ) -> Curriculum:
     """Begin from the probe's counts; a problem that was not probed has none.
 
-    Refuses rates of another policy, rates of other problems, rates without a difference, and
-    fewer problems than one step draws.
+    Refuses rates of another policy, rates of other problems, rates without a difference,
+    fewer problems than one step draws, and shares of sources that cannot give them.
     """
     others = sorted(set(rates["policy"]) - {policy})
     if others:
@@ -121,4 +177,22 @@ def start_curriculum(
             f" its rewards; take {remedy} problems, or a policy that solves some of them"
         )
     strata = problems.select("source", "difficulty").rows()
-    return Curriculum(ids, strata, solved_N=solved, attempts_N=attempts)
+    shares = _shares(sources, problems["source"].to_list(), draw=draw) if sources else None
+    return Curriculum(ids, strata, solved_N=solved, attempts_N=attempts, shares=shares)
+
+
+def _shares(shares: Mapping[str, float], sources: Sequence[str], *, draw: int) -> Shares:
+    """Check the shares against what there is."""
+    there = Counter(sources)
+    for name, share in shares.items():
+        if name not in there:
+            raise UserError(
+                f"rl.draw.sources: no problem has the source '{name}'{nearest(name, there)}"
+            )
+        wanted = math.ceil(share / sum(shares.values()) * draw)
+        if wanted > there[name]:
+            raise UserError(
+                f"rl.draw.sources: the share of '{name}' is {wanted} problems per step, but there"
+                f" are {there[name]}; lower its share or problems_per_step"
+            )
+    return Shares(shares, sources)

@@ -1,143 +1,296 @@
-"""One step's optimiser updates on its rollouts."""
+"""The policy and everything that learns with it: credit for rollouts, and one optimiser update."""
 
 import math
-import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
+from posttrain.algorithms.credit import advantages
+from posttrain.algorithms.objective import (
+    PolicyBatch,
+    denominator,
+    policy_objective,
+    value_objective,
+)
 from posttrain.data.batching import length_buckets
 from posttrain.errors import UserError
-from posttrain.maths.kl import kl_estimate, kl_loss
-from posttrain.maths.policy_loss import policy_loss
-from posttrain.maths.ratios import log_ratio, ratio_metrics
+from posttrain.maths.entropy import entropy_from_hidden
 from posttrain.maths.reduce import masked_mean
-from posttrain.maths.surrogates import clipped
-from posttrain.models.logprobs import token_logprobs
-from posttrain.models.optim import Optimizer, learning_rate_factor
+from posttrain.models.logprobs import hidden_states, token_logprobs
+from posttrain.models.optim import NotFiniteError, Optimizer, learning_rate_factor
+from posttrain.training.failed_batch import kept_for_replay
+from tasks.rl.batch import Lesson, LessonBatch, collate
 from tasks.rl.config import RlConfig
-from tasks.rl.rollout import Rollout, RolloutBatch, collate
+from tasks.rl.credit import outcomes, token_rows
+from tasks.rl.critic import Critic
+from tasks.rl.reference import Reference
+from tasks.rl.rollout import Group, Rollout
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+_MAXIMA = ("logprob_gap_max",)
 
-@dataclass(frozen=True)
+
+@dataclass
 class Learner:
-    """The policy, its optimiser and, where a KL coefficient asks for one, the reference."""
+    """The policy, its optimiser and, where the algorithm asks for them, reference and critic."""
 
     model: "PreTrainedModel"
     optimizer: Optimizer
-    reference: "PreTrainedModel | None"
+    reference: Reference | None
+    critic: Critic | None
     config: RlConfig
     pad: int
     device: str
+    scratch: Path
+    num_updates: int = field(default=0, init=False)
 
-    def learn(
-        self, groups: Sequence[Sequence[Rollout]], *, step: int, seed: int
-    ) -> dict[str, float]:
-        """All updates of 0-based `step` on groups that have signal; mean metrics of the updates.
+    def lessons(self, groups: Sequence[Group], *, step: int) -> list[list[Lesson]]:
+        """Credit for the groups of 0-based `step`, token by token, before its first update.
 
-        The sampler's log-probabilities are the old ones throughout. At the first update the policy
-        still is the sampler, so what the two differ by then is numerical error: `logprob_gap`.
+        What needs a model (a critic's values, a divergence in the reward, log-probabilities of
+        the policy as it is now) is computed here once, and stays as it is through all updates.
         """
-        per_step = self.config.epochs * self.config.minibatches
-        totals: dict[str, list[float]] = {}
-        for update, part in enumerate(self._minibatches(groups, step=step, seed=seed)):
-            rollouts = [rollout for group in part for rollout in group]
-            metrics = self._accumulate(rollouts, where=f"rl step {step + 1}")
-            if update == 0:
-                self._check_gap(metrics["logprob_gap"])
-            else:
-                del metrics["logprob_gap"]
-            factor = learning_rate_factor(
-                step * per_step + update,
-                num_steps=self.config.steps * per_step,
-                schedule=self.config.schedule,
-                warmup_steps=self.config.warmup_steps,
-            )
-            norm = self.optimizer.step(factor=factor, max_grad_norm=self.config.max_grad_norm)
-            metrics |= {"grad_norm": norm, "learning_rate": factor * self.config.learning_rate}
-            for name, value in metrics.items():
-                totals.setdefault(name, []).append(value)
-        return {name: math.fsum(values) / len(values) for name, values in totals.items()}
+        algorithm, rollouts = self.config.algorithm, [r for group in groups for r in group]
+        if not rollouts:
+            return []
+        bare = [Lesson.of(rollout, [0.0] * len(rollout.completion_ids)) for rollout in rollouts]
+        in_reward = algorithm.kl is not None and algorithm.kl.place == "reward"
+        columns: dict[str, list[list[float]]] = {}
+        values = self._rows(bare, self._values) if self.critic is not None else None
+        credit = advantages(
+            algorithm,
+            outcomes(
+                rollouts,
+                reference=self._rows(bare, self._reference_logprobs) if in_reward else None,
+                values=values,
+            ),
+            max_tokens=self.config.max_tokens,
+        )
+        if values is not None and credit.returns_BT is not None:
+            columns |= {"values": values, "returns": token_rows(credit.returns_BT, rollouts)}
+        if self._needs_old_logprobs(rollouts, step=step):
+            columns["old_logprobs"] = self._rows(bare, self._present_logprobs)
+        rows = iter(
+            [
+                Lesson.of(rollout, credited, **{name: columns[name][i] for name in columns})
+                for i, (rollout, credited) in enumerate(
+                    zip(rollouts, token_rows(credit.advantages_BT, rollouts), strict=True)
+                )
+            ]
+        )
+        return [[next(rows) for _ in group] for group in groups]
 
-    def _minibatches(
-        self, groups: Sequence[Sequence[Rollout]], *, step: int, seed: int
-    ) -> Iterator[list[Sequence[Rollout]]]:
-        """Whole groups, shuffled anew in every epoch."""
-        num_parts = min(self.config.minibatches, len(groups))
-        for epoch in range(self.config.epochs):
-            order = list(groups)
-            if epoch or num_parts > 1:
-                random.Random(f"{seed}:minibatches:{step}:{epoch}").shuffle(order)
-            for index in range(num_parts):
-                yield order[index::num_parts]
+    def update(
+        self, lessons: Sequence[Lesson], *, step: int, index: int, seed: int
+    ) -> dict[str, float]:
+        """Update `index` of 0-based `step`, in place; its metrics as means over the drawn tokens.
 
-    def _accumulate(self, rollouts: Sequence[Rollout], *, where: str) -> dict[str, float]:
-        """Add up the gradient of one minibatch; its metrics as means over the drawn tokens."""
-        num_tokens = sum(len(rollout.attempt.sample.token_ids) for rollout in rollouts)
-        lengths = [len(rollout.ids) for rollout in rollouts]
+        A loss or gradient that is not finite stops the run before the weights move, with the
+        batch saved.
+        """
+        config, optimisation = self.config, self.config.optimisation
+        parts = self._parts(lessons, step=step, index=index)
+        factor = learning_rate_factor(
+            step * config.updates_per_step + index,
+            num_steps=config.steps * config.updates_per_step,
+            schedule=optimisation.schedule,
+            warmup_steps=optimisation.warmup_steps,
+        )
+        with kept_for_replay(self.scratch, self.model, parts, step=step + 1, seed=seed):
+            metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
+            limit = optimisation.max_grad_norm
+            if self.critic is not None:
+                norm = self.critic.optimizer.step(factor=factor, max_grad_norm=limit)
+                metrics["value_grad_norm"] = norm
+            norm = self.optimizer.step(factor=factor, max_grad_norm=limit)
+        self.num_updates += 1
+        if self.reference is not None:
+            self.reference.follow(self.model, num_updates=self.num_updates)
+        return metrics | {"grad_norm": norm, "learning_rate": factor * config.learning_rate}
+
+    def accumulate(
+        self, parts: Sequence[LessonBatch], *, where: str, first: bool = True
+    ) -> dict[str, float]:
+        """Add up the gradient of one update; its metrics as means over the drawn tokens."""
+        algorithm, limit = self.config.algorithm, self.config.max_tokens
+        whole = sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+        num_tokens = sum(part.num_tokens for part in parts)
         totals: dict[str, float] = {}
-        rows = range(len(rollouts))
-        for bucket in length_buckets(rows, lengths, self.config.micro_batch_tokens):
-            batch = collate([rollouts[i] for i in bucket], pad=self.pad, device=self.device)
-            loss, metrics = self._loss(batch, denominator=num_tokens)
+        for part in parts:
+            loss, metrics = self._loss(part, denominator=whole, first=first)
             scalar = float(loss.detach())
             if not math.isfinite(scalar):
-                raise UserError(
+                raise NotFiniteError(
                     f"{where}: the loss is {scalar}, so training stopped;"
                     " lower the learning rate, or raise the temperature if it is near 0"
                 )
             loss.backward()  # type: ignore[no-untyped-call]
             totals["loss"] = totals.get("loss", 0.0) + scalar
             for name, value in metrics.items():
-                share = float(value) * batch.num_tokens / num_tokens
-                totals[name] = totals.get(name, 0.0) + share
+                if name in _MAXIMA:
+                    totals[name] = max(totals.get(name, 0.0), float(value))
+                else:
+                    share = float(value) * part.num_tokens / num_tokens
+                    totals[name] = totals.get(name, 0.0) + share
         return totals
 
-    def _loss(
-        self, batch: RolloutBatch, *, denominator: int
-    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Clipped surrogate, token mean, plus entropy and divergence where they have a weight."""
-        config, mask_BT, old_BT = self.config, batch.mask_BT, batch.sampled_logprobs_BT
-        new_BT = token_logprobs(
-            self.model, batch.input_ids_BT, wanted_BT=mask_BT, temperature=config.temperature
-        ).logprobs_BT
-        log_ratio_BT = log_ratio(new_BT, old_BT, mask_BT=mask_BT, level="token")
-        # -log p as a reward has the entropy's gradient, as the score has mean 0 (Williams, 1992).
-        advantages_BT = batch.advantages_B[:, None] - config.entropy_coefficient * old_BT
-        surrogate = clipped(log_ratio_BT, advantages_BT, low=config.clip_low, high=config.clip_high)
-        loss, metrics = policy_loss(
-            surrogate, mask_BT, aggregation="token_mean", denominator=denominator
-        )
-        metrics |= ratio_metrics(log_ratio_BT, mask_BT)
-        metrics["logprob_gap"] = masked_mean(log_ratio_BT.detach().abs(), mask_BT)
-        if self.reference is not None:
-            with torch.no_grad():
-                reference_BT = token_logprobs(
-                    self.reference,
-                    batch.input_ids_BT,
-                    wanted_BT=mask_BT,
-                    temperature=config.temperature,
-                ).logprobs_BT
-            penalty, more = kl_loss(
-                kl_estimate(new_BT, reference_BT, estimator="k3"),
-                mask_BT,
-                coefficient=config.kl_coefficient,
-                aggregation="token_mean",
-                denominator=denominator,
-                log_ratio_BT=log_ratio_BT,
-            )
-            loss, metrics = loss + penalty, metrics | more
-        return loss, metrics
+    def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
+        """The sampler's log-probabilities against those of the policy as it is now, by tokens."""
+        lessons = [Lesson.of(r, [0.0] * len(r.completion_ids)) for r in rollouts]
+        now = [v for row in self._rows(lessons, self._present_logprobs) for v in row]
+        then = [v for rollout in rollouts for v in rollout.logprobs]
+        mask_N = torch.ones(len(now), dtype=torch.bool)
+        return {
+            name: float(value)
+            for name, value in _gap(torch.tensor(now), torch.tensor(then), mask_N).items()
+        }
 
-    def _check_gap(self, gap: float) -> None:
+    def check_gap(self, gap: float) -> None:
+        """Stop where sampler and trainer disagree by more than the recipe allows."""
         if not gap <= self.config.max_logprob_gap:
             raise UserError(
                 f"rl: the sampler's log-probabilities differ from the trainer's by {gap:.4f} nats"
                 f" per token, more than max_logprob_gap {self.config.max_logprob_gap}; the sampler"
                 " has stale weights or computes something else"
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of updates; the other parts have states of their own."""
+        return {"num_updates": self.num_updates}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.num_updates = int(state["num_updates"])
+
+    def _needs_old_logprobs(self, rollouts: Sequence[Rollout], *, step: int) -> bool:
+        """Whether the policy before the first update is neither the sampler nor the present one."""
+        if self.config.algorithm.correction.old != "recomputed":
+            return False
+        stale = any(rollout.policy_version != step for rollout in rollouts)
+        return stale or self.config.updates_per_step > 1
+
+    def _parts(self, lessons: Sequence[Lesson], *, step: int, index: int) -> list[LessonBatch]:
+        lengths = [lesson.num_tokens for lesson in lessons]
+        budget = self.config.optimisation.micro_batch_tokens
+        per_step = self.config.updates_per_step
+
+        def position(lesson: Lesson) -> float:
+            behind = (step - lesson.policy_version) * per_step
+            return behind / (behind + index) if behind > 0 else 0.0
+
+        buckets = length_buckets(range(len(lessons)), lengths, budget)
+        chosen = [[lessons[i] for i in bucket] for bucket in buckets]
+        return [
+            collate(
+                part,
+                pad=self.pad,
+                device=self.device,
+                positions=[position(lesson) for lesson in part],
+            )
+            for part in chosen
+        ]
+
+    def _loss(
+        self, batch: LessonBatch, *, denominator: int, first: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The part's share of the policy's loss, and of the critic's."""
+        algorithm, mask_BT = self.config.algorithm, batch.mask_BT
+        new_BT = self._logprobs(self.model, batch)
+        old_BT = batch.old_logprobs_BT
+        penalised = algorithm.kl is not None and algorithm.kl.place == "loss"
+        exact = algorithm.entropy is not None and algorithm.entropy.place == "loss"
+        loss, metrics = policy_objective(
+            algorithm,
+            new_BT,
+            batch=PolicyBatch(
+                mask_BT=mask_BT,
+                advantages_BT=batch.advantages_BT,
+                sampled_logprobs_BT=batch.sampled_logprobs_BT,
+                # One update of rollouts that are not stale: the policy before it is this one.
+                old_logprobs_BT=new_BT.detach() if old_BT is None else old_BT,
+                position_BT=batch.position_BT,
+                reference_logprobs_BT=self._reference_logprobs(batch) if penalised else None,
+            ),
+            denominator=denominator,
+            entropy_BT=self._entropy(batch) if exact else None,
+        )
+        del metrics["logprob_gap"]
+        if exact:
+            # `entropy` is the estimate from all rollouts that were drawn.
+            metrics["entropy_exact"] = metrics.pop("entropy")
+        if first:
+            metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, mask_BT)
+        if self.critic is not None:
+            assert batch.returns_BT is not None
+            assert batch.values_BT is not None
+            value_loss, more = value_objective(
+                algorithm,
+                self.critic.values(batch),
+                returns_BT=batch.returns_BT,
+                old_values_BT=batch.values_BT,
+                mask_BT=mask_BT,
+                denominator=denominator,
+            )
+            metrics |= more | {"value_loss": value_loss.detach()}
+            loss = loss + value_loss
+        return loss, metrics
+
+    def _logprobs(self, model: "PreTrainedModel", batch: LessonBatch) -> Tensor:
+        return token_logprobs(
+            model,
+            batch.input_ids_BT,
+            wanted_BT=batch.mask_BT,
+            temperature=self.config.temperature,
+        ).logprobs_BT
+
+    def _present_logprobs(self, batch: LessonBatch) -> Tensor:
+        with torch.no_grad():
+            return self._logprobs(self.model, batch)
+
+    def _reference_logprobs(self, batch: LessonBatch) -> Tensor:
+        assert self.reference is not None
+        with torch.no_grad():
+            return self._logprobs(self.reference.model, batch)
+
+    def _values(self, batch: LessonBatch) -> Tensor:
+        assert self.critic is not None
+        with torch.no_grad():
+            return self.critic.values(batch)
+
+    def _entropy(self, batch: LessonBatch) -> Tensor:
+        """Exact entropy at the drawn tokens, with gradient; 0 at the others. ``[B, T]``."""
+        hidden_BTD = hidden_states(self.model, batch.input_ids_BT)[:, :-1]
+        head: Any = self.model.get_output_embeddings()
+        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]] / self.config.temperature
+        entropy_N = entropy_from_hidden(hidden_ND, head.weight)
+        zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
+        return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
+
+    def _rows(self, lessons: Sequence[Lesson], compute: Any) -> list[list[float]]:
+        """One number per drawn token of every lesson, computed in batches of similar length."""
+        lengths = [lesson.num_tokens for lesson in lessons]
+        budget = self.config.optimisation.micro_batch_tokens
+        rows: dict[int, list[float]] = {}
+        for bucket in length_buckets(range(len(lessons)), lengths, budget):
+            batch = collate([lessons[i] for i in bucket], pad=self.pad, device=self.device)
+            for place, values_T, mask_T in zip(bucket, compute(batch), batch.mask_BT, strict=True):
+                rows[place] = values_T[mask_T].tolist()
+        return [rows[i] for i in range(len(lessons))]
+
+
+def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:
+    """Distance of the trainer's log-probabilities from the sampler's, over the drawn tokens."""
+    difference = torch.where(mask, new - sampled, 0.0)
+    # k3 of KL(sampler || trainer): never negative, and 0 where they agree.
+    divergence = torch.expm1(difference) - difference
+    return {
+        "logprob_gap": masked_mean(difference.abs(), mask),
+        "logprob_gap_max": difference.abs().max(),
+        "logprob_gap_k3": masked_mean(divergence, mask),
+    }

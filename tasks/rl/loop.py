@@ -1,146 +1,209 @@
-"""The RL loop: draw problems, sample, judge, learn, remember."""
+"""The RL loop: sample ahead, learn in updates, remember everything."""
 
+import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
-from posttrain.attempts import Judge, attempt
+from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
+from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
-from posttrain.records import Problem
-from posttrain.sampling.base import FinishReason, Prompt, Sampler, SamplingParams
 from posttrain.sampling.noise import purpose_seed
 from posttrain.training.curve import Curve
+from posttrain.training.progress import Progress, Stateful
+from tasks.rl.buffer import Buffer, Generation, Queue
 from tasks.rl.config import RlConfig
-from tasks.rl.curriculum import Curriculum
+from tasks.rl.drawing import Drawing
 from tasks.rl.learner import Learner
-from tasks.rl.rollout import Rollout, RolloutStore, has_signal, rollouts_table, score_groups
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from tasks.rl.metrics import describe
+from tasks.rl.rollout import Group, marked
+from tasks.rl.stop import Stopping
+from tasks.rl.store import RolloutStore
 
 
 @dataclass(frozen=True)
 class Practice:
-    """What is practised, and everything that changes while it is: what a checkpoint holds."""
+    """Everything that takes part in a run, and changes while it goes on."""
 
-    problems: Sequence[Problem]
-    prompts: Sequence[Prompt]
-    curriculum: Curriculum
+    drawing: Drawing
     learner: Learner
     curve: Curve
     store: RolloutStore
+    queue: Queue
+    buffer: Buffer
+    stopping: Stopping | None
 
     @property
-    def model(self) -> "PreTrainedModel":
-        """The policy."""
-        return self.learner.model
+    def num_steps(self) -> int:
+        """Steps that were learnt from."""
+        return self.queue.num_drawn - len(self.queue.waiting)
 
-    def save(self, checkpointer: Checkpointer, step: int) -> None:
-        """Write a checkpoint of the state after `step` steps."""
-        self.store.flush(step)
-        states = {
-            "model": self.model.state_dict(),
-            "optimizer": self.learner.optimizer.state_dict(),
-            "curriculum": self.curriculum.state_dict(),
-            "curve": self.curve.state_dict(),
+    def parts(self) -> dict[str, Stateful]:
+        """What a checkpoint holds, by name; the store writes files of its own."""
+        learner = self.learner
+        optional: Mapping[str, Stateful | None] = {
+            "reference": learner.reference,
+            "critic": learner.critic,
+            "stopping": self.stopping,
         }
-        checkpointer.save(step, states)
-
-    def restore(self, checkpointer: Checkpointer, device: str) -> int:
-        """Take up the newest checkpoint, if there is one; returns the steps that are done."""
-        snapshot = checkpointer.load(device=device)
-        if snapshot is None:
-            return 0
-        self.model.load_state_dict(snapshot.states["model"])
-        self.learner.optimizer.load_state_dict(snapshot.states["optimizer"])
-        self.curriculum.load_state_dict(snapshot.states["curriculum"])
-        self.curve.load_state_dict(snapshot.states["curve"])
-        return snapshot.step
+        return {
+            "model": learner.model,
+            "optimizer": learner.optimizer,
+            "learner": learner,
+            "curriculum": self.drawing.curriculum,
+            "queue": self.queue,
+            "buffer": self.buffer,
+            "curve": self.curve,
+            **{name: part for name, part in optional.items() if part is not None},
+        }
 
 
 def train(
-    practice: Practice,
-    sampler: Sampler,
-    *,
-    config: RlConfig,
-    context: StageContext,
-    checkpointer: Checkpointer,
+    practice: Practice, *, config: RlConfig, context: StageContext, checkpointer: Checkpointer
 ) -> None:
-    """Train the policy in place for `config.steps` steps; goes on from a killed attempt.
+    """Train the policy in place; goes on from a killed attempt, also from between two updates.
 
     Everything random in a step follows from the seed and the step, so a step that is run again
-    after a kill is the same step. Groups whose rewards are all equal are stored and counted, but
-    not trained on: their gradient is 0.
+    after a kill is the same step. With a staleness, generations are sampled that many steps before
+    they are learnt from, by the policy of then: what a sampler beside the learner would do, in one
+    process and in one order.
     """
-    judge = Judge()
-    first = practice.restore(checkpointer, context.device)
-    if first:
-        context.note(f"resuming after step {first} of {config.steps}")
+    queue, buffer, learner = practice.queue, practice.buffer, practice.learner
+    saving = _Saving(Progress(practice.parts(), checkpointer), practice.store, config)
+    first = saving.restore(context)
     # Dropout would make the trainer's log-probabilities differ from the sampler's.
-    practice.model.eval()
+    learner.model.eval()
     for step in range(first, config.steps):
+        if practice.stopping is not None and practice.stopping.reason:
+            context.note(f"stopped after step {step} of {config.steps}: {practice.stopping.reason}")
+            break
         started = time.perf_counter()
         torch.manual_seed(purpose_seed(context.seed, "rl", step))
-        chosen = practice.curriculum.draw(config.problems_per_step, seed=context.seed, step=step)
-        prompts = [practice.prompts[index] for index in chosen]
+        while queue.num_drawn <= min(step + config.staleness, config.steps - 1):
+            queue.put(draw(practice, queue.num_drawn, version=step))
+        if buffer.generation is None:
+            generation = drop_stale(queue.take(), version=step, bound=config.staleness)
+            trained = [group for group in generation.groups if group[0].trained]
+            buffer.open(generation, learner.lessons(trained, step=step))
 
-        sampler.update(step)
-        attempts = attempt(
-            sampler,
-            [practice.problems[index] for index in chosen],
-            prompts,
-            SamplingParams(
-                max_tokens=config.max_tokens,
-                temperature=config.temperature,
-                num_samples=config.group_size,
-                seed=purpose_seed(context.seed, "rollouts", step),
-            ),
-            judge=judge,
-        )
         sampled = time.perf_counter()
-        groups = score_groups(attempts, prompts, scale=config.advantage_scale)
-        practice.curriculum.observe(
-            chosen,
-            solved=[sum(rollout.reward for rollout in group) for group in groups],
-            attempts=[len(group) for group in groups],
-        )
+        plan = buffer.plan(seed=context.seed)
+        for index in range(buffer.num_done, len(plan)):
+            before = weights_digest(learner.model) if learner.num_updates == 0 else ""
+            metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
+            if index == 0:
+                gate(practice, metrics, stale=is_stale(buffer, version=step))
+            check_moved(learner, before)
+            buffer.learnt(metrics)
+            if index + 1 < len(plan):
+                saving.save_if_due(step, index + 1)
 
-        metrics = describe(groups)
-        trained = [group for group in groups if has_signal(group)]
-        if trained:
-            metrics |= practice.learner.learn(trained, step=step, seed=context.seed)
-        practice.curve.log(step + 1, {f"rl/{name}": value for name, value in metrics.items()})
-        everything = [rollout for group in groups for rollout in group]
-        practice.store.add(rollouts_table(everything, step=step + 1))
+        measured = means(buffer.totals)
+        generation = buffer.close()
+        measured = figures(practice, generation, version=step) | measured
+        named = {f"rl/{name}": value for name, value in measured.items()}
+        practice.curve.log(step + 1, named)
+        practice.store.add(generation.groups, step=step + 1)
+        if practice.stopping is not None:
+            practice.stopping.observe(named)
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         seconds = {"rl/seconds_sampling": sampled - started}
         context.log(step + 1, seconds | {"rl/seconds_learning": time.perf_counter() - sampled})
         context.progress(step + 1, config.steps)
-        if checkpointer.due(step + 1):
-            practice.save(checkpointer, step + 1)
+        saving.save_if_due(step + 1, 0)
 
 
-def describe(groups: Sequence[Sequence[Rollout]]) -> dict[str, float]:
-    """What a step's rollouts are like, over all of them, trained on or not.
+def draw(practice: Practice, step: int, *, version: int) -> Generation:
+    """Sample for `step`; where it will wait, hold the sampler against the trainer at once."""
+    generation = practice.drawing.draw(step, version=version)
+    if step > version:
+        gap = practice.learner.gap(generation.groups[0])
+        practice.learner.check_gap(gap["logprob_gap"])
+        generation.facts |= gap
+    return generation
 
-    `yield` is the share of rollouts in groups with signal, the only ones that teach. `entropy` is
-    the mean of -log p over the drawn tokens, an unbiased estimate of the policy's.
-    """
-    samples = [rollout.attempt.sample for group in groups for rollout in group]
-    scores = [[rollout.reward for rollout in group] for group in groups]
-    num_tokens = sum(len(sample.token_ids) for sample in samples)
-    cut = sum(sample.finish_reason is FinishReason.LENGTH for sample in samples)
-    return {
-        "reward": sum(map(sum, scores)) / len(samples),
-        "length": num_tokens / len(samples),
-        "truncation_rate": cut / len(samples),
-        "entropy": -sum(sum(sample.logprobs) for sample in samples) / num_tokens,
-        "yield": sum(map(has_signal, groups)) / len(groups),
-        "all_solved": sum(min(group) >= 1 for group in scores) / len(groups),
-        "none_solved": sum(max(group) <= 0 for group in scores) / len(groups),
-    }
+
+def gate(practice: Practice, metrics: dict[str, float], *, stale: bool) -> None:
+    """Stop where sampler and trainer disagree; of stale rollouts the distance is another thing."""
+    if not stale:
+        practice.learner.check_gap(metrics["logprob_gap"])
+        return
+    for name in ("", "_max", "_k3"):
+        metrics[f"drift{name}"] = metrics.pop(f"logprob_gap{name}")
+
+
+def is_stale(buffer: Buffer, *, version: int) -> bool:
+    """Whether any rollout that is learnt from is of an older policy."""
+    return any(lesson.policy_version != version for group in buffer.lessons for lesson in group)
+
+
+def drop_stale(generation: Generation, *, version: int, bound: int) -> Generation:
+    """Take groups with a rollout older than the bound out of what is learnt from."""
+
+    def kept(group: Group) -> Group:
+        if version - min(rollout.policy_version for rollout in group) <= bound:
+            return group
+        return marked(group, trained=False)
+
+    groups = [kept(group) for group in generation.groups]
+    num_stale = sum(
+        len(new)
+        for old, new in zip(generation.groups, groups, strict=True)
+        if old[0].trained and not new[0].trained
+    )
+    facts = generation.facts | {"rollouts_stale": float(num_stale)}
+    return replace(generation, groups=groups, facts=facts)
+
+
+def figures(practice: Practice, generation: Generation, *, version: int) -> dict[str, float]:
+    """What is measured of a generation itself."""
+    signal = [practice.drawing.teaches(group) for group in generation.groups]
+    ages = [version - r.policy_version for g in generation.groups for r in g if r.trained]
+    found = describe(generation.groups, signal=signal) | generation.facts
+    return found | {"staleness": sum(ages) / len(ages)} if ages else found
+
+
+def means(totals: Mapping[str, list[float]]) -> dict[str, float]:
+    """Mean of every metric over the updates that measured it."""
+    return {name: math.fsum(values) / len(values) for name, values in totals.items()}
+
+
+def check_moved(learner: Learner, before: str) -> None:
+    """Stop a run whose very first update left the policy as it was: the rest would as well."""
+    if before and weights_digest(learner.model) == before:
+        raise UserError(
+            "rl: the first update left the policy exactly as it was, so it would learn nothing;"
+            " raise the learning rate, or train in float32"
+        )
+
+
+@dataclass
+class _Saving:
+    """Checkpoints by optimiser update: 0-based step and update as one number."""
+
+    progress: Progress
+    store: RolloutStore
+    config: RlConfig
+    last: int = 0
+
+    def restore(self, context: StageContext) -> int:
+        """Take up the newest checkpoint, if there is one; returns the steps that are done."""
+        self.last = self.progress.restore(context.device)
+        step, update = divmod(self.last, self.config.updates_per_step)
+        self.store.forget_after(step)
+        if self.last:
+            within = f" and {update} updates" if update else ""
+            context.note(f"resuming after step {step} of {self.config.steps}{within}")
+        return step
+
+    def save_if_due(self, step: int, update: int) -> None:
+        """Write a checkpoint where `checkpoint_every` updates have gone by."""
+        every, now = self.config.checkpoint_every, step * self.config.updates_per_step + update
+        if every and now // every > self.last // every:
+            self.store.flush(step)
+            self.progress.save(now)
+            self.last = now

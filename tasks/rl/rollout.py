@@ -1,57 +1,52 @@
-"""Rollouts: attempts with advantages, as records, as tensors and as a table."""
+"""Rollouts: attempts with rewards and advantages, as records and as rows of a table."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
 
 import polars as pl
-import torch
-from torch import Tensor
 
 from posttrain.attempts import Attempt
-from posttrain.data.tables import read_table, write_table
-from posttrain.maths.advantages import Scale, group_relative
 from posttrain.records import IDENTITY, ROLLOUTS, with_row_ids
-from posttrain.sampling.base import Prompt
-
-_EPSILON = 1e-6
+from posttrain.sampling.base import FinishReason, Prompt
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Rollout:
-    """One attempt as the learner sees it."""
+    """One attempt as the learner sees it: what a row of the table holds, but for its step."""
 
-    attempt: Attempt
+    problem_id: str
+    source: str
+    group: int
+    """Which of its step's draws it belongs to; 0 for the first problem drawn."""
     prompt_ids: tuple[int, ...]
-    advantage: float
+    completion_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: str
+    text: str
+    reward: float
+    reward_components: str
+    policy_version: int
+    advantage: float = 0.0
+    trained: bool = False
+    """Whether the learner was given it."""
 
     @property
     def ids(self) -> tuple[int, ...]:
         """Prompt and completion."""
-        return self.prompt_ids + self.attempt.sample.token_ids
+        return self.prompt_ids + self.completion_ids
 
     @property
-    def reward(self) -> float:
-        """What the policy is paid."""
-        return reward(self.attempt)
+    def truncated(self) -> bool:
+        """True where it was cut off at the limit of tokens."""
+        return self.finish_reason == FinishReason.LENGTH
 
 
-@dataclass(frozen=True)
-class RolloutBatch:
-    """Rollouts as right-padded tensors; entry `[b, t]` belongs to token t of rollout b."""
-
-    input_ids_BT: Tensor
-    mask_BT: Tensor
-    """True at the tokens that the policy drew."""
-    sampled_logprobs_BT: Tensor
-    """The sampler's log-probabilities; 0 where masked."""
-    advantages_B: Tensor
-
-    @property
-    def num_tokens(self) -> int:
-        """Tokens that bear loss."""
-        return int(self.mask_BT.sum())
+Group = list[Rollout]
+_FIELDS = tuple(field.name for field in fields(Rollout))
+_values = attrgetter(*_FIELDS)
 
 
 def reward(attempt: Attempt) -> float:
@@ -62,70 +57,87 @@ def reward(attempt: Attempt) -> float:
     return float(attempt.verdict.correct)
 
 
-def score_groups(
-    attempts: Sequence[Attempt], prompts: Sequence[Prompt], *, scale: Scale
-) -> list[list[Rollout]]:
-    """Advantages within each prompt's attempts, which must be adjacent: one list per prompt."""
-    group = len(attempts) // len(prompts)
-    rewards_B = torch.tensor([reward(made) for made in attempts], dtype=torch.float64)
-    group_B = torch.arange(len(attempts)) // group
-    advantages_B = group_relative(
-        rewards_B, group_B, baseline="mean", scale=scale, epsilon=_EPSILON
-    )
+def as_groups(
+    attempts: Sequence[Attempt], prompts: Sequence[Prompt], *, first: int = 0
+) -> list[Group]:
+    """One group per prompt, whose attempts must be adjacent; groups are numbered from `first`."""
+    size = len(attempts) // len(prompts)
     rollouts = [
-        Rollout(made, prompts[index // group].token_ids, float(advantages_B[index]))
+        Rollout(
+            problem_id=made.sample.prompt_id,
+            source=made.problem.source,
+            group=first + index // size,
+            prompt_ids=prompts[index // size].token_ids,
+            completion_ids=made.sample.token_ids,
+            logprobs=made.sample.logprobs,
+            finish_reason=str(made.sample.finish_reason),
+            text=made.sample.text,
+            reward=reward(made),
+            reward_components=json.dumps({"verifier": made.verdict.score}),
+            policy_version=made.sample.policy_version,
+        )
         for index, made in enumerate(attempts)
     ]
-    return [rollouts[begin : begin + group] for begin in range(0, len(rollouts), group)]
+    return grouped(rollouts)
+
+
+def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
+    """Adjacent rollouts of one group together."""
+    groups: list[Group] = []
+    for rollout in rollouts:
+        if groups and groups[-1][0].group == rollout.group:
+            groups[-1].append(rollout)
+        else:
+            groups.append([rollout])
+    return groups
+
+
+def marked(group: Group, *, trained: bool) -> Group:
+    """The same group, given to the learner or not."""
+    return [replace(rollout, trained=trained) for rollout in group]
 
 
 def has_signal(group: Sequence[Rollout]) -> bool:
-    """True where the group's rewards differ, so that it has a gradient."""
+    """True where an advantage is not 0, so that the group has a gradient."""
     return any(rollout.advantage != 0 for rollout in group)
 
 
-def collate(rollouts: Sequence[Rollout], *, pad: int, device: str) -> RolloutBatch:
-    """The one place where rollouts are padded and masked."""
-    width = max(len(rollout.ids) for rollout in rollouts)
-    ids, mask, logprobs = [], [], []
-    for rollout in rollouts:
-        before, drawn = len(rollout.prompt_ids), len(rollout.attempt.sample.token_ids)
-        after = width - before - drawn
-        ids.append([*rollout.ids, *[pad] * after])
-        mask.append([False] * before + [True] * drawn + [False] * after)
-        logprobs.append([0.0] * before + [*rollout.attempt.sample.logprobs] + [0.0] * after)
-    return RolloutBatch(
-        torch.tensor(ids, device=device),
-        torch.tensor(mask, device=device),
-        torch.tensor(logprobs, device=device),
-        torch.tensor([rollout.advantage for rollout in rollouts], device=device),
-    )
+def plain(groups: Sequence[Group]) -> list[tuple[Any, ...]]:
+    """Groups as plain values, for a checkpoint."""
+    return [_values(rollout) for group in groups for rollout in group]
 
 
-def rollouts_table(rollouts: Sequence[Rollout], *, step: int) -> pl.DataFrame:
-    """Lay rollouts of one step out as a ROLLOUTS frame, in the given order."""
-    samples = [rollout.attempt.sample for rollout in rollouts]
-    problems = [rollout.attempt.problem for rollout in rollouts]
-    columns = {
-        "parents": [[sample.prompt_id] for sample in samples],
-        "problem_id": [sample.prompt_id for sample in samples],
+def from_plain(rows: Sequence[Sequence[Any]]) -> list[Group]:
+    """What `plain` was given."""
+    return grouped([Rollout(*row) for row in rows])
+
+
+def rollouts_table(groups: Sequence[Group], *, step: int) -> pl.DataFrame:
+    """Lay the rollouts of one step out as a ROLLOUTS frame, in the given order."""
+    rollouts = [rollout for group in groups for rollout in group]
+    columns: dict[str, Any] = {name: [getattr(r, name) for r in rollouts] for name in _FIELDS}
+    columns |= {
+        "parents": [[rollout.problem_id] for rollout in rollouts],
         "step": [step] * len(rollouts),
-        "source": [problem.source for problem in problems],
-        "prompt_ids": _lists([rollout.prompt_ids for rollout in rollouts], pl.Int32),
-        "completion_ids": _lists([sample.token_ids for sample in samples], pl.Int32),
-        "logprobs": _lists([sample.logprobs for sample in samples], pl.Float32),
-        "finish_reason": [str(sample.finish_reason) for sample in samples],
-        "text": [sample.text for sample in samples],
-        "reward": [rollout.reward for rollout in rollouts],
-        "reward_components": [
-            json.dumps({"verifier": rollout.attempt.verdict.score}) for rollout in rollouts
-        ],
-        "advantage": [rollout.advantage for rollout in rollouts],
-        "policy_version": [sample.policy_version for sample in samples],
+        "prompt_ids": _lists(columns["prompt_ids"], pl.Int32),
+        "completion_ids": _lists(columns["completion_ids"], pl.Int32),
+        "logprobs": _lists(columns["logprobs"], pl.Float32),
     }
     schema = {name: kind for name, kind in ROLLOUTS.items() if name != "id"}
-    frame = pl.DataFrame(columns, schema=schema)
+    frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)
     return with_row_ids(frame, IDENTITY["rollouts"])
+
+
+def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
+    """Step by step, the groups of a ROLLOUTS table in the order in which they were drawn."""
+    for part in frame.partition_by("step", maintain_order=True):
+        rows = part.select(_FIELDS).iter_rows(named=True)
+        yield part["step"][0], grouped([_from_row(row) for row in rows])
+
+
+def _from_row(row: Mapping[str, Any]) -> Rollout:
+    lists = ("prompt_ids", "completion_ids", "logprobs")
+    return Rollout(**{**row, **{name: tuple(row[name]) for name in lists}})
 
 
 def _lists(rows: Sequence[Sequence[float]], kind: type[pl.DataType]) -> pl.Series:
@@ -134,34 +146,3 @@ def _lists(rows: Sequence[Sequence[float]], kind: type[pl.DataType]) -> pl.Serie
     owners = pl.Series([index for index, row in enumerate(rows) for _ in row], dtype=pl.UInt32)
     flat = pl.DataFrame({"owner": owners, "value": values})
     return flat.group_by("owner", maintain_order=True).agg("value")["value"]
-
-
-class RolloutStore:
-    """Rollouts of a running stage: in memory since the last checkpoint, in shards before it.
-
-    A shard is named by its last step, so steps that are run again after a kill replace it.
-    """
-
-    def __init__(self, scratch: Path) -> None:
-        self.folder = scratch / "rollouts"
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._fresh: list[pl.DataFrame] = []
-
-    def add(self, frame: pl.DataFrame) -> None:
-        """Append one step's rollouts."""
-        self._fresh.append(frame)
-
-    def flush(self, step: int) -> None:
-        """Write what is in memory as the shard that ends with `step`."""
-        write_table(pl.concat(self._fresh), self.folder / f"{step:09d}.parquet", ROLLOUTS)
-        self._fresh = []
-
-    def merge(self, path: Path) -> int:
-        """Write one table of all rollouts; returns the number of rows."""
-        frames = [read_table(shard, ROLLOUTS) for shard in self._shards()]
-        merged = pl.concat([*frames, *self._fresh], rechunk=True)
-        write_table(merged, path, ROLLOUTS)
-        return len(merged)
-
-    def _shards(self) -> list[Path]:
-        return sorted(self.folder.glob("*.parquet"))

@@ -1,25 +1,29 @@
 """Improve a policy on problems that it solves sometimes, by the verifiers' reward."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from posttrain.algorithms.identity import digest
 from posttrain.attempts import make_prompts, problems_of
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import Policy, load_policy, save_policy, weights_digest
-from posttrain.models.optim import build_optimizer
-from posttrain.models.tokenizer import check_same_tokenizer
 from posttrain.pipeline.context import StageContext
 from posttrain.records import PROBLEMS, SOLVE_RATES
 from posttrain.sampling.torch_engine import TorchSampler
 from posttrain.training.curve import Curve
+from posttrain.training.progress import run_identity
+from tasks.rl.buffer import Buffer, Queue
+from tasks.rl.build import build_learner
 from tasks.rl.config import RlConfig
 from tasks.rl.curriculum import start_curriculum
-from tasks.rl.learner import Learner
+from tasks.rl.drawing import Drawing
 from tasks.rl.loop import Practice, train
-from tasks.rl.rollout import RolloutStore
+from tasks.rl.stop import Stopping
+from tasks.rl.store import RolloutStore
 
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
@@ -31,76 +35,107 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Load policy, problems and solve rates; train; save policy, rollouts and curve."""
-    table = read_table(inputs["problems"], PROBLEMS)
-    problems = problems_of(table)
+    """Load policy, problems and solve rates; train; save policy, rollouts, curve and report."""
     policy = load_policy(inputs["policy"], device=context.device)
     before = weights_digest(policy.model)
-    curriculum = start_curriculum(
-        table,
-        read_table(inputs["solve_rates"], SOLVE_RATES),
-        policy=before,
-        draw=config.problems_per_step,
-        where=str(inputs["solve_rates"]),
-    )
-    practice = Practice(
-        problems=problems,
-        prompts=make_prompts(policy.tokenizer, problems),
-        curriculum=curriculum,
-        learner=_learner(policy, config, inputs, context),
-        curve=Curve(context),
-        store=RolloutStore(context.scratch),
-    )
-    sampler = TorchSampler(policy.model, policy.tokenizer)
-    identity = {"config": _digest(config), "policy": before}
+    context.note(f"algorithm {digest(config.algorithm)}")
+    practice = _practice(config, inputs, context, policy=policy, digest=before)
     checkpointer = Checkpointer(
-        context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
+        context.scratch,
+        every=config.checkpoint_every,
+        identity=_identity(config, inputs, context, policy=before),
+        note=context.note,
     )
-    train(practice, sampler, config=config, context=context, checkpointer=checkpointer)
+    train(practice, config=config, context=context, checkpointer=checkpointer)
 
-    if weights_digest(policy.model) == before:
+    after = weights_digest(policy.model)
+    if after == before:
         raise UserError(
             f"rl: the policy is unchanged after {config.steps} steps, as no group's rewards"
             " differed; take problems that it solves sometimes, or a larger group_size"
         )
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
-    num_rollouts = practice.store.merge(outputs["rollouts"])
-    practice.curve.write(outputs["curve"])
-    return _metrics(practice.curve, config.steps) | {"rl/num_rollouts": float(num_rollouts)}
+    metrics = _finish(practice, config, outputs)
+    reason = practice.stopping.reason if practice.stopping else ""
+    report = {
+        "algorithm": {
+            "digest": digest(config.algorithm),
+            "switches": config.algorithm.model_dump(mode="json"),
+        },
+        "policy": {"before": before, "after": after},
+        "stopped": reason,
+        "metrics": metrics,
+    }
+    outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
+    return metrics
 
 
-def _learner(
-    policy: Policy, config: RlConfig, inputs: Mapping[str, Path], context: StageContext
-) -> Learner:
-    """The optimiser, and the reference where a KL coefficient asks for one."""
-    reference = None
-    if config.kl_coefficient > 0:
-        loaded = load_policy(inputs.get("reference", inputs["policy"]), device=context.device)
-        check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
-        reference = loaded.model
-    elif "reference" in inputs:
-        raise UserError(
-            "rl: a reference is connected but kl_coefficient is 0, so it would change nothing;"
-            " set kl_coefficient or leave the reference out"
-        )
-    optimizer = build_optimizer(
-        policy.model, kind=config.optimizer, learning_rate=config.learning_rate
+def _practice(
+    config: RlConfig,
+    inputs: Mapping[str, Path],
+    context: StageContext,
+    *,
+    policy: Policy,
+    digest: str,
+) -> Practice:
+    table = read_table(inputs["problems"], PROBLEMS)
+    problems = problems_of(table)
+    curriculum = start_curriculum(
+        table,
+        read_table(inputs["solve_rates"], SOLVE_RATES),
+        policy=digest,
+        draw=config.problems_per_step,
+        where=str(inputs["solve_rates"]),
+        sources=config.draw.sources,
     )
-    return Learner(
-        model=policy.model,
-        optimizer=optimizer,
-        reference=reference,
+    drawing = Drawing(
+        problems=problems,
+        prompts=make_prompts(policy.tokenizer, problems),
+        curriculum=curriculum,
+        sampler=TorchSampler(policy.model, policy.tokenizer),
         config=config,
-        pad=int(policy.tokenizer.pad_token_id),
-        device=context.device,
+        seed=context.seed,
+    )
+    optimisation = config.optimisation
+    return Practice(
+        drawing=drawing,
+        learner=build_learner(policy, config, context, reference=inputs.get("reference")),
+        curve=Curve(context),
+        store=RolloutStore(context.scratch),
+        queue=Queue(),
+        buffer=Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches),
+        stopping=None if config.stop is None else Stopping(config.stop),
     )
 
 
-def _metrics(curve: Curve, steps: int) -> dict[str, float]:
+def _finish(practice: Practice, config: RlConfig, outputs: Mapping[str, Path]) -> dict[str, float]:
+    """Write rollouts and curve; the stage's own metrics."""
+    curve, steps = practice.curve, practice.num_steps
+    for ahead, generation in enumerate(practice.queue.waiting, start=1):
+        practice.store.add(generation.untrained(), step=steps + ahead)
+    num_rollouts = practice.store.merge(outputs["rollouts"])
+    curve.write(outputs["curve"])
     window = min(_WINDOW, steps)
     names = ("reward", "length", "truncation_rate", "entropy", "yield")
-    return {f"rl/{name}": curve.last(f"rl/{name}", window=window) for name in names}
+    return {f"rl/{name}": curve.last(f"rl/{name}", window=window) for name in names} | {
+        "rl/num_rollouts": float(num_rollouts),
+        "rl/num_updates": float(practice.learner.num_updates),
+        "rl/steps": float(steps),
+        "rl/stopped_early": float(steps < config.steps),
+    }
 
 
-def _digest(config: RlConfig) -> str:
-    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()
+def _identity(
+    config: RlConfig, inputs: Mapping[str, Path], context: StageContext, *, policy: str
+) -> dict[str, str]:
+    """What a checkpoint must agree with: every field, the seed, and the inputs' content."""
+    digests = {"policy": policy, "algorithm": digest(config.algorithm)}
+    for name, path in inputs.items():
+        files = sorted(path.rglob("*")) if path.is_dir() else [path]
+        content = hashlib.sha256()
+        for file in files:
+            if file.is_file() and file.suffix != ".safetensors":
+                content.update(file.name.encode())
+                content.update(file.read_bytes())
+        digests[f"{name}.files" if path.is_dir() else name] = content.hexdigest()
+    return run_identity(config, seed=context.seed, **digests)

@@ -150,10 +150,9 @@ def test_rl(guesser, coins_path, tmp_path):
             "problems_per_step": 6,
             "group_size": 4,
             "max_tokens": 8,
-            "epochs": 2,
-            "minibatches": 2,
-            "checkpoint_every": 2,
+            "optimisation": {"epochs": 2, "minibatches": 2},
+            "checkpoint_every": 6,
         },
         inputs={**given, "solve_rates": probed["solve_rates"]},
-        outputs=["policy", "rollouts", "curve"],
+        outputs=["policy", "rollouts", "curve", "report"],
     )

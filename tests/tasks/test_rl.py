@@ -20,16 +20,18 @@ from tasks.rl.config import RlConfig
 from tasks.rl.stage import run
 
 SMALL = {
+    "algorithm": {"advantage": {"scale": "sample"}},
     "steps": 12,
     "problems_per_step": 8,
     "group_size": 6,
     "max_tokens": 8,
     "optimizer": "adamw",
     "learning_rate": 5e-3,
-    "advantage_scale": "sample",
-    "warmup_steps": 0,
+    "optimisation": {"warmup_steps": 0},
     "checkpoint_every": 5,
 }
+
+KL = {"kl": {"coefficient": 0.1}}
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +49,7 @@ def train(inputs, folder, *, scratch=None, seed=0, **config):
         "policy": folder / "policy",
         "rollouts": folder / "rollouts.parquet",
         "curve": folder / "curve.parquet",
+        "report": folder / "report.json",
     }
     context = StageContext.quiet(scratch or folder / "scratch", seed=seed)
     return run(RlConfig(**{**SMALL, **config}), inputs, outputs, context)
@@ -139,9 +142,11 @@ def test_how_often_it_is_saved_changes_nothing_but_the_scratch(trained, inputs, 
 
 
 def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_path):
-    assert policy_bytes(inputs, tmp_path / "several", epochs=2, minibatches=3) != policy_bytes(
-        inputs, tmp_path / "once"
-    )
+    assert policy_bytes(
+        inputs,
+        tmp_path / "several",
+        optimisation={"warmup_steps": 0, "epochs": 2, "minibatches": 3},
+    ) != policy_bytes(inputs, tmp_path / "once")
     assert curve_of(tmp_path / "once", "clip_fraction").max() == 0
     assert curve_of(tmp_path / "several", "clip_fraction").max() > 0
     # The gap is that of the first update, before the policy leaves the sampler.
@@ -156,7 +161,9 @@ def test_sampler_and_trainer_agree_at_another_temperature(inputs, tmp_path):
 
 def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
     for name, coefficient in (("without", 0.0), ("with", 0.3)):
-        train(inputs, tmp_path / name, entropy_coefficient=coefficient)
+        entropy = {"coefficient": coefficient} if coefficient else None
+        scaled = {"advantage": {"scale": "sample"}, "entropy": entropy}
+        train(inputs, tmp_path / name, algorithm=scaled)
     without, kept = (curve_of(tmp_path / name, "entropy") for name in ("without", "with"))
     assert without[0] == kept[0]
     assert kept[-1] > 1.2 * without[-1]
@@ -164,7 +171,7 @@ def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
 
 def test_a_divergence_penalty_keeps_the_policy_near(inputs, tmp_path):
     for name, coefficient in (("loose", 1e-9), ("tight", 10.0)):
-        train(inputs, tmp_path / name, kl_coefficient=coefficient)
+        train(inputs, tmp_path / name, algorithm={"kl": {"coefficient": coefficient}})
     loose, tight = (curve_of(tmp_path / name, "kl") for name in ("loose", "tight"))
     assert loose[0] == tight[0] == 0
     assert tight[-1] < 0.3 * loose[-1]
@@ -178,9 +185,34 @@ def policy_bytes(inputs, folder, **config):
 @pytest.mark.parametrize(
     ("bad", "remedy"),
     [
-        ({"group_size": 1}, "rl: group_size 1 makes every advantage 0.* take at least 2"),
-        ({"clip_low": 0.3}, "clip_low 0.3 exceeds clip_high 0.28; swap them"),
-        ({"minibatches": 40}, "minibatches 40 exceeds problems_per_step 32.* lower minibatches"),
+        ({"group_size": 1}, "group_size 1 makes every advantage 0.* set group_size to at least 2"),
+        ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
+        ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
+        (
+            {"optimisation": {"minibatches": 40}},
+            "minibatches 40 exceeds problems_per_step 32.* lower minibatches",
+        ),
+        (
+            {"reference": {"kind": "ema", "decay": 0.9}},
+            "reference.kind is ema, but the algorithm has no kl.* add algorithm.kl",
+        ),
+        ({"reference": {"kind": "ema"}}, "rl.reference: kind ema needs decay; set it"),
+        ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
+        ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
+        (
+            {"algorithm": {"advantage": {"estimator": "gae"}}},
+            "estimator gae needs the values of a critic",
+        ),
+        ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
+        ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
+        (
+            {"draw": {"max_rounds": 2, "train_on": "all"}},
+            "max_rounds above 1 makes up for groups without signal.* max_rounds to 1",
+        ),
+        (
+            {"stop": {"metric": "rl/rewards"}},
+            "no metric is called 'rl/rewards'; did you mean 'rl/reward'",
+        ),
         ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),
         ({"group_sise": 4}, "unknown key; did you mean 'group_size'"),
     ],
@@ -209,12 +241,12 @@ def test_a_reference_with_another_tokenizer_is_refused(inputs, tmp_path):
     model = load_policy(inputs["policy"]).model
     save_policy(model, train_tokenizer(["other 1 2"], vocab_size=262), tmp_path / "other")
     with pytest.raises(UserError, match="rl.inputs.reference: the tokenizers differ"):
-        train({**inputs, "reference": tmp_path / "other"}, tmp_path / "run", kl_coefficient=0.1)
+        train({**inputs, "reference": tmp_path / "other"}, tmp_path / "run", algorithm=KL)
     assert not (tmp_path / "run/policy").exists()
 
 
 def test_a_reference_without_a_weight_is_refused(inputs, tmp_path):
-    with pytest.raises(UserError, match="a reference is connected but kl_coefficient is 0"):
+    with pytest.raises(UserError, match="a reference is connected but the algorithm has no kl"):
         train({**inputs, "reference": inputs["policy"]}, tmp_path / "run")
 
 
@@ -226,7 +258,7 @@ def test_a_run_that_taught_nothing_is_refused(inputs, tmp_path):
 
 def test_a_checkpoint_of_another_configuration_is_refused(inputs, tmp_path):
     train(inputs, tmp_path / "one", steps=5, scratch=tmp_path / "scratch")
-    with pytest.raises(UserError, match="this checkpoint was made with config="):
+    with pytest.raises(UserError, match="was made with config.steps=5, now it is 6"):
         train(inputs, tmp_path / "two", steps=6, scratch=tmp_path / "scratch")
 
 

@@ -1,23 +1,31 @@
 """The learner: its gradient is the policy gradient, however it is cut up."""
 
 import copy
+import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from posttrain.attempts import Attempt
 from posttrain.errors import UserError
-from posttrain.models.load import load_policy
+from posttrain.models.load import load_policy, weights_digest
 from posttrain.models.logprobs import token_logprobs
-from posttrain.models.optim import build_optimizer
+from posttrain.models.optim import NotFiniteError, build_optimizer
 from posttrain.records import Problem
 from posttrain.rewards import Verdict
 from posttrain.sampling.base import FinishReason, Prompt, Sample
-from tasks.rl.config import RlConfig
+from posttrain.training.failed_batch import load_failed_batch
+from tasks.rl.batch import LessonBatch
+from tasks.rl.buffer import Buffer, Generation
+from tasks.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
+from tasks.rl.credit import relative
+from tasks.rl.critic import Critic
 from tasks.rl.learner import Learner
-from tasks.rl.loop import describe
-from tasks.rl.rollout import has_signal, score_groups
+from tasks.rl.metrics import describe
+from tasks.rl.reference import Reference
+from tasks.rl.rollout import as_groups, has_signal
 
 
 def make_attempt(problem, prompt, index, *, reward, ids, logprobs):
@@ -39,7 +47,11 @@ def groups_of(policy, *, rewards):
                 found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, 3:]
             drawn = {"reward": reward, "ids": ids, "logprobs": tuple(found.tolist())}
             attempts.append(make_attempt(problem, prompt, index, **drawn))
-    return score_groups(attempts, prompts, scale="none")
+    return scored(as_groups(attempts, prompts))
+
+
+def scored(groups):
+    return relative(groups, RlConfig().algorithm, max_tokens=72)
 
 
 class Frozen:
@@ -54,11 +66,24 @@ class Frozen:
         return 0.0
 
 
+def learner_of(policy, optimizer=None, *, folder=Path(), reference=None, critic=None, **config):
+    return Learner(
+        model=policy.model,
+        optimizer=optimizer or Frozen(policy.model),
+        reference=reference,
+        critic=critic,
+        config=RlConfig(**config),
+        pad=0,
+        device="cpu",
+        scratch=folder,
+    )
+
+
 def gradient(policy, groups, **config):
-    optimizer = Frozen(policy.model)
-    learner = Learner(policy.model, optimizer, None, RlConfig(**config), pad=0, device="cpu")
-    metrics = learner.learn(groups, step=0, seed=0)
-    return optimizer.gradients, metrics
+    learner = learner_of(policy, **config)
+    lessons = [x for group in learner.lessons(groups, step=0) for x in group]
+    metrics = learner.update(lessons, step=0, index=0, seed=0)
+    return learner.optimizer.gradients, metrics
 
 
 def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
@@ -75,7 +100,7 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
     for group in groups:
         for rollout in group:
             logits = policy.model(torch.tensor([rollout.ids])).logits[0, 2:-1]
-            targets = torch.tensor(rollout.attempt.sample.token_ids)
+            targets = torch.tensor(rollout.completion_ids)
             logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
             total = total - rollout.advantage * logprobs.sum() / num_tokens
     total.backward()
@@ -88,9 +113,9 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
 def test_any_split_into_micro_batches_gives_the_one_batch_gradient(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
-    whole, reference = gradient(policy, groups, micro_batch_tokens=10_000)
+    whole, reference = gradient(policy, groups, optimisation={"micro_batch_tokens": 10_000})
     for budget in (1, 20):
-        parts, metrics = gradient(policy, groups, micro_batch_tokens=budget)
+        parts, metrics = gradient(policy, groups, optimisation={"micro_batch_tokens": budget})
         assert metrics["loss"] == pytest.approx(reference["loss"], abs=1e-6)
         for one, many in zip(whole[0], parts[0], strict=True):
             torch.testing.assert_close(one, many, atol=1e-6, rtol=0)
@@ -99,33 +124,46 @@ def test_any_split_into_micro_batches_gives_the_one_batch_gradient(guesser):
 def test_minibatches_are_whole_groups_and_cover_all(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]] * 5)
-    learner = Learner(
-        policy.model, None, None, RlConfig(epochs=2, minibatches=2), pad=0, device="cpu"
-    )
-    parts = list(learner._minibatches(groups, step=3, seed=0))
-    assert [len(part) for part in parts] == [3, 2, 3, 2]
-    for epoch in (parts[:2], parts[2:]):
-        found = sorted(g[0].attempt.problem.prompt for part in epoch for g in part)
-        assert found == ["p0", "p1", "p2", "p3", "p4"]
-    assert parts[0] != parts[2]
+    buffer = Buffer(epochs=2, minibatches=2)
+    lessons = learner_of(policy).lessons(groups, step=3)
+    buffer.open(Generation(3, groups), lessons)
+    parts = buffer.plan(seed=0)
+    assert [len(part) for part in parts] == [6, 4, 6, 4]
+    firsts = [[lesson.prompt_ids[1] for lesson in part] for part in parts]
+    for epoch in (firsts[:2], firsts[2:]):
+        assert sorted(epoch[0] + epoch[1]) == sorted([5, 6, 7, 8, 9] * 2)
+    assert all(part[::2] == part[1::2] for part in firsts)
+    assert firsts[0] != firsts[2]
+    assert buffer.plan(seed=0) == parts
+    assert buffer.plan(seed=1) != parts
+
+
+def test_a_buffer_goes_on_from_its_state(guesser):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]] * 3)
+    buffer, again = Buffer(epochs=1, minibatches=3), Buffer(epochs=1, minibatches=3)
+    buffer.open(Generation(7, groups, {"rounds": 2.0}), learner_of(policy).lessons(groups, step=7))
+    buffer.learnt({"loss": 0.25})
+    again.load_state_dict(buffer.state_dict())
+    assert again.plan(seed=0) == buffer.plan(seed=0)
+    assert (again.num_done, again.totals) == (1, {"loss": [0.25]})
+    assert again.close() == Generation(7, groups, {"rounds": 2.0})
 
 
 def test_partial_credit_is_not_paid(guesser):
-    policy = load_policy(guesser)
-    (group,) = groups_of(policy, rewards=[[1.0, 0.0, 0.0]])
-    partly = Verdict(0.5, "wrong_answer")
-    attempts = [replace(rollout.attempt, verdict=partly) for rollout in group[1:]]
-    prompts = [Prompt("p", group[0].prompt_ids)]
-    (scored,) = score_groups([group[0].attempt, *attempts], prompts, scale="none")
-    assert [rollout.reward for rollout in scored] == [1.0, 0.0, 0.0]
-    assert [rollout.advantage for rollout in scored] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
+    made = make_attempt(problem, prompt, 0, reward=1.0, ids=(3,), logprobs=(-1.0,))
+    partly = replace(made, verdict=Verdict(0.5, "wrong_answer"))
+    (group,) = scored(as_groups([made, partly, partly], [prompt]))
+    assert [rollout.reward for rollout in group] == [1.0, 0.0, 0.0]
+    assert [rollout.advantage for rollout in group] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
 def test_groups_without_a_difference_have_no_signal(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
     assert [has_signal(group) for group in groups] == [False, False, True]
-    metrics = describe(groups)
+    metrics = describe(groups, signal=[has_signal(group) for group in groups])
     assert metrics["yield"] == pytest.approx(1 / 3)
     assert metrics["all_solved"] == pytest.approx(1 / 3)
     assert metrics["none_solved"] == pytest.approx(1 / 3)
@@ -136,24 +174,68 @@ def test_groups_without_a_difference_have_no_signal(guesser):
 def test_a_sampler_with_stale_weights_stops_the_run(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    learner = learner_of(policy)
+    assert learner.gap(groups[0])["logprob_gap"] < 1e-6
     with torch.no_grad():
         policy.model.lm_head.weight.mul_(1.5)
+    gap = learner.gap(groups[0])
+    assert gap["logprob_gap_max"] > gap["logprob_gap"] > 0.05
+    assert gap["logprob_gap_k3"] > 0
     with pytest.raises(UserError, match="sampler's log-probabilities differ .* stale weights"):
-        gradient(policy, groups)
+        learner.check_gap(gap["logprob_gap"])
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser):
+def test_the_gap_by_hand(guesser):
+    """One log-probability is off by 0.3 and the rest are right: 0.3 / n, 0.3, (e^.3 - 1.3) / n."""
+    policy = load_policy(guesser)
+    ((first, second),) = groups_of(policy, rewards=[[1.0, 0.0]])
+    changed = replace(first, logprobs=(first.logprobs[0] - 0.3, *first.logprobs[1:]))
+    _, metrics = gradient(policy, [[changed, second]])
+    num_tokens = len(first.completion_ids) + len(second.completion_ids)
+    assert metrics["logprob_gap"] == pytest.approx(0.3 / num_tokens, abs=1e-5)
+    assert metrics["logprob_gap_max"] == pytest.approx(0.3, abs=1e-5)
+    expected = (math.exp(0.3) - 1.3) / num_tokens
+    assert metrics["logprob_gap_k3"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser, tmp_path):
+    """The batch that it names gives the same non-finite loss again."""
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     with torch.no_grad():
         policy.model.model.norm.weight[0] = float("nan")
     before = copy.deepcopy(policy.model.state_dict())
     optimizer = build_optimizer(policy.model, learning_rate=1.0)
-    learner = Learner(policy.model, optimizer, None, RlConfig(), pad=0, device="cpu")
-    with pytest.raises(UserError, match="rl step 5: the loss is nan"):
-        learner.learn(groups, step=4, seed=0)
+    learner = learner_of(policy, optimizer, folder=tmp_path)
+    lessons = learner.lessons(groups, step=4)[0]
+    with pytest.raises(NotFiniteError, match="rl step 5: the loss is nan.* kept in ") as caught:
+        learner.update(lessons, step=4, index=0, seed=0)
     after = policy.model.state_dict()
     assert all(torch.equal(after[k].nan_to_num(), v.nan_to_num()) for k, v in before.items())
+    kept = load_failed_batch(Path(str(caught.value).rsplit(" ", 1)[1]))
+    assert kept.facts["step"] == 5
+    assert kept.facts["weights"] == weights_digest(policy.model)
+    parts = [LessonBatch(**part) for part in kept.parts]
+    assert parts[0].sampled_logprobs_BT.ne(0).sum() == parts[0].num_tokens == 4 + 5
+    with pytest.raises(NotFiniteError, match="the loss is nan"):
+        learner.accumulate(parts, where="again")
+
+
+def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
+    """The loss is finite, but a hook makes one gradient infinite."""
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    policy.model.lm_head.weight.register_hook(lambda grad: grad * float("inf"))
+    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
+    learner = learner_of(policy, optimizer, folder=tmp_path)
+    before = weights_digest(policy.model)
+    with pytest.raises(NotFiniteError, match="the gradient is (nan|inf).* kept in ") as caught:
+        learner.update(learner.lessons(groups, step=0)[0], step=0, index=0, seed=0)
+    assert weights_digest(policy.model) == before
+    kept = load_failed_batch(Path(str(caught.value).rsplit(" ", 1)[1]))
+    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
+    learner.accumulate([LessonBatch(**part) for part in kept.parts], where="again")
+    assert not all(p.grad.isfinite().all() for p in policy.model.parameters())
 
 
 @pytest.mark.parametrize(
@@ -173,12 +255,117 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser):
 def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, clipped):
     policy = load_policy(guesser)
     (group,) = groups_of(policy, rewards=[[reward, 1.0 - reward]])
-    rollout = group[0]
-    sample = rollout.attempt.sample
-    old = tuple(value - shift for value in sample.logprobs)
-    attempt = replace(rollout.attempt, sample=replace(sample, logprobs=old))
-    config = RlConfig(max_logprob_gap=1.0)
-    learner = Learner(policy.model, Frozen(policy.model), None, config, pad=0, device="cpu")
-    metrics = learner.learn([[replace(rollout, attempt=attempt)]], step=0, seed=0)
+    (lesson, _), *_ = learner_of(policy).lessons([group], step=0)
+    old = tuple(value - shift for value in lesson.logprobs)
+    metrics = learner_of(policy).update([replace(lesson, logprobs=old)], step=0, index=0, seed=0)
     assert metrics["clip_fraction"] == float(clipped)
     assert metrics["logprob_gap"] == pytest.approx(abs(shift), abs=1e-4)
+
+
+PPO = {
+    "advantage": {"estimator": "gae", "gamma": 0.9, "lam": 0.8},
+    "critic": {"coefficient": 0.5, "clip": None},
+}
+
+
+def test_a_critic_starts_at_zero_so_advantages_are_discounted_rewards(guesser):
+    """V = 0 everywhere: A_t = (0.9 x 0.8)^(n - 1 - t) for reward 1 at the last of n tokens."""
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    critic = Critic(policy.model, ValueModelConfig())
+    ((good, bad),) = learner_of(policy, critic=critic, algorithm=PPO).lessons(groups, step=0)
+    assert good.advantages == pytest.approx([0.72**3, 0.72**2, 0.72, 1.0])
+    assert good.returns == pytest.approx(good.advantages)
+    assert bad.advantages == (0.0,) * 5
+    assert good.values == (0.0,) * 4
+
+
+@pytest.mark.parametrize("trunk", ["own", "shared"])
+def test_a_critic_learns_what_to_expect(guesser, trunk):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 1.0]])
+    critic = Critic(policy.model, ValueModelConfig(trunk=trunk, learning_rate=1e-2))
+    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
+    given = {"algorithm": PPO, "optimisation": {"warmup_steps": 0, "schedule": "constant"}}
+    learner = learner_of(policy, optimizer, critic=critic, **given)
+    errors = []
+    for step in range(40):
+        (lessons,) = learner.lessons(groups, step=step)
+        errors.append(learner.update(lessons, step=step, index=0, seed=0)["value_squared_error"])
+    assert errors[-1] < 0.1 * errors[0]
+    again = Critic(load_policy(guesser).model, ValueModelConfig(trunk=trunk))
+    again.load_state_dict(critic.state_dict())
+    assert torch.equal(again.head.weight, critic.head.weight)
+
+
+def test_the_value_loss_moves_a_shared_trunk_and_no_other(guesser):
+    for trunk, moves in (("own", False), ("shared", True)):
+        policy = load_policy(guesser)
+        groups = groups_of(policy, rewards=[[0.0, 0.0]])
+        critic = Critic(policy.model, ValueModelConfig(trunk=trunk))
+        with torch.no_grad():
+            critic.head.weight.fill_(0.1)
+        learner = learner_of(policy, critic=critic, algorithm=PPO)
+        (lessons,) = learner.lessons(groups, step=0)
+        # Without an advantage only the value loss is left.
+        still = [replace(x, advantages=(0.0,) * len(x.advantages)) for x in lessons]
+        learner.accumulate(learner._parts(still, step=0, index=0), where="test")
+        gradients = [p.grad for p in policy.model.model.parameters()]
+        assert any(g is not None and g.abs().max() > 0 for g in gradients) == moves
+
+
+def test_a_moving_reference_follows_by_hand(guesser):
+    policy, start = load_policy(guesser), load_policy(guesser)
+    name = "model.norm.weight"
+
+    def value(model):
+        return model.state_dict()[name][0].item()
+
+    first = value(policy.model)
+    with torch.no_grad():
+        policy.model.model.norm.weight += 1.0
+    slow = Reference(start.model, ReferenceConfig(kind="ema", decay=0.75))
+    slow.follow(policy.model, num_updates=1)
+    slow.follow(policy.model, num_updates=2)
+    assert value(slow.model) == pytest.approx(first + 0.25 + 0.75 * 0.25)
+    stepped = Reference(load_policy(guesser).model, ReferenceConfig(kind="periodic", every=2))
+    stepped.follow(policy.model, num_updates=1)
+    assert value(stepped.model) == first
+    stepped.follow(policy.model, num_updates=2)
+    assert value(stepped.model) == value(policy.model)
+    frozen = Reference(load_policy(guesser).model, ReferenceConfig())
+    frozen.follow(policy.model, num_updates=1)
+    assert value(frozen.model) == first
+    assert frozen.state_dict() == {}
+
+
+def test_stale_rollouts_are_weighed_by_the_policy_before_the_update_over_the_sampler(guesser):
+    """Every log-probability of the sampler is 0.2 too low, and e^0.2 is cut at 1.1."""
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    low = [[replace(r, logprobs=tuple(x - 0.2 for x in r.logprobs)) for r in g] for g in groups]
+    corrected = {"correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 1.1}}}
+    given = {"algorithm": corrected, "staleness": 1}
+    learner = learner_of(policy, **given)
+    (lessons,) = learner.lessons(low, step=1)
+    assert lessons[0].old_logprobs == pytest.approx(groups[0][0].logprobs, abs=1e-5)
+    metrics = learner.update(lessons, step=1, index=0, seed=0)
+    assert metrics["weight_mean"] == pytest.approx(1.1)
+    assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
+    _, plain = gradient(policy, groups)
+    assert metrics["loss"] == pytest.approx(1.1 * plain["loss"], abs=1e-6)
+
+
+def test_an_exact_entropy_bonus_is_the_entropy_of_the_whole_distribution(guesser):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    _, plain = gradient(policy, groups)
+    bonus = {"entropy": {"coefficient": 0.5, "place": "loss"}}
+    _, metrics = gradient(policy, groups, algorithm=bonus)
+    total, count = 0.0, 0
+    for rollout in groups[0]:
+        logits = policy.model(torch.tensor([rollout.ids])).logits[0, 2:-1]
+        total -= (logits.softmax(-1) * logits.log_softmax(-1)).sum().item()
+        count += len(rollout.completion_ids)
+    assert metrics["loss"] == pytest.approx(plain["loss"] - 0.5 * total / count, abs=1e-5)
+    assert metrics["entropy_exact"] == pytest.approx(total / count, abs=1e-5)

@@ -1,69 +1,106 @@
 """The loop around a scripted sampler and a learner that only listens."""
 
+import polars as pl
 import pytest
 
 from posttrain.attempts import make_prompts
+from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import load_policy
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.fake import LOGPROB, FakeSampler
 from posttrain.training.curve import Curve
+from tasks.rl.batch import Lesson
+from tasks.rl.buffer import Buffer, Queue
 from tasks.rl.config import RlConfig
 from tasks.rl.curriculum import Curriculum
+from tasks.rl.drawing import Drawing
 from tasks.rl.loop import Practice, train
-from tasks.rl.rollout import RolloutStore
+from tasks.rl.stop import Stopping
+from tasks.rl.store import RolloutStore
+
+GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
 
 
 class Listener:
     """Stands in for the learner."""
 
     def __init__(self, model):
-        self.model, self.heard = model, []
+        self.model, self.heard, self.num_updates = model, [], 1
+        self.optimizer = self.reference = self.critic = None
 
-    def learn(self, groups, *, step, seed):
+    def lessons(self, groups, *, step):
         self.heard.append((step, groups))
-        return {"loss": float(step)}
+        return [[Lesson.of(r, [r.advantage] * len(r.completion_ids)) for r in g] for g in groups]
+
+    def update(self, lessons, *, step, index, seed):
+        self.num_updates += 1
+        return {"loss": float(step), **GAP}
+
+    def gap(self, rollouts):
+        return GAP
+
+    def check_gap(self, gap):
+        pass
+
+
+class Loop:
+    """Six problems: 0 and 1 always solved, 2 and 3 never, 4 and 5 in half of the samples."""
+
+    def __init__(self, guesser, coins, folder):
+        self.policy, self.problems, self.folder = load_policy(guesser), coins[:6], folder
+        self.events, self.sampler_type = [], FakeSampler
+
+    def script(self, prompt, index, seed):
+        number = self.place[prompt.id]
+        right = number < 2 or (number >= 4 and index % 2 == 0)
+        return f"#### {self.problems[number].answer}" if right else "#### 9"
+
+    def run(self, **settings):
+        self.place = {problem.id: index for index, problem in enumerate(self.problems)}
+        given = {"steps": 3, "problems_per_step": 6, "group_size": 4, "max_tokens": 16}
+        config = RlConfig(**given | settings)
+        context = StageContext(0, 1, "cpu", self.folder, self.events.append)
+        drawing = Drawing(
+            problems=self.problems,
+            prompts=make_prompts(self.policy.tokenizer, self.problems),
+            curriculum=Curriculum(list(self.place), "abcdef", solved_N=[2] * 6, attempts_N=[4] * 6),
+            sampler=self.sampler_type(self.policy.tokenizer, self.script),
+            config=config,
+            seed=0,
+        )
+        practice = Practice(
+            drawing=drawing,
+            learner=Listener(self.policy.model),
+            curve=Curve(context),
+            store=RolloutStore(self.folder),
+            queue=Queue(),
+            buffer=Buffer(epochs=1, minibatches=1),
+            stopping=None if config.stop is None else Stopping(config.stop),
+        )
+        checkpointer = Checkpointer(self.folder, every=0)
+        train(practice, config=config, context=context, checkpointer=checkpointer)
+        return practice
+
+    def rollouts(self, practice):
+        return pl.concat(practice.store._fresh)
 
 
 @pytest.fixture
-def practised(guesser, coins, tmp_path):
-    """Six problems: 0 and 1 always solved, 2 and 3 never, 4 and 5 in half of the samples."""
-    policy = load_policy(guesser)
-    problems = coins[:6]
-    place = {problem.id: index for index, problem in enumerate(problems)}
+def loop(guesser, coins, tmp_path):
+    return Loop(guesser, coins, tmp_path)
 
-    def script(prompt, index, seed):
-        number = place[prompt.id]
-        right = number < 2 or (number >= 4 and index % 2 == 0)
-        return f"#### {problems[number].answer}" if right else "#### 9"
 
-    events = []
-    context = StageContext(0, 1, "cpu", tmp_path, events.append)
-    practice = Practice(
-        problems=problems,
-        prompts=make_prompts(policy.tokenizer, problems),
-        curriculum=Curriculum(list(place), "abcdef", solved_N=[2] * 6, attempts_N=[4] * 6),
-        learner=Listener(policy.model),
-        curve=Curve(context),
-        store=RolloutStore(tmp_path),
-    )
-    sampler = FakeSampler(policy.tokenizer, script)
-    config = RlConfig(steps=3, problems_per_step=6, group_size=4, max_tokens=16, minibatches=1)
-    train(
-        practice,
-        sampler,
-        config=config,
-        context=context,
-        checkpointer=Checkpointer(tmp_path, every=0),
-    )
-    return practice, events
+@pytest.fixture
+def practised(loop):
+    return loop.run(), loop.events
 
 
 def test_only_groups_with_a_difference_are_learnt_from(practised, coins):
     practice, _ = practised
     assert [step for step, _ in practice.learner.heard] == [0, 1, 2]
     for _, groups in practice.learner.heard:
-        assert {g[0].attempt.problem.id for g in groups} == {coins[4].id, coins[5].id}
+        assert {g[0].problem_id for g in groups} == {coins[4].id, coins[5].id}
         for group in groups:
             assert [rollout.advantage for rollout in group] == [0.5, -0.5, 0.5, -0.5]
 
@@ -85,7 +122,8 @@ def test_metrics_count_all_groups(practised):
 
 def test_the_curriculum_learns_the_outcomes(practised):
     practice, _ = practised
-    rates = practice.curriculum.solved_N / practice.curriculum.attempts_N
+    curriculum = practice.drawing.curriculum
+    rates = curriculum.solved_N / curriculum.attempts_N
     assert rates[:2].min() > 0.8
     assert rates[2:4].max() < 0.2
     assert rates[4:].tolist() == pytest.approx([0.5, 0.5])
@@ -96,3 +134,100 @@ def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_
     assert practice.store.merge(tmp_path / "rollouts.parquet") == 3 * 6 * 4
     frames = practice.store._fresh
     assert [frame["policy_version"].unique().to_list() for frame in frames] == [[0], [1], [2]]
+
+
+def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins):
+    practice = loop.run()
+    rollouts = loop.rollouts(practice)
+    learnt = rollouts.filter("trained")
+    assert len(rollouts) == 3 * 6 * 4
+    assert set(learnt["problem_id"]) == {coins[4].id, coins[5].id}
+    assert len(learnt) == 3 * 2 * 4
+    metrics = practice.curve.metrics()
+    assert metrics["rl/rollouts_drawn"] == 24
+    assert metrics["rl/rollouts_trained"] == 8
+    assert metrics["rl/trained_share"] == pytest.approx(1 / 3)
+    assert metrics["rl/tokens_drawn"] == sum(map(len, rollouts.filter(step=3)["completion_ids"]))
+
+
+def test_more_is_drawn_until_enough_groups_have_signal_or_the_cap(loop):
+    """Two of six problems teach: two rounds of two groups rarely find both, six rounds do."""
+    practice = loop.run(problems_per_step=2, draw={"max_rounds": 6}, steps=4)
+    for part in loop.rollouts(practice).partition_by("step", maintain_order=True):
+        drawn = part["problem_id"].unique()
+        assert part.filter("trained")["problem_id"].n_unique() == 2
+        assert part["group"].to_list() == [g for g in range(len(drawn)) for _ in range(4)]
+    capped = Loop.run(loop, problems_per_step=2, draw={"max_rounds": 1}, steps=4)
+    assert loop.rollouts(capped)["problem_id"].len() == 4 * 2 * 4
+
+
+def test_drawing_on_ends_where_no_problem_is_left(loop):
+    """All six problems are solved always: nothing teaches, and each is drawn once."""
+    loop.script = lambda prompt, index, seed: f"#### {loop.problems[loop.place[prompt.id]].answer}"
+    practice = loop.run(problems_per_step=4, draw={"max_rounds": 9}, steps=1)
+    rollouts = loop.rollouts(practice)
+    assert rollouts["problem_id"].n_unique() == 6
+    assert len(rollouts) == 6 * 4
+    assert not rollouts["trained"].any()
+    assert practice.curve.metrics()["rl/rounds"] == 2
+    assert practice.curve.metrics()["rl/yield"] == 0
+
+
+def test_everything_is_learnt_from_where_the_recipe_says_so(loop):
+    assert loop.rollouts(loop.run(draw={"train_on": "all"}))["trained"].all()
+
+
+def test_sampling_runs_ahead_by_the_staleness(loop):
+    practice = loop.run(steps=5, staleness=2)
+    versions = (
+        loop.rollouts(practice)
+        .group_by("step", maintain_order=True)
+        .agg(pl.col("policy_version").unique())
+    )
+    # Steps 1 to 3 are drawn before anything is learnt; step 4 after the first, step 5 after two.
+    assert versions["policy_version"].to_list() == [[0], [0], [0], [1], [2]]
+    assert practice.curve.metrics()["rl/staleness"] == 2
+    assert practice.queue.num_drawn == 5
+
+
+def test_rollouts_older_than_the_bound_are_dropped_and_counted(loop):
+    class Stuck(FakeSampler):
+        """An engine that never takes up new weights, and says so."""
+
+        def update(self, policy_version):
+            super().update(0)
+
+    loop.sampler_type = Stuck
+    practice = loop.run(staleness=1)
+    learnt = (
+        loop.rollouts(practice).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
+    )
+    assert learnt["trained"].to_list() == [8, 8, 0]
+    assert practice.curve.metrics()["rl/rollouts_stale"] == 8
+
+
+def test_a_rule_ends_the_run_and_says_why(loop):
+    practice = loop.run(steps=9, stop={"metric": "rl/reward", "patience": 2}, staleness=1)
+    # The reward is 1/2 at every step: the first is the best, the next two are no better.
+    assert practice.num_steps == 3
+    notes = [event["line"] for event in loop.events if event["kind"] == "note"]
+    assert notes == [
+        "stopped after step 3 of 9: rl/reward was no better than 0.5 for 2 steps",
+    ]
+    # What was sampled ahead is not lost.
+    assert len(practice.queue.waiting) == 1
+
+
+def test_a_target_ends_the_run_at_once(loop):
+    practice = loop.run(steps=9, stop={"metric": "rl/yield", "better": "lower", "target": 0.4})
+    assert practice.num_steps == 1
+
+
+def test_a_sampler_that_disagrees_is_refused_before_its_rollouts_wait(loop, monkeypatch):
+    def refuse(self, gap):
+        raise UserError("gap")
+
+    monkeypatch.setattr(Listener, "check_gap", refuse)
+    with pytest.raises(UserError, match="gap"):
+        loop.run(staleness=1)
+    assert not loop.events

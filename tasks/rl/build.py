@@ -1,0 +1,52 @@
+"""Put a learner together: optimiser, reference and critic, as the recipe asks for them."""
+
+import copy
+from pathlib import Path
+
+from posttrain.errors import UserError
+from posttrain.models.load import Policy, load_policy
+from posttrain.models.optim import build_optimizer
+from posttrain.models.tokenizer import check_same_tokenizer
+from posttrain.pipeline.context import StageContext
+from tasks.rl.config import RlConfig
+from tasks.rl.critic import Critic
+from tasks.rl.learner import Learner
+from tasks.rl.reference import Reference
+
+
+def build_learner(
+    policy: Policy, config: RlConfig, context: StageContext, *, reference: Path | None
+) -> Learner:
+    """The policy as it is, with what learns beside it; `reference` is a connected input.
+
+    Without one, a divergence is measured from the policy as it is now.
+    """
+    if reference is not None and config.algorithm.kl is None:
+        raise UserError(
+            "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
+            " set algorithm.kl or leave the reference out"
+        )
+    return Learner(
+        model=policy.model,
+        optimizer=build_optimizer(
+            policy.model, kind=config.optimizer, learning_rate=config.learning_rate
+        ),
+        reference=_reference(policy, config, context, reference),
+        critic=None if config.algorithm.critic is None else Critic(policy.model, config.critic),
+        config=config,
+        pad=int(policy.tokenizer.pad_token_id),
+        device=context.device,
+        scratch=context.scratch,
+    )
+
+
+def _reference(
+    policy: Policy, config: RlConfig, context: StageContext, path: Path | None
+) -> Reference | None:
+    if config.algorithm.kl is None:
+        return None
+    if path is None:
+        return Reference(copy.deepcopy(policy.model), config.reference)
+    loaded = load_policy(path, device=context.device)
+    check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
+    return Reference(loaded.model, config.reference)
