@@ -150,8 +150,8 @@ GROUP_METHODS: dict[str, Preset] = {
         ),
         source="Maximum Likelihood Reinforcement Learning; Tajwar et al. 2026, arXiv 2602.02710",
         note=(
-            "Needs rewards >= 0. The paper gives the advantage and no epsilon; 1e-6 is SkyRL's; clip"
-            " and aggregation are common choices, of no effect on-policy but for the mean."
+            "Needs rewards >= 0. The paper gives the advantage and no epsilon; 1e-6 is SkyRL's;"
+            " clip and aggregation are common choices, of no effect on-policy but for the mean."
         ),
     ),
     "sapo": Preset(

@@ -40,10 +40,25 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "posttrain.cli.lineage:lineage",
             "Follow artifacts up, down and between; impact, diff, recall.",
         ),
+        "algorithm": Verb(
+            "posttrain.cli.algorithm:algorithm",
+            "Show what an algorithm's name stands for: switches, equation, source and hash.",
+        ),
         "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
     },
+    "Schedule": {
+        "schedule": Verb(
+            "posttrain.cli.schedule:schedule", "Run recipes by the clock; see what became of each."
+        ),
+        "up": Verb("posttrain.cli.up:up", "Start Prefect, MLflow and the worker on this machine."),
+        "down": Verb("posttrain.cli.up:down", "Stop what `up` started."),
+        "worker": Verb("posttrain.cli.up:worker", "Run what is due of the schedules."),
+    },
     "Keep": {
+        "release": Verb(
+            "posttrain.cli.release:release", "Make, verify, rebuild and promote signed releases."
+        ),
         "ledger": Verb("posttrain.cli.ledger:ledger", "Export or import the ledger as JSON lines."),
         "mlflow": Verb("posttrain.cli.mlflow:mlflow", "Make the MLflow view anew from the ledger."),
     },

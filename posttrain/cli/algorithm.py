@@ -1,0 +1,203 @@
+"""`posttrain algorithm`: what a name such as "GRPO" stands for, switch by switch."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from pydantic import BaseModel
+from rich.console import Console
+from rich.table import Table
+
+from posttrain.algorithms.choice import preset
+from posttrain.algorithms.config import Algorithm
+from posttrain.algorithms.identity import canonical, digest, flat, switches
+from posttrain.algorithms.presets import PRESETS
+from posttrain.algorithms.summary import summary
+from posttrain.errors import UserError, nearest
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.workspace import Workspace
+
+_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print it.",
+)
+
+
+class _Shown(NamedTuple):
+    """An algorithm and where it was found."""
+
+    name: str
+    algorithm: Algorithm
+    equation: str = ""
+    source: str = ""
+    note: str = ""
+
+    def as_object(self) -> dict[str, object]:
+        """What `-o json` prints; `canonical` is the text that is hashed."""
+        return {
+            "name": self.name,
+            "digest": digest(self.algorithm),
+            "algorithm": switches(self.algorithm),
+            "canonical": canonical(self.algorithm),
+            "equation": self.equation,
+            "source": self.source,
+            "note": self.note,
+        }
+
+
+@click.group(
+    epilog="""
+\b
+A NAME is a preset, or the path of a recipe: then its own algorithm is meant.
+\b
+Examples:
+  posttrain algorithm list                  every preset, in a line each
+  posttrain algorithm show dapo             tuple, equation, source and hash
+  posttrain algorithm diff grpo grpo_trl    the switches in which two differ
+  posttrain algorithm diff grpo recipe.yaml
+"""
+)
+def algorithm() -> None:
+    """Show what an algorithm's name stands for: switches, equation, source and hash."""
+
+
+@algorithm.command("list")
+@_output_option
+def list_(output: str) -> None:
+    """List the presets with their hashes and what sets them apart."""
+    if output == "json":
+        click.echo(json.dumps([_of_preset(name).as_object() for name in PRESETS], indent=2))
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("name", no_wrap=True)
+    table.add_column("hash", no_wrap=True)
+    table.add_column("advantage · ratio · aggregation · ...", overflow="fold")
+    for name, each in PRESETS.items():
+        table.add_row(f"[bold]{name}[/]", digest(each.algorithm)[:12], summary(each.algorithm))
+    Console().print(table)
+
+
+@algorithm.command()
+@click.argument("name")
+@_output_option
+@click.option("-v", "--verbose", is_flag=True, help="Say of each switch what it does.")
+def show(name: str, output: str, verbose: bool) -> None:
+    """Show the algorithm NAME: every switch, its equation, its source and its hash."""
+    found = _find(name)
+    if output == "json":
+        objects = [each.as_object() for each in found]
+        click.echo(json.dumps(objects[0] if len(objects) == 1 else objects, indent=2))
+        return
+    for each in found:
+        _print(each, verbose=verbose)
+
+
+@algorithm.command()
+@click.argument("before", metavar="NAME")
+@click.argument("after", metavar="OTHER")
+@_output_option
+def diff(before: str, after: str, output: str) -> None:
+    """Show the switches in which the algorithms NAME and OTHER differ."""
+    one, other = _find(before)[0], _find(after)[0]
+    ours, theirs = flat(one.algorithm), flat(other.algorithm)
+    names = sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+    if output == "json":
+        changed = {name: [ours.get(name), theirs.get(name)] for name in names}
+        click.echo(json.dumps(changed, indent=2))
+        return
+    if not names:
+        click.echo(f"{one.name} and {other.name} are one algorithm: {digest(one.algorithm)[:12]}")
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("switch", one.name, other.name):
+        table.add_column(heading, overflow="fold")
+    table.add_row("[dim]hash[/]", digest(one.algorithm)[:12], digest(other.algorithm)[:12])
+    for name in names:
+        table.add_row(name, *(_cell(side, name) for side in (ours, theirs)))
+    Console().print(table)
+
+
+def _cell(side: dict[str, object], name: str) -> str:
+    return _value(side[name]) if name in side else "[dim]-[/]"
+
+
+def _of_preset(name: str) -> _Shown:
+    known = preset(name)
+    return _Shown(name, known.algorithm, known.equation, known.source, known.note)
+
+
+def _find(name: str) -> list[_Shown]:
+    """The preset of that name, or the algorithms of the stages of the recipe at that path."""
+    if name in PRESETS:
+        return [_of_preset(name)]
+    path = Path(name)
+    if not path.exists():
+        if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+            raise UserError(f"there is no recipe at {name}; name one, or a preset")
+        raise UserError(
+            f"there is no algorithm '{name}'{nearest(name, PRESETS) or '; see algorithm list'}"
+        )
+    recipe = load_recipe(path)
+    stages = recipe.resolve(Workspace.of(recipe).root).stages.values()
+    found = [
+        _of_stage(f"{recipe.name}:{stage.name}", value)
+        for stage in stages
+        for _, value in stage.config
+        if isinstance(value, Algorithm)
+    ]
+    if not found:
+        raise UserError(f"{name}: no stage of this recipe has an algorithm; name another recipe")
+    return found
+
+
+def _of_stage(name: str, found: Algorithm) -> _Shown:
+    """An algorithm of a recipe, with the story of the preset that it equals, if it equals one."""
+    for known_as, each in PRESETS.items():
+        if each.algorithm == found:
+            return _Shown(f"{name} = {known_as}", found, each.equation, each.source, each.note)
+    return _Shown(name, found)
+
+
+def _print(shown: _Shown, *, verbose: bool) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]{shown.name}[/]  {summary(shown.algorithm)}", soft_wrap=True)
+    console.print(f"sha256 {digest(shown.algorithm)}\n", soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("switch", no_wrap=True)
+    table.add_column("value", no_wrap=True)
+    if verbose:
+        table.add_column("meaning", overflow="fold")
+    meanings = dict(_meanings(shown.algorithm, ()))
+    for path, value in flat(shown.algorithm).items():
+        table.add_row(path, _value(value), *([f"[dim]{meanings[path]}[/]"] if verbose else []))
+    console.print(table)
+    for heading, text in (
+        ("equation", shown.equation),
+        ("source", shown.source),
+        ("note", shown.note),
+    ):
+        if text:
+            console.print(f"\n[bold]{heading}[/]")
+            console.print(text, markup=False, highlight=False)
+
+
+def _value(value: object) -> str:
+    """A switch as it is written in a recipe."""
+    return "[dim]null[/]" if value is None else f"[cyan]{json.dumps(value).strip(chr(34))}[/]"
+
+
+def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What each switch does, from its docstring, by dotted path."""
+    for name, field in type(config).model_fields.items():
+        inner = getattr(config, name)
+        if isinstance(inner, BaseModel):
+            yield from _meanings(inner, (*path, name))
+        else:
+            text = " ".join((field.description or "").split()).replace("`", "").replace("[", r"\[")
+            yield ".".join((*path, name)), text
