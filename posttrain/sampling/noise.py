@@ -34,14 +34,15 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
     return _mix(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
 
 
-def uniforms(keys_B: Keys, step: int) -> Tensor:
-    """One number per key for this step, `[B]` float32 in [0, 1 - 2^-23].
+def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
+    """One number per key for this step, or for each key's own, `[B]` float32 in [0, 1 - 2^-23].
 
     SplitMix64 (Steele, Lea and Flood, 2014) of key + step * golden ratio, its top 23 bits: with no
     more, a product with a float32 total can never round up to the total.
     """
-    offset = np.uint64((step + 1) * int(_GOLDEN) % 2**64)
-    bits = _mix(keys_B + offset) >> np.uint64(41)
+    with np.errstate(over="ignore"):
+        offsets = (np.asarray(step, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
+        bits = _mix(keys_B + offsets) >> np.uint64(41)
     return torch.from_numpy(bits.astype(np.float32)) * 2.0**-23
 
 

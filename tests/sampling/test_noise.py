@@ -59,3 +59,10 @@ def test_every_purpose_has_its_own_seed():
     assert len(set(seeds)) == len(purposes)
     assert all(0 <= seed < 2**63 for seed in seeds)
     assert purpose_seed(0, "rl", 1) == seeds[0]
+
+
+def test_rows_may_be_at_steps_of_their_own():
+    keys = row_keys(4, ["a", "b", "c"], 1)
+    steps = np.array([0, 7, 2**40], dtype=np.uint64)
+    each = [uniforms(keys[i : i + 1], int(step)) for i, step in enumerate(steps)]
+    assert uniforms(keys, steps).tolist() == torch.cat(each).tolist()
