@@ -1,0 +1,44 @@
+"""The first-party code of a release, as an archive that it can be rebuilt from."""
+
+import importlib.util
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from posttrain.pipeline.workspace import Workspace
+from posttrain.release.contents import MemoryContents, walk_files, write_archive
+
+_LEFT_OUT = (".pyc", ".pyo", ".so")
+# Beside the packages: what a rebuild or a reader of the code needs.
+_FILES = ("pyproject.toml", "constraints.txt", ".dvcignore", ".gitignore")
+
+
+def code_archive(workspace: Workspace) -> bytes:
+    """Every file of the project's packages and of this library, as one deterministic tar."""
+    files = {name: path.read_bytes() for name, path in _files(workspace)}
+    target = io.BytesIO()
+    write_archive(MemoryContents(files), target)
+    return target.getvalue()
+
+
+def unpack_code(archive: bytes, folder: Path) -> None:
+    """Write the files of a code archive below `folder`; the tar filter refuses paths outside."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        tar.extractall(folder, filter="data")
+
+
+def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    for package in workspace.packages():
+        folder = workspace.root / package
+        if not folder.is_dir():
+            found = importlib.util.find_spec(package)
+            assert found is not None
+            assert found.origin is not None
+            folder = Path(found.origin).parent
+        for name, path in walk_files(folder):
+            if not name.endswith(_LEFT_OUT):
+                yield f"{package}/{name}", path
+    for name in _FILES:
+        if (workspace.root / name).is_file():
+            yield name, workspace.root / name

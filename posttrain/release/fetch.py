@@ -1,0 +1,51 @@
+"""Find a release that somebody names: a folder, an archive, or a tag of the project around us."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger.location import project_root
+from posttrain.release.contents import ArchiveContents, FolderContents, write_folder
+from posttrain.release.names import Tag, parse_tag
+from posttrain.release.tags import release_message
+
+# A place to look at, the release that it must be, and what is wrong with the pointer to it.
+Located = tuple[Path, Tag | None, list[str]]
+
+
+def located(target: str) -> list[Located]:
+    """What `target` means: for a tag its folder and its archive, each checked against the tag."""
+    path = Path(target)
+    if path.exists() or "@" not in target:
+        return [(path, None, [])]
+    tag = parse_tag(target)
+    root = project_root(Path.cwd())
+    said = release_message(root, tag)
+    archive = fetch_archive(root, tag, said)
+    digest = FolderContents(archive.parent).sha256(archive.name)
+    wrong = (
+        []
+        if digest == said.get("archive-sha256")
+        else [f"{archive.name}: it is not the archive that the git tag {tag} names"]
+    )
+    folder = tag.folder(root)
+    if not folder.is_dir() and not wrong:
+        write_folder(ArchiveContents(archive), folder)
+    return [(archive, tag, wrong), *([(folder, tag, [])] if folder.is_dir() else [])]
+
+
+def fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:
+    """The archive in its place, brought from the DVC cache or remote where it is not."""
+    from posttrain.pipeline.dvc import DvcStore
+
+    archive = tag.archive(root)
+    if archive.is_file():
+        return archive
+    md5 = said.get("archive-md5", "")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    if not md5 or not DvcStore(root, root).restore(archive, md5):
+        raise UserError(
+            f"the archive of {tag} is neither in {archive.parent} nor in the DVC cache or its "
+            "default remote; ask whoever made it to push it there, or name a copy"
+        )
+    return archive
