@@ -20,8 +20,19 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
     """The text that the model continues: the tokenizer's chat template, else prompt and newline."""
     if not tokenizer.chat_template:
         return prompt + BORDER
+    from jinja2 import TemplateError
+
     message = [{"role": "user", "content": prompt}]
-    text = str(tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True))
+    try:
+        text = str(
+            tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
+        )
+    # Python's own errors come out of expressions within the template.
+    except (TemplateError, TypeError, ValueError, KeyError) as error:
+        raise UserError(
+            f"the tokenizer's chat template fails on one user message: {error}; "
+            "use a template that needs neither a system message nor tools, or none"
+        ) from None
     if prompt.strip() not in text:
         raise UserError(
             f"the tokenizer's chat template drops the prompt {prompt[:40]!r}; "

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posttrain.errors import UserError
+from posttrain.models.memory import check_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -68,6 +69,7 @@ def load_weights(
     check_files(path)
     logging.disable_progress_bar()
     try:
+        check_memory(path, device=device, dtype=dtype, purpose="inference")
         model, report = auto_class.from_pretrained(
             path,
             dtype=dtype,

@@ -46,6 +46,16 @@ def test_a_template_that_drops_the_prompt_is_refused(tokenizer):
         encode_prompts(tokenizer, ["3 + 4 ="])
 
 
+@pytest.mark.parametrize(
+    "template",
+    ["{% if %}", "{{ raise_exception('a system message comes first') }}", "{{ messages[3].role }}"],
+)
+def test_a_template_that_fails_is_refused(tokenizer, template):
+    tokenizer.chat_template = template
+    with pytest.raises(UserError, match="chat template fails on one user message: .+; use a temp"):
+        render_prompt(tokenizer, "3 + 4 =")
+
+
 def test_an_empty_completion_is_refused(tokenizer):
     with pytest.raises(UserError, match="completion '' has no tokens"):
         encode_completions(tokenizer, ["7", ""])
