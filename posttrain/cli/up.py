@@ -1,0 +1,133 @@
+"""`posttrain up`, `down` and `worker`: the servers of this machine."""
+
+import signal
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger.location import project_root
+
+_POOL = "posttrain"
+_TAIL_SECONDS = 240.0
+
+pool_option = click.option(
+    "--pool", default=_POOL, show_default=True, help="Work pool of the scheduled runs."
+)
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at once."
+)
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain up                    until Ctrl-C or posttrain down
+  posttrain up --detach           in the background, once all services answer
+  posttrain up --database postgresql://me@db/prefect
+"""
+)
+@click.option("--prefect-port", type=int, default=4200, show_default=True)
+@click.option("--mlflow-port", type=int, default=5000, show_default=True)
+@click.option(
+    "--database",
+    envvar="POSTTRAIN_PREFECT_DATABASE",
+    help="PostgreSQL URL of Prefect's database [default: SQLite under .posttrain/prefect].",
+)
+@pool_option
+@limit_option
+@click.option("--detach", is_flag=True, help="Return once all services answer.")
+def up(
+    prefect_port: int, mlflow_port: int, database: str | None, pool: str, limit: int, detach: bool
+) -> None:
+    """Start a Prefect server, an MLflow server and the worker of the schedules, on loopback.
+
+    A service that ends is started again. State is in .posttrain, logs in .posttrain/services.
+    """
+    from posttrain.services.plan import Plan
+    from posttrain.services.supervisor import Supervisor
+
+    root = project_root(Path.cwd())
+    plan = Plan(root, prefect_port, mlflow_port, database, pool, limit)
+    if detach:
+        _detached(plan.folder, root)
+        return
+    supervisor = Supervisor(plan, _say)
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        supervisor.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    click.echo(f"Prefect {plan.prefect}   MLflow {plan.mlflow}   logs {plan.folder}")
+    click.echo("For other commands: " + _exports(plan.environment()))
+    supervisor.run()
+    click.echo("down")
+
+
+@click.command()
+def down() -> None:
+    """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
+    from posttrain.services.supervisor import take_down
+
+    ended = take_down(project_root(Path.cwd()))
+    click.echo(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
+
+
+@click.command()
+@pool_option
+@limit_option
+def worker(pool: str, limit: int) -> None:
+    """Run what is due of the schedules, until it is stopped; `posttrain up` starts one.
+
+    Elsewhere: on a machine with a clone of the project, PREFECT_API_URL, POSTTRAIN_SCHEDULES and
+    POSTTRAIN_LEDGER name the servers that are shared.
+    """
+    from posttrain.schedule.worker import work
+
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    work(project_root(Path.cwd()), pool, limit, stopping)
+
+
+def _detached(folder: Path, root: Path) -> None:
+    """Start the supervisor as a process of its own and wait for what it says."""
+    import subprocess
+    import sys
+
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    folder.mkdir(parents=True, exist_ok=True)
+    log = folder / "supervisor.log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "posttrain", *arguments],
+            cwd=root,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _TAIL_SECONDS
+    while time.monotonic() < deadline:
+        said = log.read_text(encoding="utf-8")
+        if "up: all services answer" in said:
+            click.echo(said.strip())
+            return
+        if process.poll() is not None:
+            lines = said.strip().splitlines() or [f"the supervisor ended; see {log}"]
+            raise UserError(lines[-1].removeprefix("error: "))
+        time.sleep(0.2)
+    raise UserError(f"the services did not come up; see {log}, then posttrain down")
+
+
+def _exports(environment: dict[str, str]) -> str:
+    return "export " + " ".join(f"{name}={value}" for name, value in environment.items())
+
+
+def _say(line: str) -> None:
+    click.echo(f"{time.strftime('%H:%M:%S')} {line}")

@@ -1,0 +1,154 @@
+"""Make the journal and the Prefect server agree, whatever died in between.
+
+Every step can be repeated: the server is told first and the journal written second, so a step that
+was cut short is done again, and an idempotency key or a compare-and-set makes the second time
+harmless.
+"""
+
+import json
+import shlex
+import subprocess
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from posttrain.pipeline.ledger.processes import is_gone, this_process
+from posttrain.schedule.admit import settle_missed
+from posttrain.schedule.journal import Journal, Tick
+from posttrain.schedule.schedule import Schedule, paused_or_resumed
+from posttrain.schedule.server import FlowRun, Server, deployment_digest, failure
+
+# A machine that goes down under a run is not the recipe's fault; five times, it may be.
+CRASHES = 5
+_NOTIFY_SECONDS = 60
+# How the end of a tick looks in Prefect: type of the state, and its name.
+OUTCOMES = {
+    "succeeded": ("COMPLETED", "Completed"),
+    "unchanged": ("COMPLETED", "Unchanged"),
+    "skipped": ("CANCELLED", "Skipped"),
+    "cancelled": ("CANCELLED", "Cancelled"),
+    "failed": ("FAILED", "Failed"),
+    "crashed": ("CRASHED", "Crashed"),
+}
+
+
+def sync(journal: Journal, server: Server, pool: str, root: Path) -> None:
+    """Bring the deployments to what the journal declares, and take over pauses made by hand."""
+    told = journal.deployed()
+    for name, (text, removed) in told.items():
+        if removed and text is not None:
+            server.withdraw(name)
+            journal.set_deployed(name, None)
+    schedules = journal.schedules()
+    paused = server.paused([schedule.name for schedule in schedules]) if schedules else {}
+    for schedule in schedules:
+        digest = deployment_digest(schedule, pool)
+        if told[schedule.name][0] != digest or schedule.name not in paused:
+            server.deploy(schedule, str(root))
+        elif paused[schedule.name] != schedule.paused:
+            journal.put(paused_or_resumed(schedule, paused=paused[schedule.name]))
+            digest = deployment_digest(journal.schedule(schedule.name), pool)
+        else:
+            continue
+        journal.set_deployed(schedule.name, digest)
+
+
+def reconcile(journal: Journal, server: Server, root: Path, *, ours: Collection[int]) -> list[Tick]:
+    """Settle missed ticks and every one that is not over; returns those to stop (cancelled)."""
+    schedules = {schedule.name: schedule for schedule in journal.schedules()}
+    for schedule in schedules.values():
+        settle_missed(journal, schedule, time.time())
+    live = journal.live()
+    runs = server.read([tick.flow_run_id for tick in live if tick.flow_run_id])
+    stop = []
+    for tick in live:
+        run = runs.get(tick.flow_run_id or "")
+        owner = schedules.get(tick.schedule)
+        if owner is None:
+            _orphaned(journal, tick)
+        elif tick.status == "running":
+            if run is not None and run.state in ("CANCELLING", "CANCELLED"):
+                stop.append(tick)
+            _check_process(journal, tick, run, ours)
+        elif tick.status == "waiting":
+            _check_waiting(journal, server, tick, run)
+        else:
+            _after_failure(journal, server, owner, tick, root)
+    return stop
+
+
+def _orphaned(journal: Journal, tick: Tick) -> None:
+    """Its schedule was removed: what runs may end, the rest is called off."""
+    if tick.status != "running":
+        reason = f"the schedule was removed ({tick.reason})"
+        journal.change(tick, {"status": "cancelled", "reason": reason, "settled": True})
+
+
+def _check_process(
+    journal: Journal, tick: Tick, run: FlowRun | None, ours: Collection[int]
+) -> None:
+    """A running tick without a process has crashed, or was cancelled by hand."""
+    assert tick.process is not None
+    lost = tick.process == this_process() and tick.num not in ours
+    if not lost and not is_gone(tick.process):
+        return
+    now = time.time()
+    if run is not None and run.state in ("CANCELLING", "CANCELLED"):
+        values = {"status": "cancelled", "reason": "cancelled by hand", "ended": now}
+        journal.change(tick, values)
+        return
+    reason = f"the process of attempt {tick.attempt} is gone (killed, or the machine went down)"
+    values = {"status": "crashed", "reason": reason, "ended": now, "settled": False}
+    journal.change(tick, values)
+
+
+def _check_waiting(journal: Journal, server: Server, tick: Tick, run: FlowRun | None) -> None:
+    """A waiting tick needs a flow run that waits too."""
+    if run is None:
+        made = server.create(tick)
+        journal.change(tick, {"flow_run_id": made.id}, note="its flow run was made")
+    elif run.state == "CANCELLED":
+        journal.change(tick, {"status": "cancelled", "reason": "cancelled by hand"})
+    elif run.state not in ("SCHEDULED",):
+        at = max(time.time(), tick.not_before or 0.0)
+        server.again(run.id, at, tick.reason, name="Scheduled")
+
+
+def _after_failure(
+    journal: Journal, server: Server, schedule: Schedule, tick: Tick, root: Path
+) -> None:
+    """Try again while the policy allows it, else tell somebody, once."""
+    allowed = schedule.retries + (CRASHES if tick.status == "crashed" else 0)
+    refused = tick.not_before == float("inf")
+    assert tick.flow_run_id is not None
+    if tick.attempt <= allowed and not refused:
+        at = time.time() + schedule.retry_seconds
+        reason = f"{tick.reason}; again in {schedule.retry_seconds:g} s"
+        server.again(tick.flow_run_id, at, reason, name="AwaitingRetry")
+        values = {"status": "waiting", "reason": reason, "not_before": at, "settled": True}
+        journal.change(tick, values)
+        return
+    kind, name = OUTCOMES[tick.status]
+    server.state(tick.flow_run_id, kind, tick.reason, name=name)
+    server.failed(tick, schedule.recipe)
+    said = _tell(schedule, tick, root) if schedule.notify_command else "over; no retry is left"
+    journal.change(tick, {"settled": True}, note=said)
+
+
+def _tell(schedule: Schedule, tick: Tick, root: Path) -> str:
+    """Give the local command the failure as JSON on its standard input."""
+    assert schedule.notify_command is not None
+    notice: Mapping[str, object] = failure(tick, schedule.recipe)
+    try:
+        done = subprocess.run(
+            shlex.split(schedule.notify_command),
+            input=json.dumps(notice),
+            cwd=root,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=_NOTIFY_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"over; the notice could not be given: {error}"
+    return f"over; noticed with exit code {done.returncode}"

@@ -1,0 +1,188 @@
+"""The worker: takes due flow runs from Prefect, lets the journal decide, runs each in a process.
+
+It may die at any instant. A run goes on without it in a session of its own; the next worker finds
+it by the process that the journal names, and starts again only what has no process any more.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger.processes import is_gone
+from posttrain.schedule.admit import admit
+from posttrain.schedule.flow import TICK
+from posttrain.schedule.journal import ENVIRONMENT, Journal, Tick, journal_location, open_journal
+from posttrain.schedule.reconcile import OUTCOMES, reconcile, sync
+from posttrain.schedule.server import FlowRun, Server, away, connect
+from posttrain.schedule.worktree import link_inputs, prepare, shared
+
+POLL_SECONDS = 1.0
+RECONCILE_SECONDS = 5.0
+_STOP_SECONDS = 20.0
+
+
+@dataclass
+class Worker:
+    """One worker of one project. `limit` runs at once."""
+
+    root: Path
+    journal: Journal
+    server: Server
+    pool: str
+    limit: int
+    children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    log: Callable[[str], None] = print
+    _reconciled: float = float("-inf")
+
+    def cycle(self) -> None:
+        """Everything that is due now, once."""
+        self._reap()
+        if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
+            self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
+            sync(self.journal, self.server, self.pool, self.root)
+        for run in sorted(self.server.due(), key=lambda run: run.due):
+            self._consider(run)
+        if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
+            for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
+                _terminate(tick)
+            self._reconciled = time.monotonic()
+
+    def stop(self) -> None:
+        """End the runs; the journal still has them, and the next worker lets them go on."""
+        for child in self.children.values():
+            _signal(child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + _STOP_SECONDS
+        for num, child in self.children.items():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.1, deadline - time.monotonic()))
+            _signal(child.pid, signal.SIGKILL)
+            child.wait()
+            tick = self.journal.tick(num)
+            if tick.status == "running":
+                reason = f"attempt {tick.attempt} was stopped with the worker; it goes on"
+                values = {"status": "waiting", "reason": reason, "process": None}
+                self.journal.change(tick, {**values, "attempt": tick.attempt - 1})
+
+    def _reap(self) -> None:
+        for num, child in list(self.children.items()):
+            if child.poll() is not None:
+                del self.children[num]
+                self._reconciled = float("-inf")
+
+    def _consider(self, run: FlowRun) -> None:
+        try:
+            schedule = self.journal.schedule(run.schedule)
+        except UserError as error:
+            self.server.state(run.id, "CANCELLED", str(error), name="Skipped")
+            return
+        room = len(self.children) < self.limit
+        answer = admit(
+            self.journal, schedule, run.due, flow_run_id=run.id, root=self.root, room=room
+        )
+        tick = answer.tick
+        if answer.answer == "run":
+            self.log(f"{tick.id}: attempt {tick.attempt}")
+            self._start(tick, run)
+        elif answer.answer == "over" and tick.settled:
+            self.log(f"{tick.id}: {tick.status}: {tick.reason}")
+            self._close(tick, run)
+
+    def _close(self, tick: Tick, run: FlowRun) -> None:
+        """Let Prefect say what the journal says; a second flow run of one tick is put aside."""
+        if tick.flow_run_id not in (None, run.id):
+            reason = f"another flow run has this tick: {tick.flow_run_id}"
+            self.server.state(run.id, "CANCELLED", reason, name="Skipped")
+        elif tick.status in OUTCOMES:
+            kind, name = OUTCOMES[tick.status]
+            self.server.state(run.id, kind, tick.reason, name=name)
+
+    def _start(self, tick: Tick, run: FlowRun) -> None:
+        try:
+            place = prepare(self.root, tick.schedule)
+            schedule = self.journal.schedule(tick.schedule)
+            link_inputs(self.root, place.root, schedule.recipe)
+        except (UserError, OSError) as error:
+            values = {"status": "failed", "reason": str(error), "settled": False}
+            self.journal.change(tick, {**values, "ended": time.time()})
+            return
+        if place.left_out:
+            self.journal.note(tick, f"uncommitted edits are left out: {', '.join(place.left_out)}")
+        if not self.server.pending(run.id):
+            self.log(f"{tick.id}: Prefect does not let flow run {run.id} start")
+            return
+        self.children[tick.num] = _spawn(self, tick, run, place.root)
+
+
+def work(root: Path, pool: str, limit: int, stopping: threading.Event) -> None:
+    """Work until `stopping` is set; servers that are away are waited for."""
+    from posttrain.execution.prefect import configure
+
+    configure(root / ".posttrain")
+    troubles = (SQLAlchemyError, *away())
+    with open_journal(journal_location(root)) as journal, connect(pool) as server:
+        worker = Worker(root, journal, server, pool, limit, log=_say)
+        beat = root / ".posttrain" / "services" / "worker.beat"
+        beat.parent.mkdir(parents=True, exist_ok=True)
+        while not stopping.is_set():
+            try:
+                worker.cycle()
+                beat.touch()
+            except troubles as error:
+                _say(f"trying again: {type(error).__name__}: {(str(error) or '?').splitlines()[0]}")
+            stopping.wait(POLL_SECONDS)
+        worker.stop()
+
+
+def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subprocess.Popen[bytes]:
+    environment = {
+        # A server that restarts during a run is waited for, about two minutes.
+        "PREFECT_CLIENT_MAX_RETRIES": "6",
+        **os.environ,
+        **shared(worker.root),
+        ENVIRONMENT: worker.journal.url,
+        TICK: str(tick.num),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(project), os.environ.get("PYTHONPATH", "")])
+        ),
+    }
+    logs = worker.root / ".posttrain" / "services" / "runs"
+    logs.mkdir(parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(tick.due))
+    with (logs / f"{tick.schedule}-{stamp}.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "prefect.engine", run.id],
+            cwd=project,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def _terminate(tick: Tick) -> None:
+    """Stop a run that was cancelled in Prefect's pages; its host may be another."""
+    assert tick.process is not None
+    host, pid, _ = tick.process.split(" ")
+    if host == socket.gethostname() and not is_gone(tick.process) and int(pid) != os.getpid():
+        _signal(int(pid), signal.SIGTERM)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _say(line: str) -> None:
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)

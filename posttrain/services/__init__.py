@@ -1,0 +1,1 @@
+"""The servers of one machine: started, watched and taken down together."""
