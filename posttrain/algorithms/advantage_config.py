@@ -12,9 +12,9 @@ class TurnCredit(Switches):
 
     groups: Literal["turn", "state"] = "turn"
     """A turn is compared with the same turn of its group, or with turns from the same state."""
-    gamma: float = Field(1.0, ge=0.0, le=1.0)
+    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount, per turn, of the rewards that follow a turn; 0 pays a turn its own reward only."""
-    episode_weight: float = Field(0.0, ge=0.0)
+    episode_weight: float = Field(default=0.0, ge=0.0)
     """Weight of the whole rollout's own advantage, added to those of its turns."""
 
 
@@ -23,11 +23,11 @@ class _Advantage(Switches):
 
     whiten: Literal["none", "sample", "population"] = "none"
     """Shift to mean 0 and scale to deviation 1 over the tokens of the batch."""
-    whiten_epsilon: float = Field(1e-8, ge=0.0)
+    whiten_epsilon: float = Field(default=1e-8, ge=0.0)
     """Added to the variance under the root; counts with `whiten` only."""
-    positive_weight: float = Field(1.0, ge=0.0)
+    positive_weight: float = Field(default=1.0, ge=0.0)
     """Factor on advantages above 0."""
-    negative_weight: float = Field(1.0, ge=0.0)
+    negative_weight: float = Field(default=1.0, ge=0.0)
     """Factor on advantages below 0."""
     truncated: Literal["keep", "mask", "drop"] = "keep"
     """Rollouts cut off at the limit of tokens: learn from them, bear no loss for them, or leave
@@ -54,7 +54,7 @@ class GroupAdvantage(_Advantage):
         "none", "population", "sample", "leave_one_out", "mean", "batch_population", "batch_sample"
     ] = "none"
     """What it is divided by: nothing, a deviation of the group or the batch, or the mean."""
-    epsilon: float = Field(1e-6, ge=0.0)
+    epsilon: float = Field(default=1e-6, ge=0.0)
     """Added to the scale; counts with a `scale` only."""
     offset: float = 0.0
     """Taken off every reward first; without a baseline, 0.5 turns 0 and 1 into bad and good."""
@@ -97,7 +97,7 @@ class ReturnAdvantage(_Advantage):
 
     estimator: Literal["returns"] = "returns"
     """Credit each token with what follows it."""
-    gamma: float = Field(1.0, ge=0.0, le=1.0)
+    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
 
 
@@ -106,9 +106,9 @@ class GaeAdvantage(_Advantage):
 
     estimator: Literal["gae"] = "gae"
     """Compare each token with what the critic expected."""
-    gamma: float = Field(1.0, ge=0.0, le=1.0)
+    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
-    lam: float = Field(1.0, ge=0.0, le=1.0)
+    lam: float = Field(default=1.0, ge=0.0, le=1.0)
     """Decay of the trace: 1 trusts the rewards alone, 0 the critic alone."""
 
 

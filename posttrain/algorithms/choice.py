@@ -43,8 +43,9 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     merged = dict(base)
     for key, value in changes.items():
         before = merged.get(key)
-        both = isinstance(value, Mapping) and isinstance(before, Mapping)
-        merged[key] = _section(before, value) if both else value
+        if isinstance(value, Mapping) and isinstance(before, Mapping):
+            value = _section(before, value)
+        merged[key] = value
     return merged
 
 

@@ -21,7 +21,7 @@ class AggregationConfig(Switches):
         "token_mean", "sequence_mean_token_mean", "sequence_mean_token_sum", "constant_length"
     ] = "token_mean"
     """Over all tokens; over sequences of their mean or sum; sum over a constant length."""
-    length: int | None = Field(None, ge=1)
+    length: int | None = Field(default=None, ge=1)
     """The constant of `constant_length`, in tokens; none takes the limit of generation."""
 
     @model_validator(mode="after")
@@ -45,7 +45,7 @@ class KlConfig(Switches):
     """How the divergence at a token is estimated from the token drawn."""
     ratio_weighted: bool = False
     """Multiply by the ratio to the old policy, which makes k1 and k3 exact in a loss."""
-    ceiling: float | None = Field(None, gt=0.0)
+    ceiling: float | None = Field(default=None, gt=0.0)
     """Largest estimate that counts at a token; none leaves it unbounded."""
 
     @model_validator(mode="after")
@@ -75,20 +75,20 @@ class EntropyConfig(Switches):
 class CriticConfig(Switches):
     """The loss of a value model: `coefficient x 1/2 max((V - R)^2, (clipped V - R)^2)`."""
 
-    coefficient: float = Field(1.0, gt=0.0)
+    coefficient: float = Field(default=1.0, gt=0.0)
     """Weight of the value loss."""
-    clip: float | None = Field(0.2, gt=0.0)
+    clip: float | None = Field(default=0.2, gt=0.0)
     """How far a value may move before its gradient stops; none for the plain squared error."""
 
 
 class OverlongConfig(Switches):
     """A penalty for completions that come near the limit of tokens, added to the reward."""
 
-    share: float = Field(0.2, gt=0.0, le=1.0)
+    share: float = Field(default=0.2, gt=0.0, le=1.0)
     """Part of the limit, at its end, over which the penalty grows from 0."""
-    limit: int | None = Field(None, ge=1)
+    limit: int | None = Field(default=None, ge=1)
     """Tokens at which it is whole; none takes the limit of generation."""
-    factor: float = Field(1.0, gt=0.0)
+    factor: float = Field(default=1.0, gt=0.0)
     """The whole penalty."""
     bounded: bool = True
     """Whether it stops growing at the limit."""

@@ -24,9 +24,9 @@ class Weights(Switches):
     """Unbounded, cut at `high`, held within `[low, high]`, or 0 outside of it."""
     level: Level = "token"
     """Whose ratio: a token's, the geometric mean of a sequence, or its product."""
-    low: float | None = Field(None, ge=0.0, le=1.0)
+    low: float | None = Field(default=None, ge=0.0, le=1.0)
     """Lower end, for `clamp` and `mask`."""
-    high: float | None = Field(None, ge=1.0)
+    high: float | None = Field(default=None, ge=1.0)
     """Upper end, for all but `none`."""
 
     @model_validator(mode="after")
@@ -60,7 +60,7 @@ class CorrectionConfig(Switches):
     """Importance weights of old against sampler; none leaves the difference alone."""
     band: Band | None = None
     """Filter on the ratio of old to sampler; none keeps everything."""
-    max_drift: float | None = Field(None, gt=0.0)
+    max_drift: float | None = Field(default=None, gt=0.0)
     """Bad rollouts whose mean log-probability fell by more nats since sampling lose their loss."""
 
     @model_validator(mode="after")

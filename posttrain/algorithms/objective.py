@@ -6,38 +6,17 @@ micro-batches and of ranks add up to the loss of the batch, and so do their grad
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from posttrain.algorithms.config import Algorithm, KlConfig
 from posttrain.algorithms.correction_config import CorrectionConfig
-from posttrain.algorithms.ratio_config import (
-    CispoRatio,
-    ClipRatio,
-    GmpoRatio,
-    RatioConfig,
-    SapoRatio,
-    SquaredRatio,
-)
-from posttrain.maths.correction import (
-    importance_weights,
-    log_linear_proximal,
-    off_policy_keep,
-    within_band,
-)
+from posttrain.algorithms.surrogate import surrogate
+from posttrain.algorithms.weighting import correction_weights, product
+from posttrain.maths.correction import log_linear_proximal
 from posttrain.maths.kl import kl_estimate, kl_loss
 from posttrain.maths.policy_loss import entropy_bonus, policy_loss
 from posttrain.maths.ratios import log_ratio, ratio_metrics
 from posttrain.maths.reduce import Metrics, loss_denominator, masked_mean
-from posttrain.maths.surrogates import (
-    TokenLoss,
-    cispo,
-    clipped,
-    geometric_mean,
-    reinforce,
-    soft_gated,
-    squared,
-)
 from posttrain.maths.value import value_loss
 
 
@@ -97,7 +76,7 @@ def policy_objective(
         ValueError: A tensor that the algorithm needs is missing.
 
     """
-    mask_BT, sampled_BT = batch.mask_BT, batch.sampled_logprobs_BT
+    mask_BT = batch.mask_BT
     old_BT = old_logprobs(algorithm.correction, logprobs_BT, batch)
     log_ratio_BT = log_ratio(logprobs_BT, old_BT, mask_BT=mask_BT, level="token")
     advantages_BT = batch.advantages_BT
@@ -105,15 +84,20 @@ def policy_objective(
         # -log p as a reward has the entropy's gradient, as the score has mean 0 (Williams, 1992).
         advantages_BT = advantages_BT - algorithm.entropy.coefficient * old_BT
     loss, metrics = policy_loss(
-        _surrogate(algorithm.ratio, logprobs_BT, advantages_BT, old_BT=old_BT, mask_BT=mask_BT),
+        surrogate(
+            algorithm.ratio,
+            logprobs_BT,
+            advantages_BT,
+            log_ratio_BT=log_ratio_BT,
+            mask_BT=mask_BT,
+        ),
         mask_BT,
         aggregation=algorithm.aggregation.kind,
         denominator=denominator,
         weights_BT=_weights(algorithm.correction, logprobs_BT, old_BT, batch),
     )
     metrics |= ratio_metrics(log_ratio_BT, mask_BT)
-    gap_BT = log_ratio(logprobs_BT.detach(), sampled_BT, mask_BT=mask_BT, level="token").abs()
-    metrics["logprob_gap"] = masked_mean(gap_BT, mask_BT)
+    metrics["logprob_gap"] = masked_mean(_gap(log_ratio_BT, logprobs_BT, old_BT, batch), mask_BT)
     if algorithm.kl is not None and algorithm.kl.place == "loss":
         estimate_BT = _divergence(algorithm.kl, logprobs_BT, batch.reference_logprobs_BT)
         penalty, more = kl_loss(
@@ -175,80 +159,28 @@ def old_logprobs(correction: CorrectionConfig, logprobs_BT: Tensor, batch: Polic
     return log_linear_proximal(batch.sampled_logprobs_BT, logprobs_BT, position=batch.position_BT)
 
 
-def _surrogate(
-    config: RatioConfig,
-    logprobs_BT: Tensor,
-    advantages_BT: Tensor,
-    *,
-    old_BT: Tensor,
-    mask_BT: Tensor,
-) -> TokenLoss:
-    def ratio(level: str) -> Tensor:
-        return log_ratio(logprobs_BT, old_BT, mask_BT=mask_BT, level=level)  # type: ignore[arg-type]
-
-    if isinstance(config, ClipRatio):
-        return clipped(
-            ratio(config.level), advantages_BT, low=config.low, high=config.high, dual=config.dual
-        )
-    if isinstance(config, CispoRatio):
-        return cispo(
-            logprobs_BT,
-            advantages_BT,
-            log_ratio_BT=ratio(config.level),
-            clip=config.bound,
-            low=config.low or 0.0,
-            high=config.high,
-        )
-    if isinstance(config, SapoRatio):
-        return soft_gated(
-            ratio(config.level),
-            advantages_BT,
-            positive_tau=config.positive_tau,
-            negative_tau=config.negative_tau,
-        )
-    if isinstance(config, GmpoRatio):
-        return geometric_mean(
-            ratio("token"), advantages_BT, mask_BT=mask_BT, low=config.log_low, high=config.log_high
-        )
-    if isinstance(config, SquaredRatio):
-        return squared(ratio(config.level), advantages_BT, tau=config.tau)
-    return reinforce(logprobs_BT, advantages_BT)
+def _gap(log_ratio_BT: Tensor, logprobs_BT: Tensor, old_BT: Tensor, batch: PolicyBatch) -> Tensor:
+    """Distance of the log-probabilities from the sampler's; no gradient."""
+    sampled_BT = batch.sampled_logprobs_BT
+    if old_BT is sampled_BT:
+        return log_ratio_BT.detach().abs()
+    logprobs_BT = logprobs_BT.detach()
+    return log_ratio(logprobs_BT, sampled_BT, mask_BT=batch.mask_BT, level="token").abs()
 
 
 def _weights(
     correction: CorrectionConfig, logprobs_BT: Tensor, old_BT: Tensor, batch: PolicyBatch
 ) -> Tensor | None:
-    """The product of all factors on the loss of a token; None where there is none."""
-    factors: list[Tensor] = [] if batch.weights_BT is None else [batch.weights_BT]
-    mask_BT, sampled_BT = batch.mask_BT, batch.sampled_logprobs_BT
-    if correction.weights is not None:
-        weights = correction.weights
-        ratio_BT = log_ratio(old_BT, sampled_BT, mask_BT=mask_BT, level=weights.level)
-        factors.append(
-            importance_weights(
-                ratio_BT,
-                bound=weights.bound,
-                low=0.0 if weights.low is None else weights.low,
-                high=torch.inf if weights.high is None else weights.high,
-            )
-        )
-    if correction.band is not None:
-        band = correction.band
-        ratio_BT = log_ratio(old_BT, sampled_BT, mask_BT=mask_BT, level=band.level)
-        factors.append(within_band(ratio_BT, low=band.low, high=band.high))
-    if correction.max_drift is not None:
-        drift_BT = log_ratio(logprobs_BT.detach(), sampled_BT, mask_BT=mask_BT, level="token")
-        factors.append(
-            off_policy_keep(
-                drift_BT, batch.advantages_BT, mask_BT=mask_BT, threshold=correction.max_drift
-            )
-        )
-    if not factors:
-        return None
-    product_BT = torch.ones_like(sampled_BT)
-    for factor_BT in factors:
-        product_BT = product_BT * factor_BT
-    return product_BT
+    """Correction for the sampler, times the weights that came with the batch."""
+    corrected_BT = correction_weights(
+        correction,
+        logprobs_BT.detach(),
+        old_logprobs_BT=old_BT,
+        sampled_logprobs_BT=batch.sampled_logprobs_BT,
+        advantages_BT=batch.advantages_BT,
+        mask_BT=batch.mask_BT,
+    )
+    return product([each for each in (batch.weights_BT, corrected_BT) if each is not None])
 
 
 def _divergence(config: KlConfig, logprobs_BT: Tensor, reference_BT: Tensor | None) -> Tensor:

@@ -16,11 +16,11 @@ class ClipRatio(Switches):
     """Tokens that a clip has caught have no gradient."""
     level: Literal["token", "sequence_mean", "sequence_token", "sequence_sum"] = "token"
     """Whose ratio: a token's, the geometric mean of a sequence (two gradients) or its product."""
-    low: float = Field(0.2, ge=0.0, lt=1.0)
+    low: float = Field(default=0.2, ge=0.0, lt=1.0)
     """How far below 1 the ratio counts."""
-    high: float = Field(0.28, ge=0.0)
+    high: float = Field(default=0.28, ge=0.0)
     """How far above 1; higher than `low` keeps rare good tokens alive."""
-    dual: float | None = Field(None, gt=1.0)
+    dual: float | None = Field(default=None, gt=1.0)
     """Bound of the loss of a bad token, in advantages; none leaves it unbounded."""
 
     @model_validator(mode="after")
@@ -44,9 +44,9 @@ class CispoRatio(Switches):
     """Whose ratio."""
     bound: Literal["two_sided", "upper", "cap"] = "two_sided"
     """`[1 - low, 1 + high]`, at most `1 + high`, or at most `high`: three uses of one name."""
-    low: float | None = Field(None, ge=0.0, lt=1.0)
+    low: float | None = Field(default=None, ge=0.0, lt=1.0)
     """How far below 1 the weight may be; with `two_sided` only."""
-    high: float = Field(0.28, gt=0.0)
+    high: float = Field(default=0.28, gt=0.0)
     """How far above 1 it may be, or with `cap` its largest value."""
 
     @model_validator(mode="after")
@@ -66,9 +66,9 @@ class SapoRatio(Switches):
     """Soft adaptive policy optimisation."""
     level: Literal["token", "sequence_mean", "sequence_token"] = "token"
     """Whose ratio."""
-    positive_tau: float = Field(1.0, gt=0.0)
+    positive_tau: float = Field(default=1.0, gt=0.0)
     """Temperature of the gate for good tokens."""
-    negative_tau: float = Field(1.05, gt=0.0)
+    negative_tau: float = Field(default=1.05, gt=0.0)
     """Temperature for bad ones; a larger one fades sooner."""
 
 
@@ -77,9 +77,9 @@ class GmpoRatio(Switches):
 
     surrogate: Literal["gmpo"] = "gmpo"
     """Geometric-mean policy optimisation."""
-    log_low: float = Field(0.4, ge=0.0)
+    log_low: float = Field(default=0.4, ge=0.0)
     """How far below 0 a bad token's log-ratio counts."""
-    log_high: float = Field(0.4, ge=0.0)
+    log_high: float = Field(default=0.4, ge=0.0)
     """How far above 0 a good token's log-ratio counts."""
 
     @model_validator(mode="after")
