@@ -46,6 +46,9 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         ),
         "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
+        "replay": Verb(
+            "posttrain.cli.replay:replay", "Retrain from stored rollouts and compare the weights."
+        ),
     },
     "Schedule": {
         "schedule": Verb(

@@ -1,0 +1,115 @@
+"""`posttrain replay` in a project whose only real stage is RL."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from posttrain.cli.replay import parameters
+from posttrain.models.load import load_policy, weights_digest
+from posttrain.pipeline.context import StageContext
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+
+ROOT = Path(__file__).parents[2]
+GIVEN_TASK = """
+from posttrain.pipeline.spec import ArtifactType, Port, Task
+from given.config import Config
+TASK = Task("given", Config, {}, {
+    "policy": Port(ArtifactType.CHECKPOINT, "a policy"),
+    "problems": Port(ArtifactType.PROBLEMS, "problems"),
+    "solve_rates": Port(ArtifactType.SOLVE_RATES, "their solve rates"),
+})
+"""
+GIVEN_CONFIG = """
+from posttrain.pipeline.config import StageConfig
+class Config(StageConfig):
+    folder: str
+    '''Where the artifacts lie.'''
+"""
+GIVEN_STAGE = """
+import shutil
+from pathlib import Path
+def run(config, inputs, outputs, context):
+    for name, path in outputs.items():
+        source = Path(config.folder) / name
+        shutil.copytree(source, path) if source.is_dir() else shutil.copyfile(source, path)
+"""
+FLOW = """
+from given import TASK as GIVEN
+from tasks.rl import TASK as RL
+def declare(build):
+    given = build.stage("given", GIVEN)
+    build.stage("rl", RL, **{role: given[role] for role in ("policy", "problems", "solve_rates")})
+"""
+RECIPE = """
+flow: flowsofrl.only
+run: {{threads: 1, retries: 0, seed: 5}}
+given: {{folder: {folder}}}
+rl:
+  steps: 3
+  problems_per_step: 4
+  group_size: 4
+  max_tokens: 8
+  staleness: 1
+  draw: {{sources: {{up: 1.0, down: 3.0}}}}
+  optimisation: {{epochs: 2, minibatches: 2, warmup_steps: 0}}
+"""
+
+
+@pytest.fixture
+def project(toy, guesser, coins_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("given")
+    shutil.copytree(guesser, folder / "policy")
+    shutil.copyfile(coins_path, folder / "problems")
+    probed = {name: folder / name for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(folder / "scratch"))
+    for path, text in {
+        "given/__init__.py": GIVEN_TASK,
+        "given/config.py": GIVEN_CONFIG,
+        "given/stage.py": GIVEN_STAGE,
+        "flowsofrl/__init__.py": "",
+        "flowsofrl/only.py": FLOW,
+    }.items():
+        toy.write(path, text)
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "tasks", toy.root / "tasks", ignore=ignored)
+    toy.recipe(RECIPE.format(folder=folder))
+    toy.run()
+    return toy
+
+
+@pytest.mark.slow
+def test_replay_finds_a_run_and_gives_a_verdict(project):
+    done = project.cli("replay", "latest")
+    assert done.returncode == 0, done.stderr
+    policy = project.root / "data/rl/policy"
+    digest = weights_digest(load_policy(policy).model)
+    assert done.stdout.count(digest) == 2
+    assert "equal: the stored rollouts alone lead to the same weights (L2)" in done.stdout
+
+    # What is no longer in the workspace comes back from the cache, by content.
+    shutil.rmtree(project.root / "data")
+    again = project.cli("replay", "rl@latest", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["replayed"] == digest
+
+    for name, message in (
+        ("given@latest", "given@latest stores no rollouts to replay; name a stage such as"),
+        ("rl@nosuch", "the ledger knows no run 'nosuch'"),
+    ):
+        refused = project.cli("replay", name)
+        assert refused.returncode == 2
+        assert message in refused.stderr
+
+    shutil.rmtree(project.root / ".dvc/cache")
+    gone = project.cli("replay", "latest")
+    assert gone.returncode == 2
+    assert "neither in the workspace nor in the DVC cache" in gone.stderr
+
+
+def test_parameters_come_back_from_their_dotted_names():
+    flat = {"a": "1", 'b."c.d".e': "[1,2]", 'b."c.d".f': "null", "g": "{}"}
+    assert parameters(flat) == {"a": 1, "b": {"c.d": {"e": [1, 2], "f": None}}, "g": {}}
