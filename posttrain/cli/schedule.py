@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -64,7 +65,7 @@ Examples:
 @click.option("--notify-url", help="Webhook that hears of runs that failed for good.")
 @click.option("--notify-command", help="Local command that gets the failure as JSON.")
 @click.option("--replace", "again", is_flag=True, help="Change a schedule that is there.")
-def add(recipe: Path, **options: object) -> None:
+def add(recipe: Path, **options: Any) -> None:
     """Run RECIPE whenever --cron says so. A run runs the commit that is checked out then."""
     from posttrain.schedule.moved import require_watchable
     from posttrain.schedule.worktree import require_committed
@@ -72,23 +73,22 @@ def add(recipe: Path, **options: object) -> None:
     root = project_root(Path.cwd())
     folder, name = _recipe(recipe, root)
     require_committed(root, folder)
-    missed, backfill = parse_missed(str(options.pop("on_missed")))
+    missed, backfill = parse_missed(options.pop("on_missed"))
     again, given = options.pop("again"), options.pop("name")
-    watch = tuple(require_watchable(item) for item in options.pop("watch"))  # type: ignore[attr-defined]
     declared = checked(
         Schedule(
-            name=str(given or name),
+            name=given or name,
             recipe=folder,
             on_missed=missed,
             backfill=backfill,
-            watch=watch,
-            collision=parse_concurrency(str(options.pop("concurrency"))),
-            overrides=tuple(options.pop("overrides")),  # type: ignore[call-overload]
-            **options,  # type: ignore[arg-type]
+            watch=tuple(require_watchable(item) for item in options.pop("watch")),
+            collision=parse_concurrency(options.pop("concurrency")),
+            overrides=tuple(options.pop("overrides")),
+            **options,
         )
     )
     with _open() as journal:
-        _put(journal, declared, again=bool(again))
+        _put(journal, declared, again=again)
         _write_prefect_yaml(root, journal)
     click.echo(f"{declared.name}: next {_next(declared)}{_hint(root)}")
 

@@ -16,7 +16,7 @@ from posttrain.schedule.journal import Journal, Tick
 from posttrain.schedule.moved import fingerprint, moved
 from posttrain.schedule.policy import decide
 from posttrain.schedule.schedule import Schedule
-from posttrain.schedule.times import ticks_between
+from posttrain.schedule.times import is_tick, ticks_between
 from posttrain.schedule.worktree import head
 
 
@@ -60,10 +60,10 @@ def admit(
     now = time.time()
     settle_missed(journal, schedule, now)
     tick = journal.of_flow_run(flow_run_id) or _row(journal, schedule, due)
-    if tick.flow_run_id not in (None, flow_run_id):
+    if tick.flow_run_id not in (None, flow_run_id) or tick.status != "waiting":
         return Admission("over", tick)
-    if tick.status != "waiting":
-        return Admission("over", tick)
+    if tick.kind == "scheduled" and tick.attempt == 0 and (reason := _void(schedule, due)):
+        return _over(journal, tick, "skipped", reason)
     tick = journal.change(tick, {"flow_run_id": flow_run_id}) or tick
     if not room or (tick.not_before is not None and now < tick.not_before):
         return Admission("wait", tick)
@@ -83,6 +83,15 @@ def _row(journal: Journal, schedule: Schedule, due: float) -> Tick:
     found = added or journal.find(schedule.name, due)
     assert found is not None
     return found
+
+
+def _void(schedule: Schedule, due: float) -> str | None:
+    """Why a flow run that was laid out earlier has no ground any more."""
+    if schedule.paused:
+        return "the schedule is paused"
+    if due < schedule.since or not is_tick(schedule, due):
+        return "the schedule was changed or paused since this run was laid out"
+    return None
 
 
 def _holder(journal: Journal, tick: Tick) -> Tick | None:

@@ -13,6 +13,7 @@ from typing import Any
 from posttrain.errors import UserError
 from posttrain.execution.display import PlainDisplay
 from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.fitness import refuse_unfit
 from posttrain.execution.session import Session, open_session
 from posttrain.pipeline.ledger.processes import this_process
 from posttrain.pipeline.revision import revision_of
@@ -44,6 +45,9 @@ def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> 
         raise TickFailed(_failed(journal, tick, str(failure), again=True)) from None
     except UserError as error:
         raise TickFailed(_failed(journal, tick, str(error), again=False)) from None
+    except Exception as error:
+        _failed(journal, tick, f"{type(error).__name__}: {error}", again=True)
+        raise
     if schedule.release:
         said = f"{said}; {_release(schedule.release, project / schedule.recipe)}"
     return _end(journal, tick, {"status": "succeeded", "reason": said, "run_id": run_id})
@@ -53,7 +57,7 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
     from posttrain.execution.prefect import run_with_prefect
 
     decisions = session.planner.plan()
-    session.refuse_recalled(decisions)
+    refuse_unfit(session.planner, decisions)
     if all(decision.action == "cached" for decision in decisions):
         session.settle(decisions)
         return None, f"everything was up to date: {len(decisions)} stages"

@@ -71,11 +71,13 @@ def _huggingface(_root: Path, place: str) -> str:
     kind, _, rest = place.partition("/")
     name, _, revision = rest.partition("@")
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    ask = {"datasets": api.dataset_info, "models": api.model_info}.get(kind)
-    if ask is None:
+    if kind not in ("datasets", "models"):
         raise UserError(f"hf:{place}: write hf:datasets/OWNER/NAME@REVISION, or hf:models/...")
     try:
-        return str(ask(name, revision=revision or None, timeout=20).sha)
+        found = api.repo_info(
+            name, repo_type=kind.removesuffix("s"), revision=revision or None, timeout=20
+        )
+        return str(found.sha)
     except HfHubHTTPError as error:
         raise UserError(f"hf:{place}: {str(error).splitlines()[0]}") from None
 

@@ -17,6 +17,7 @@ from posttrain.schedule.admit import settle_missed
 from posttrain.schedule.journal import Journal, Tick
 from posttrain.schedule.schedule import Schedule, paused_or_resumed
 from posttrain.schedule.server import FlowRun, Server, deployment_digest, failure
+from posttrain.schedule.times import next_ticks, ticks_between
 
 # A machine that goes down under a run is not the recipe's fault; five times, it may be.
 CRASHES = 5
@@ -58,6 +59,7 @@ def reconcile(journal: Journal, server: Server, root: Path, *, ours: Collection[
     schedules = {schedule.name: schedule for schedule in journal.schedules()}
     for schedule in schedules.values():
         settle_missed(journal, schedule, time.time())
+        _lay_out(journal, server, schedule)
     live = journal.live()
     runs = server.read([tick.flow_run_id for tick in live if tick.flow_run_id])
     stop = []
@@ -71,10 +73,22 @@ def reconcile(journal: Journal, server: Server, root: Path, *, ours: Collection[
                 stop.append(tick)
             _check_process(journal, tick, run, ours)
         elif tick.status == "waiting":
-            _check_waiting(journal, server, tick, run)
+            _check_waiting(journal, server, owner, tick, run)
         else:
             _after_failure(journal, server, owner, tick, root)
     return stop
+
+
+def _lay_out(journal: Journal, server: Server, schedule: Schedule) -> None:
+    """Flow runs for what is due and not missed, and for what comes next."""
+    if schedule.paused:
+        return
+    now = time.time()
+    begun = max(schedule.since, now - schedule.grace_seconds)
+    known = journal.known(schedule.name, begun)
+    for due in [*ticks_between(schedule, begun - 1e-3, now), *next_ticks(schedule, now, 1)]:
+        if due not in known:
+            server.lay_out(schedule, due)
 
 
 def _orphaned(journal: Journal, tick: Tick) -> None:
@@ -102,10 +116,13 @@ def _check_process(
     journal.change(tick, values)
 
 
-def _check_waiting(journal: Journal, server: Server, tick: Tick, run: FlowRun | None) -> None:
+def _check_waiting(
+    journal: Journal, server: Server, schedule: Schedule, tick: Tick, run: FlowRun | None
+) -> None:
     """A waiting tick needs a flow run that waits too."""
     if run is None:
-        made = server.create(tick)
+        key = tick.id if tick.kind == "manual" else None
+        made = server.lay_out(schedule, tick.due, key=key, reason=tick.reason)
         journal.change(tick, {"flow_run_id": made.id}, note="its flow run was made")
     elif run.state == "CANCELLED":
         journal.change(tick, {"status": "cancelled", "reason": "cancelled by hand"})

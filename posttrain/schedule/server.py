@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from posttrain.schedule.deployments import description, tags
 from posttrain.schedule.flow import ENTRYPOINT, FLOW_NAME
@@ -30,7 +31,6 @@ class FlowRun:
     schedule: str
     due: float
     state: str
-    auto: bool
 
     @property
     def final(self) -> bool:
@@ -113,40 +113,27 @@ class Server:
                 found[str(each.id)] = _flow_run(each)
         return found
 
-    def late(self, names: Sequence[str]) -> list[FlowRun]:
-        """Flow runs of these deployments that wait although their time has come."""
-        from prefect.client.schemas import filters
-        from prefect.client.schemas.objects import StateType
+    def lay_out(
+        self, schedule: Schedule, due: float, *, key: str | None = None, reason: str = "laid out"
+    ) -> FlowRun:
+        """The flow run of an instant; asked twice, by us or by Prefect's scheduler, still one.
 
-        state = filters.FlowRunFilterState(
-            type=filters.FlowRunFilterStateType(any_=[StateType.SCHEDULED])
-        )
-        before = filters.FlowRunFilterExpectedStartTime(before_=datetime.now(UTC))
-        found = self._client.read_flow_runs(
-            flow_run_filter=filters.FlowRunFilter(state=state, expected_start_time=before),
-            deployment_filter=_named(names),
-            limit=200,
-        )
-        return [_flow_run(each) for each in found]
-
-    def create(self, tick: Tick) -> FlowRun:
-        """The flow run of a tick that Prefect's own clock did not make; asked twice, still one."""
+        `key` names a run that no clock asked for.
+        """
         from prefect.states import Scheduled
 
-        (deployment,) = self._deployments([tick.schedule])
-        moment = datetime.fromtimestamp(tick.due, UTC)
+        (deployment,) = self._deployments([schedule.name])
+        moment = datetime.fromtimestamp(due, ZoneInfo(schedule.timezone))
+        (clock,) = deployment.schedules
         made = self._client.create_flow_run_from_deployment(
             deployment.id,
-            state=Scheduled(scheduled_time=moment, message=tick.reason),
-            idempotency_key=tick.id,
-            name=f"{tick.schedule} {moment:%Y-%m-%d %H:%M} ({tick.kind})",
-            tags=[*deployment.tags, tick.kind],
+            state=Scheduled(scheduled_time=moment, message=reason),
+            # Prefect's scheduler names what it lays out so.
+            idempotency_key=key or f"scheduled {deployment.id} {clock.id} {moment}",
+            name=f"{schedule.name} {moment:%Y-%m-%d %H:%M}" + (" by hand" if key else ""),
+            tags=[*deployment.tags, "by-hand" if key else "scheduled"],
         )
         return _flow_run(made)
-
-    def name(self, flow_run_id: str, name: str) -> None:
-        """Give a flow run a name that says what it is."""
-        self._client.set_flow_run_name(flow_run_id, name)
 
     def pending(self, flow_run_id: str) -> bool:
         """Take a flow run for a process of ours; False where the server says no."""
@@ -268,5 +255,4 @@ def _flow_run(found: Any) -> FlowRun:
         schedule=str(found.parameters.get("schedule", "")),
         due=moment.timestamp() if moment else time.time(),
         state=str(found.state.type.value) if found.state else "PENDING",
-        auto=bool(found.auto_scheduled),
     )

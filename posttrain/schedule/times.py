@@ -30,6 +30,11 @@ def next_ticks(schedule: Schedule, after: float, count: int) -> list[float]:
     return list(islice(_from(schedule, after), count))
 
 
+def is_tick(schedule: Schedule, moment: float) -> bool:
+    """Whether the schedule, as it is now, names this instant."""
+    return moment in ticks_between(schedule, moment - 1, moment)
+
+
 def _from(schedule: Schedule, after: float) -> Iterator[float]:
     from prefect.server.schemas.schedules import CronSchedule
 

@@ -129,7 +129,7 @@ def work(root: Path, pool: str, limit: int, stopping: threading.Event) -> None:
     from posttrain.execution.prefect import configure
 
     configure(root / ".posttrain")
-    troubles = (SQLAlchemyError, *away())
+    troubles: tuple[type[Exception], ...] = (SQLAlchemyError, *away())
     with open_journal(journal_location(root)) as journal, connect(pool) as server:
         worker = Worker(root, journal, server, pool, limit, log=_say)
         beat = root / ".posttrain" / "services" / "worker.beat"

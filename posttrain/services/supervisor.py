@@ -1,18 +1,21 @@
 """Start the services of a plan, watch them, start again what ended, take all down at the end."""
 
 import os
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posttrain.errors import UserError
 from posttrain.services import process
 from posttrain.services.plan import FOLDER, NAMES, Plan
 from posttrain.services.process import Service
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 SUPERVISOR = "supervisor"
 _POLL_SECONDS = 0.5
@@ -42,7 +45,7 @@ class Supervisor:
         self._plan = plan
         self._say = say
         self._stopping = threading.Event()
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._processes: dict[str, Popen[bytes]] = {}
         self._begun: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
 
