@@ -65,16 +65,8 @@ class GroupAdvantage(_Advantage):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.scale == "none" and self.epsilon != 1e-6:
-            raise ValueError(
-                "epsilon is set, but scale is none, so nothing is divided;"
-                " set a scale, or leave epsilon out"
-            )
-        if self.baseline == "none" and self.scale not in (
-            "none",
-            "batch_population",
-            "batch_sample",
-        ):
+        of_group = self.scale != "none" and not self.scale.startswith("batch_")
+        if self.baseline == "none" and of_group:
             raise ValueError(
                 f"scale {self.scale} measures the spread of a group, but baseline is none;"
                 " set baseline to mean or leave_one_out, or scale to none"
