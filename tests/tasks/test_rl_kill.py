@@ -1,0 +1,109 @@
+"""Real kills of RL, in the middle of a generation's updates too: the same bytes in the end."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from posttrain.pipeline.context import StageContext
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+
+ROOT = Path(__file__).parents[2]
+STEPS, UPDATES = 5, 4
+BASE = {
+    "steps": STEPS,
+    "problems_per_step": 6,
+    "group_size": 4,
+    "max_tokens": 8,
+    "optimizer": "adamw",
+    "learning_rate": 5e-3,
+    "optimisation": {"epochs": 2, "minibatches": 2, "warmup_steps": 0},
+    # Of four updates in a step: a checkpoint falls now between steps, now between updates.
+    "checkpoint_every": 3,
+}
+SEVERAL_UPDATES = BASE | {"algorithm": {"advantage": {"scale": "sample"}}}
+ONE_STEP_OFF = BASE | {
+    "staleness": 1,
+    "algorithm": {
+        "advantage": {"estimator": "gae", "lam": 0.9},
+        "critic": {},
+        "kl": {"coefficient": 0.05},
+        "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+    },
+    "reference": {"kind": "ema", "decay": 0.9},
+    "draw": {"sources": {"up": 1.0, "down": 2.0}, "max_rounds": 2},
+    "stop": {"metric": "rl/reward", "patience": 50},
+}
+CONFIGS = {"several_updates": SEVERAL_UPDATES, "one_step_off": ONE_STEP_OFF}
+
+
+@pytest.fixture(scope="module")
+def inputs(guesser, coins_path, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("probed")
+    probed = {name: folder / name for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(folder / "scratch"))
+    return {**given, "solve_rates": probed["solve_rates"]}
+
+
+def survives(folder, config, inputs, kills):
+    """Assert that every run ended as the uninterrupted one; returns the kills that hit."""
+    job = {
+        "task": "rl",
+        "config": config,
+        "inputs": inputs,
+        "outputs": ["policy", "rollouts", "curve", "report"],
+        "folder": str(folder),
+        "kills": kills,
+    }
+    done = subprocess.run(
+        [sys.executable, "tests/tasks/kill_script.py", json.dumps(job, default=str)],
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    hit, results = json.loads(done.stdout.splitlines()[-1])
+    assert "policy/model.safetensors" in results["whole"]
+    for name, digests in results.items():
+        assert digests == results["whole"], f"killed at {name}"
+    assert len(results) == len(kills) + 1
+    return hit
+
+
+def exactly(kills):
+    """Names of kills at a counted event, all of which must hit."""
+    return {f"{kind}-{at}": True for kind, at in kills}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_kill_leaves_no_trace(inputs, tmp_path, name):
+    """Between two updates after a checkpoint and before one, in one, and after a step."""
+    # A critic steps its own optimiser before the policy's: two steps an update.
+    per_update = 2 if name == "one_step_off" else 1
+    kills = [("update", 4 * per_update), ("update", 6 * per_update), ("fsync", 20), ("step", 3)]
+    assert survives(tmp_path, CONFIGS[name], inputs, kills) == exactly(kills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_many_kills_leave_no_trace(inputs, tmp_path, name):
+    """After every step but the last, after every update, in checkpoints, and at random instants."""
+    per_update = 2 if name == "one_step_off" else 1
+    counted = [("step", at) for at in range(1, STEPS)]
+    counted += [("update", at * per_update) for at in range(1, STEPS * UPDATES + 1)]
+    counted += [("fsync", at) for at in (1, 5, 11, 12, 13, 27, 40)]
+    instants = random.Random(f"instants:{name}")
+    timed = [("share", round(instants.uniform(0.05, 0.95), 4)) for _ in range(12)]
+    hit = survives(tmp_path, CONFIGS[name], inputs, counted + timed)
+    assert {key: value for key, value in hit.items() if not key.startswith("share")} == exactly(
+        counted
+    )
+    assert sum(value for key, value in hit.items() if key.startswith("share")) >= len(timed) / 2
