@@ -6,6 +6,7 @@ import fcntl
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -43,6 +44,15 @@ class Assignment:
     device: str
 
 
+@dataclass(frozen=True)
+class Order:
+    """What a waiting process is told: an assignment, and where the executor is by now."""
+
+    assignment: Assignment
+    path: tuple[str, ...]
+    folder: str
+
+
 class Channel:
     """The one-way pipe to the executor; safe to use from the heartbeat thread too."""
 
@@ -59,11 +69,20 @@ class Channel:
             os._exit(1)
 
 
-def main(assignment: Assignment, pipe: connection.Connection) -> None:
-    """Run one assignment and send exactly one final event: done, refused or failed."""
+def main(orders: connection.Connection, pipe: connection.Connection) -> None:
+    """Wait for an assignment, run it, send exactly one final event: done, refused or failed."""
     # Ctrl-C reaches every process of the terminal; the executor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel = Channel(pipe)
+    try:
+        order: Order = orders.recv()
+    except EOFError:
+        return  # nothing was left to do, or the executor is gone
+    sys.path[:] = order.path
+    os.chdir(order.folder)
+    _run(order.assignment, Channel(pipe))
+
+
+def _run(assignment: Assignment, channel: Channel) -> None:
     _start_watchers(channel)
     with _logged(assignment.log), _exclusive(assignment.scratch):
         try:
@@ -106,7 +125,19 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "verify": time.perf_counter() - ran,
     }
     figures = {name: float(value) for name, value in (metrics or {}).items()}
-    return {"kind": "done", "metrics": figures, "rows": rows, "parts": parts, "timings": timings}
+    return {
+        "kind": "done",
+        "metrics": figures,
+        "rows": rows,
+        "parts": parts,
+        "timings": timings,
+        "num_bytes": _peak(),
+    }
+
+
+def _peak() -> int:
+    """Bytes of memory that this process held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _require_device(assignment: Assignment) -> None:

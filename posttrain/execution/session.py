@@ -114,6 +114,7 @@ class Session:
                 raise UserError(str(failure)) from None
             raise
         finally:
+            executor.processes.close()
             self.records = dict(executor.results)
             new = any(record.status != "cached" for record in self.records.values())
             if new or status == "succeeded":

@@ -1,25 +1,21 @@
 """Run one attempt of a stage in its own process, watch it, and say how it ended."""
 
-import multiprocessing
-import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import connection
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from posttrain.execution import child
 from posttrain.execution.child import Assignment
-from posttrain.execution.determinism import thread_environment
 from posttrain.execution.parts import Part
+from posttrain.execution.processes import Workers
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
-_EXIT_SECONDS = 2.0
 
 Watch = Callable[[Mapping[str, Any]], None]
 
@@ -50,17 +46,16 @@ class StageProcesses:
     """Starts stage processes from a fork server that has torch and transformers imported."""
 
     def __init__(self, threads: int) -> None:
-        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._threads = threads
+        self._workers = Workers(threads)
         self._stopping = threading.Event()
 
     def warm(self) -> None:
         """Start the fork server now, so that its imports overlap with the caller's own."""
-        from multiprocessing import forkserver
+        self._workers.warm()
 
-        os.environ.update(thread_environment(self._threads))
-        self._context.set_forkserver_preload(["posttrain.execution.preload"])
-        forkserver.ensure_running()
+    def close(self) -> None:
+        """Leave no process behind."""
+        self._workers.close()
 
     @property
     def stopping(self) -> bool:
@@ -73,17 +68,18 @@ class StageProcesses:
 
     def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> Outcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
-        self.warm()
-        receiver, sender = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=child.main, args=(assignment, sender), daemon=True)
-        process.start()
-        sender.close()
+        worker = self._workers.take()
+        final: Mapping[str, Any] = {}
         try:
-            final = _listen(receiver, limits, watch, self._stopping)
+            given = worker.give(assignment)
+            lost = {"kind": "died"}
+            final = _listen(worker.events, limits, watch, self._stopping) if given else lost
         finally:
-            _end(process, patient=not self._stopping.is_set())
-            receiver.close()
-        return _outcome(final, process, assignment.log)
+            if final.get("kind") == "done":
+                self._workers.dismiss(worker, patient=True, num_bytes=final["num_bytes"])
+            else:
+                worker.end(patient=not self._stopping.is_set())
+        return _outcome(final, worker.process, assignment.log)
 
 
 def _listen(
@@ -116,14 +112,6 @@ def _listen(
 
 def _stopped(reason: str) -> dict[str, Any]:
     return {"kind": "stopped", "error": f"it {reason} and was stopped"}
-
-
-def _end(process: ForkServerProcess, *, patient: bool) -> None:
-    """Leave no process behind: one that has sent its last word gets a moment to exit."""
-    process.join(timeout=_EXIT_SECONDS if patient else 0)
-    if process.is_alive():
-        process.kill()
-        process.join()
 
 
 def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> Outcome:
