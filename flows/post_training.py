@@ -4,6 +4,7 @@ from posttrain.pipeline.recipe import FlowBuilder
 from tasks.curate import TASK as CURATE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.import_model import TASK as IMPORT_MODEL
+from tasks.preference import TASK as PREFERENCE
 from tasks.pretrain import TASK as PRETRAIN
 from tasks.probe import TASK as PROBE
 from tasks.reward import TASK as REWARD
@@ -13,7 +14,11 @@ from tasks.synthesize import TASK as SYNTHESIZE
 
 
 def declare(build: FlowBuilder) -> None:
-    """Synthesize, curate, pretrain or import, fine-tune, probe, reward, reinforce, evaluate."""
+    """Synthesize, curate, pretrain or import, fine-tune, probe, reward, reinforce, evaluate.
+
+    A recipe with a `preference` section optimises on pairs of the probe's samples as well; RL still
+    starts from the SFT policy, unless the recipe rewires it (and the probe that it needs).
+    """
     raw = build.stage("synthesize", SYNTHESIZE)
     data = build.stage(
         "curate", CURATE, problems=raw["problems"], heldout=raw["heldout"], traces=raw["traces"]
@@ -25,6 +30,16 @@ def declare(build: FlowBuilder) -> None:
     sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
     probe = build.stage("probe", PROBE, policy=sft["policy"], problems=data["problems"])
     reward = build.stage("reward", REWARD, policy=sft["policy"], samples=probe["samples"])
+    policies = {"base": base["policy"], "sft": sft["policy"]}
+    if build.has("preference"):
+        preference = build.stage(
+            "preference",
+            PREFERENCE,
+            policy=sft["policy"],
+            samples=probe["samples"],
+            problems=data["problems"],
+        )
+        policies["preference"] = preference["policy"]
     rl = build.stage(
         "rl",
         RL,
@@ -36,6 +51,6 @@ def declare(build: FlowBuilder) -> None:
         "evaluate",
         EVALUATE,
         problems=raw["heldout"],
-        policies={"base": base["policy"], "sft": sft["policy"], "rl": rl["policy"]},
+        policies=policies | {"rl": rl["policy"]},
         reward_model=reward["reward_model"],
     )

@@ -17,9 +17,15 @@ class Curve:
     def __init__(self, context: StageContext) -> None:
         self._context = context
         self._rows: list[tuple[int, str, float]] = []
+        self._before = 0
+
+    def begin_after(self, step: int) -> None:
+        """Count the steps to come from `step` on: those of a further round."""
+        self._before = step
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Record the metrics of one step; steps count from 1."""
+        step += self._before
         self._rows.extend((step, name, float(value)) for name, value in metrics.items())
         self._context.log(step, metrics)
 

@@ -47,9 +47,9 @@ def save_failed_batch(folder: Path, parts: Sequence[Any], *, facts: Mapping[str,
     tensors: dict[str, Tensor] = {}
     numbers: list[dict[str, Any]] = []
     for index, part in enumerate(parts):
-        values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+        values = dict(_fields(part))
         kept = {name: value for name, value in values.items() if isinstance(value, Tensor)}
-        tensors |= {f"{index}.{n}": v.detach().cpu().contiguous() for n, v in kept.items()}
+        tensors |= {f"{index}.{n}": v.detach().cpu().clone().contiguous() for n, v in kept.items()}
         numbers.append({n: v for n, v in values.items() if isinstance(v, bool | int | float | str)})
     path = folder / f"failed-step-{facts['step']:09d}.safetensors"
     folder.mkdir(parents=True, exist_ok=True)
@@ -75,3 +75,13 @@ def load_failed_batch(path: Path) -> FailedBatch:
         index, _, field = name.partition(".")
         parts[int(index)][field] = tensor
     return FailedBatch(parts, facts)
+
+
+def _fields(part: Any) -> Iterator[tuple[str, Any]]:
+    """Fields of a dataclass, those of the dataclasses inside it as ``outer.inner``."""
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from ((f"{field.name}.{name}", inner) for name, inner in _fields(value))
+        else:
+            yield field.name, value

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
+import torch
+from torch import Tensor
 
 from posttrain.data.batching import Batches, length_buckets, plan_steps
 from posttrain.data.pairs import PairTable
 from posttrain.data.rows import TokenBatch, TokenRow, check_answers, encode_rows
 from posttrain.errors import UserError
+from posttrain.maths.intervals import clustered_mean_interval
 from posttrain.pipeline.context import StageContext
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.heldout import hold_out
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PairRows:
-    """Token rows of pairs, side by side; `kept` are their places in the frame they came from."""
+    """Token rows of pairs by side: chosen, rejected, and perhaps one more.
 
-    chosen: Sequence[TokenRow]
-    rejected: Sequence[TokenRow]
+    `kept` are the places of the pairs in the frame they came from.
+    """
+
+    sides: Sequence[Sequence[TokenRow]]
     prompts: Sequence[str]
     kept: Sequence[int]
     pad: int
@@ -48,7 +53,7 @@ class PairRows:
     ) -> Batches[TokenBatch]:
         """The planned steps over the pairs of these indices."""
         packed = config.learner.packing
-        lengths = [self._length(index, packed=packed) for index in taught]
+        lengths = [self.length(index, packed=packed) for index in taught]
         steps = plan_steps(
             lengths,
             batch_tokens=config.batch_tokens,
@@ -62,20 +67,31 @@ class PairRows:
 
     def once(self, held: Sequence[int], config: OptimisationConfig) -> Batches[TokenBatch]:
         """Each of these pairs once."""
-        lengths = [self._length(index, packed=False) for index in held]
+        lengths = [self.length(index, packed=False) for index in held]
         steps = length_buckets(range(len(held)), lengths, config.batch_tokens)
         return Batches(steps, lengths, self.table(held).batch)
 
-    def table(self, part: Sequence[int] | None = None, *, packed: bool = False) -> PairTable:
-        """The pairs of these indices, or all, ready to be cut into batches."""
-        chosen = [self.chosen[i] for i in (range(len(self.chosen)) if part is None else part)]
-        rejected = [self.rejected[i] for i in (range(len(self.chosen)) if part is None else part)]
-        return PairTable(chosen, rejected, pad=self.pad, packed=packed)
+    def table(
+        self,
+        part: Sequence[int] | None = None,
+        *,
+        sides: Sequence[int] | None = None,
+        packed: bool = False,
+    ) -> PairTable:
+        """The pairs of these indices and their sides, or all, ready to be cut into batches."""
+        rows = range(len(self.prompts)) if part is None else part
+        chosen = range(len(self.sides)) if sides is None else sides
+        return PairTable(
+            *([self.sides[side][row] for row in rows] for side in chosen),
+            pad=self.pad,
+            packed=packed,
+        )
 
-    def _length(self, index: int, *, packed: bool) -> int:
-        sides = (len(self.chosen[index].ids), len(self.rejected[index].ids))
+    def length(self, index: int, *, packed: bool) -> int:
+        """Tokens that a pair takes in a batch."""
+        lengths = [len(side[index].ids) for side in self.sides[:2]]
         # Both sides of a pair are padded to the longer one.
-        return sum(sides) if packed else 2 * max(sides)
+        return sum(lengths) if packed else 2 * max(lengths)
 
 
 def encode_pairs(
@@ -85,30 +101,43 @@ def encode_pairs(
     config: OptimisationConfig,
     context: StageContext,
     where: str,
+    extra: str | None = None,
 ) -> PairRows:
-    """Token ids of the pairs that fit into `max_length`; refuses what could not be learnt from."""
+    """Token ids of the pairs that fit into `max_length`; refuses what could not be learnt from.
+
+    `extra` names a column of further completions of the same prompts.
+    """
     prompts = pairs["prompt"].to_list()
-    texts = {side: pairs[side].to_list() for side in ("chosen", "rejected")}
-    for side in texts.values():
-        check_answers(policy.tokenizer, prompts, side)
-    chosen, rejected = (encode_rows(policy.tokenizer, prompts, side) for side in texts.values())
-    kept = [
-        index
-        for index, rows in enumerate(zip(chosen, rejected, strict=True))
-        if max(len(row.ids) for row in rows) <= config.max_length
-    ]
+    sides = []
+    for column in ("chosen", "rejected", *([extra] if extra else [])):
+        texts = pairs[column].to_list()
+        check_answers(policy.tokenizer, prompts, texts)
+        sides.append(encode_rows(policy.tokenizer, prompts, texts))
+    longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
+    kept = [index for index, length in enumerate(longest) if length <= config.max_length]
     if not kept:
         raise UserError(f"{where}: no pair fits into max_length {config.max_length}; raise it")
     if len(kept) < len(pairs):
         context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
     rows = PairRows(
-        chosen=[chosen[index] for index in kept],
-        rejected=[rejected[index] for index in kept],
+        sides=[[side[index] for index in kept] for side in sides],
         prompts=[prompts[index] for index in kept],
         kept=kept,
         pad=int(policy.tokenizer.pad_token_id),
     )
-    check_fit(policy, [*rows.chosen, *rows.rejected])
+    check_fit(policy, [row for side in rows.sides for row in side])
     if config.learner.packing:
         check_packing(policy.model)
     return rows
+
+
+def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]:
+    """Share of pairs in the right order, a tie counting half; pairs of a problem go together."""
+    right_B = (torch.sign(gap_B.double()) + 1) / 2
+    problems_B = torch.tensor(problem_ids.rank("dense").to_list())
+    interval = clustered_mean_interval(right_B, problems_B)
+    return {
+        "accuracy": float(interval.estimate),
+        "accuracy_low": max(0.0, float(interval.low)),
+        "accuracy_high": min(1.0, float(interval.high)),
+    }

@@ -96,8 +96,6 @@ class Trainable:
         """Make the model what is to be saved, but for the merging of an adapter."""
         if self.average:
             self.average.put_in_place()
-        if self.config.activation_checkpointing:
-            self.model.activation_checkpointing_disable()
         self.model.eval()
 
     def merge(self) -> None:

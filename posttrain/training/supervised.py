@@ -11,6 +11,7 @@ from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches
 from posttrain.models.checkpoint import Checkpointer
+from posttrain.models.load import weights_digest
 from posttrain.models.optim import NotFiniteError, build_optimizer, learning_rate_factor
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.noise import purpose_seed
@@ -80,7 +81,9 @@ def train(
         Checkpointer(
             context.scratch,
             every=config.checkpoint_every,
-            identity=run_identity(config, seed=context.seed, **lesson.digests),
+            identity=run_identity(
+                config, seed=context.seed, weights=weights_digest(model), **lesson.digests
+            ),
             note=context.note,
         ),
     )
@@ -99,7 +102,8 @@ def train(
             warmup_steps=config.warmup_steps,
             decay_fraction=config.decay_fraction,
         )
-        parts = lesson.parts(model, step, context.device)
+        with trainable.computing():
+            parts = lesson.parts(model, step, context.device)
         step += 1
         with kept_for_replay(context.scratch, model, parts, step=step, seed=seed):
             where = f"{prefix} step {step}"

@@ -11,8 +11,8 @@ from posttrain.maths.calibration import (
     expected_calibration_error,
     reliability_table,
 )
-from posttrain.maths.intervals import clustered_mean_interval
 from posttrain.models.reward_head import RewardModel
+from posttrain.training.pairwise import accuracy_interval
 
 NUM_BINS = 10
 
@@ -26,25 +26,13 @@ def grade(reward_model: RewardModel, pairs: pl.DataFrame) -> dict[str, Any]:
     )
     gap_B = torch.tensor(chosen, dtype=torch.float64) - torch.tensor(rejected, dtype=torch.float64)
     return {
-        **_accuracy(graded, gap_B),
+        **accuracy_interval(gap_B, graded["problem_id"]),
         **_calibration(gap_B),
         "auroc": _auroc(graded),
         "length_accuracy": _length_accuracy(pairs),
         "by_source": _by_source(graded),
         "num_pairs": len(pairs),
         "num_problems": pairs["problem_id"].n_unique(),
-    }
-
-
-def _accuracy(graded: pl.DataFrame, gap_B: torch.Tensor) -> dict[str, float]:
-    """Share of pairs in the right order, a tie counting half; pairs of a problem go together."""
-    right_B = (torch.sign(gap_B) + 1) / 2
-    problems_B = torch.tensor(graded["problem_id"].rank("dense").to_list())
-    interval = clustered_mean_interval(right_B, problems_B)
-    return {
-        "accuracy": float(interval.estimate),
-        "accuracy_low": max(0.0, float(interval.low)),
-        "accuracy_high": min(1.0, float(interval.high)),
     }
 
 

@@ -1,0 +1,144 @@
+"""Optimise a policy on preference pairs, offline or in on-policy rounds, and grade it."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from posttrain.attempts import problems_of
+from posttrain.data.pairs import build_pairs, with_split
+from posttrain.data.tables import read_table, write_table
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy
+from posttrain.pipeline.context import StageContext
+from posttrain.records import COMPLETIONS, PAIRS, PROBLEMS
+from posttrain.sampling.noise import purpose_seed
+from posttrain.training.curve import Curve
+from posttrain.training.pairwise import encode_pairs
+from posttrain.training.prepare import prepare_for_training, without_dropout
+from tasks.preference.algorithm import digest
+from tasks.preference.config import PreferenceConfig
+from tasks.preference.heldout import divergence, grade
+from tasks.preference.lesson import learn
+from tasks.preference.rounds import RoundLog, practise
+
+
+def run(
+    config: PreferenceConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Take or build pairs, train on one split, grade on the other, save."""
+    pairs = _given_pairs(config, inputs, context)
+    policy = load_policy(inputs["policy"], device=context.device)
+    initial = load_policy(inputs["policy"], device=context.device).model
+    heldout = pairs.filter(split="heldout")
+    rows = encode_pairs(policy, heldout, config=config, context=context, where="preference")
+    without_dropout(policy.model)
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    curve, log = Curve(context), RoundLog()
+    if config.rounds:
+        seen = set(heldout["problem_id"])
+        problems = [p for p in problems_of(_problems(inputs)) if p.id not in seen]
+        log, drawn = practise(
+            trainable,
+            policy,
+            problems,
+            initial=initial,
+            config=config,
+            context=context,
+            curve=curve,
+        )
+        pairs = pl.concat([drawn, heldout])
+    else:
+        log.num_steps = learn(
+            trainable,
+            policy,
+            pairs.filter(split="train"),
+            reference=policy.model,
+            config=config,
+            context=context,
+            curve=curve,
+        )
+    if not log.num_steps:
+        raise UserError(
+            "preference: no round gave a pair, so the policy is unchanged; take problems that it"
+            " solves sometimes, or more sampling.num_samples"
+        )
+    report = grade(
+        policy.model, initial, rows, heldout, config=config, scratch=context.scratch
+    ) | divergence(
+        policy,
+        initial,
+        rows,
+        max_tokens=config.sampling.max_tokens,
+        seed=purpose_seed(context.seed, "divergence"),
+    )
+    trainable.save(policy.tokenizer, outputs["policy"])
+    write_table(pairs, outputs["pairs"], PAIRS)
+    curve.write(outputs["curve"])
+    outputs["report"].write_text(
+        json.dumps(report | _described(config, log), indent=1, sort_keys=True) + "\n"
+    )
+    names = ("accuracy", "accuracy_low", "margin", "kl", "kl_per_token")
+    return {f"preference/{name}": float(report[name]) for name in names} | {
+        "preference/num_pairs": float(len(pairs)),
+        "preference/num_steps": float(log.num_steps),
+    }
+
+
+def _given_pairs(
+    config: PreferenceConfig, inputs: Mapping[str, Path], context: StageContext
+) -> pl.DataFrame:
+    """PAIRS with a split, from the pairs or the samples that are connected."""
+    if ("samples" in inputs) == ("pairs" in inputs):
+        which = "both are" if "samples" in inputs else "neither is"
+        raise UserError(
+            f"preference: pairs come from inputs.samples or from inputs.pairs, but {which}"
+            " connected; connect one"
+        )
+    wanted = config.pairs
+    if "pairs" in inputs:
+        source, pairs = inputs["pairs"], read_table(inputs["pairs"], PAIRS)
+        if pairs["split"].n_unique() < 2:
+            pairs = with_split(pairs, heldout_fraction=wanted.heldout_fraction, seed=context.seed)
+    else:
+        source = inputs["samples"]
+        samples = read_table(source, COMPLETIONS)
+        pairs = build_pairs(
+            samples.filter(pl.col("text").str.strip_chars() != ""),
+            pairs_per_problem=wanted.per_problem,
+            heldout_fraction=wanted.heldout_fraction,
+            seed=context.seed,
+            max_pairs=wanted.limit,
+            builder=wanted.builder,
+        )
+    usable = pairs["problem_id"].n_unique()
+    if usable < 2:
+        raise UserError(
+            f"{source}: {usable or 'no'} problem gives a pair, but training and held-out pairs need"
+            " one each; draw more samples per problem, or take problems of middling difficulty"
+        )
+    return pairs
+
+
+def _problems(inputs: Mapping[str, Path]) -> pl.DataFrame:
+    if "problems" not in inputs:
+        raise UserError(
+            "preference: rounds sample problems, and none are connected; connect inputs.problems,"
+            " or set rounds to 0"
+        )
+    return read_table(inputs["problems"], PROBLEMS)
+
+
+def _described(config: PreferenceConfig, log: RoundLog) -> dict[str, Any]:
+    """What was run, for the report."""
+    return {
+        "algorithm": config.algorithm.model_dump(mode="json"),
+        "algorithm_digest": digest(config.algorithm),
+        "num_steps": log.num_steps,
+        "rounds": log.rounds,
+    }

@@ -1,0 +1,225 @@
+"""Preference optimisation as a stage: it learns, its algorithms do what they say, it refuses."""
+
+import json
+
+import polars as pl
+import pytest
+
+from posttrain.attempts import Judge, attempt, make_prompts, read_problems
+from posttrain.data.tables import write_table
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy, weights_digest
+from posttrain.pipeline.context import StageContext
+from posttrain.records import COMPLETIONS, PAIRS
+from posttrain.sampling.base import SamplingParams
+from posttrain.sampling.torch_engine import TorchSampler
+from tasks.preference import TASK
+from tasks.preference.algorithm import PRESETS, digest
+from tasks.preference.stage import run
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+
+NAMES = ("policy", "pairs", "curve", "report")
+QUICK = {
+    "epochs": 3.0,
+    "batch_tokens": 300,
+    "learning_rate": 3e-3,
+    "warmup_steps": 1,
+    "sampling": {"problems": 30, "num_samples": 6, "max_tokens": 8},
+}
+
+
+@pytest.fixture(scope="module")
+def probed(guesser, coins_path, tmp_path_factory):
+    """Samples of a policy that is right two times in three."""
+    folder = tmp_path_factory.mktemp("probed")
+    outputs = {name: folder / f"{name}.parquet" for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    probe(ProbeConfig(max_tokens=8), given, outputs, StageContext.quiet(folder / "scratch"))
+    return outputs["samples"]
+
+
+def go(inputs, folder, **config):
+    outputs = {name: folder / name for name in NAMES}
+    metrics = run(
+        TASK.config(**QUICK | config), inputs, outputs, StageContext.quiet(folder / "scratch")
+    )
+    return metrics, outputs, json.loads(outputs["report"].read_text())
+
+
+def pass_at_1(path, coins_path):
+    """Share of right answers among 20 samples of each problem."""
+    policy, problems = load_policy(path), read_problems(coins_path)
+    attempts = attempt(
+        TorchSampler(policy.model, policy.tokenizer),
+        problems,
+        make_prompts(policy.tokenizer, problems),
+        SamplingParams(max_tokens=8, num_samples=20, seed=5),
+        judge=Judge(),
+    )
+    return sum(made.verdict.correct for made in attempts) / len(attempts)
+
+
+def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path, probed, tmp_path):
+    metrics, outputs, report = go({"policy": guesser, "samples": probed}, tmp_path)
+    assert report["accuracy_low"] > 0.5
+    assert report["accuracy"] == metrics["preference/accuracy"]
+    assert report["margin"] > 0
+    assert report["kl"] > 0
+    assert pass_at_1(outputs["policy"], coins_path) > pass_at_1(guesser, coins_path) + 0.02
+    curve = pl.read_parquet(outputs["curve"])
+    # A policy that still is its reference has a log-ratio of 0 everywhere: ln 2.
+    first = curve.filter((pl.col("metric") == "preference/loss") & (pl.col("step") == 1))
+    assert first["value"][0] == pytest.approx(0.693147, abs=1e-5)
+    pairs = pl.read_parquet(outputs["pairs"])
+    sides = pairs.group_by("problem_id").agg(pl.col("split").n_unique())["split"]
+    assert set(sides) == {1}
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "xpo"])
+def test_every_offline_algorithm_orders_heldout_pairs(guesser, probed, tmp_path, name):
+    rate = {"orpo": 3e-3, "kto": 3e-3}.get(name, 1e-3)
+    _, _, report = go(
+        {"policy": guesser, "samples": probed}, tmp_path, algorithm=name, learning_rate=rate
+    )
+    assert report["accuracy"] > 0.6
+    assert report["algorithm_digest"] == digest(PRESETS[name].algorithm)
+
+
+# What each loss is where policy and reference are one: ln 2, (1/2beta)^2, 1, and half a weight.
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("dpo", 0.693147),
+        ("conservative", 0.693147),
+        ("robust", 0.693147),
+        ("ld_dpo", 0.693147),
+        ("ipo", 25.0),
+        ("ipo_per_token", 25.0),
+        ("hinge", 1.0),
+    ],
+)
+def test_the_first_loss_is_known(guesser, probed, tmp_path, name, first):
+    _, outputs, _ = go({"policy": guesser, "samples": probed}, tmp_path, algorithm=name, steps=1)
+    curve = pl.read_parquet(outputs["curve"])
+    assert curve.filter(metric="preference/loss")["value"][0] == pytest.approx(first, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dpo", "xpo"])
+def test_rounds_sample_from_the_policy_as_it_is_and_train_on_that(
+    guesser, coins_path, probed, tmp_path, name
+):
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    # The chosen side's own likelihood keeps both sides from falling, which on a model this small
+    # happens within a few steps.
+    algorithm = {"preset": name, "sft_coefficient": 1.0}
+    _, outputs, report = go(inputs, tmp_path, rounds=4, algorithm=algorithm)
+    assert report["accuracy_low"] > 0.5
+    assert len(report["rounds"]) == 4
+    assert report["rounds"][-1]["solve_rate"] > report["rounds"][0]["solve_rate"]
+    assert pass_at_1(outputs["policy"], coins_path) > pass_at_1(guesser, coins_path) + 0.1
+    pairs = pl.read_parquet(outputs["pairs"])
+    train, heldout = (pairs.filter(split=side) for side in ("train", "heldout"))
+    assert sum(facts["num_pairs"] for facts in report["rounds"]) == len(train)
+    assert not set(train["problem_id"]) & set(heldout["problem_id"])
+    steps = pl.read_parquet(outputs["curve"]).filter(metric="preference/loss")["step"].to_list()
+    assert steps == list(range(1, int(report["num_steps"]) + 1))
+
+
+def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_path):
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    curves = []
+    for coefficient in (0.1, 0.2):
+        algorithm = {"optimism_coefficient": coefficient}
+        folder = tmp_path / str(coefficient)
+        _, outputs, _ = go(inputs, folder, rounds=1, algorithm=algorithm, steps=1)
+        curves.append(dict(pl.read_parquet(outputs["curve"]).select("metric", "value").rows()))
+    # The weights are still equal, so the losses differ by the coefficient times what they found.
+    found = curves[0]["preference/sampled_logprob"]
+    assert found < 0
+    assert curves[1]["preference/loss"] - curves[0]["preference/loss"] == pytest.approx(
+        0.1 * found, rel=1e-4
+    )
+
+
+def test_packing_adapters_and_averages_train_too(guesser, probed, tmp_path):
+    learner = {"packing": True, "lora": {"rank": 4}, "ema_decay": 0.5}
+    _, outputs, report = go(
+        {"policy": guesser, "samples": probed}, tmp_path, learner=learner, learning_rate=0.01
+    )
+    assert report["accuracy_low"] > 0.5
+    assert weights_digest(load_policy(outputs["policy"]).model) != weights_digest(
+        load_policy(guesser).model
+    )
+
+
+@pytest.mark.parametrize("name", ["dpo", "kto", "ld_dpo", "rpo"])
+def test_micro_batches_and_packing_give_the_one_batch_result(guesser, probed, tmp_path, name):
+    curves = []
+    for key, more in {
+        "whole": {"learner": {"packing": False}},
+        "parts": {"micro_batch_tokens": 90},
+        "packed": {"micro_batch_tokens": 90, "learner": {"packing": True}},
+    }.items():
+        _, outputs, _ = go(
+            {"policy": guesser, "samples": probed},
+            tmp_path / key,
+            algorithm=name,
+            batch_tokens=100000,
+            steps=3,
+            **more,
+        )
+        curves.append(pl.read_parquet(outputs["curve"]).filter(metric="preference/loss")["value"])
+    for other in curves[1:]:
+        assert other.to_list() == pytest.approx(curves[0].to_list(), abs=2e-4)
+
+
+def test_ready_pairs_are_taken_with_their_split(guesser, probed, tmp_path):
+    _, outputs, first = go({"policy": guesser, "samples": probed}, tmp_path / "a")
+    _, _, second = go({"policy": guesser, "pairs": outputs["pairs"]}, tmp_path / "b")
+    assert first == second
+
+
+def test_what_cannot_be_learnt_from_is_refused(guesser, probed, tmp_path):
+    with pytest.raises(UserError, match="neither is connected"):
+        go({"policy": guesser}, tmp_path)
+    with pytest.raises(UserError, match="both are connected"):
+        go({"policy": guesser, "samples": probed, "pairs": probed}, tmp_path)
+    with pytest.raises(UserError, match="rounds sample problems, and none are connected"):
+        go({"policy": guesser, "samples": probed}, tmp_path, rounds=1)
+    verified = pl.read_parquet(probed).filter("verified")
+    write_table(verified, tmp_path / "verified.parquet", COMPLETIONS)
+    with pytest.raises(UserError, match="no problem gives a pair"):
+        go({"policy": guesser, "samples": tmp_path / "verified.parquet"}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"algorithm": "dppo"}, "there is no preference algorithm 'dppo'; did you mean 'dpo'"),
+        ({"algorithm": "xpo"}, "optimism_coefficient needs samples .* set rounds"),
+        ({"reference": "round"}, "reference 'round' needs rounds"),
+        ({"algorithm": {"loss": "simpo"}}, "simpo works per token; set per_token to true"),
+        ({"algorithm": {"preset": "ipo", "label_smoothing": 0.1}}, "no effect on ipo"),
+        ({"algorithm": {"target_margin": 1.0}}, "target_margin is simpo's"),
+        ({"algorithm": {"preset": "ld_dpo", "per_token": True}}, "length_alpha weighs a sum"),
+    ],
+)
+def test_nonsense_is_refused_with_a_remedy(values, sentence):
+    with pytest.raises(UserError, match=sentence):
+        TASK.config.parse(values, where="preference")
+
+
+def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
+    named = TASK.config.parse({"algorithm": "dpo"}, where="p").algorithm
+    spelt = TASK.config.parse({"algorithm": {"beta": 0.1, "loss": "sigmoid"}}, where="p").algorithm
+    other = TASK.config.parse({"algorithm": {"beta": 0.2}}, where="p").algorithm
+    assert digest(named) == digest(spelt) != digest(other)
+    # A frozen spelling: a change of these digits makes every stored digest incomparable.
+    assert digest(named) == "8e0a2ff5c8d6ecb9b1dc604a9fc95c18d943596e464f0edfabc78f27afb0fc61"
+    assert len({digest(preset.algorithm) for preset in PRESETS.values()}) == len(PRESETS)
+
+
+def test_the_pairs_are_a_table_of_their_schema(guesser, probed, tmp_path):
+    _, outputs, _ = go({"policy": guesser, "samples": probed}, tmp_path, steps=1)
+    assert pl.read_parquet_schema(outputs["pairs"]) == PAIRS
