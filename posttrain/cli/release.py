@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.release_keys import keys as keys_group
-from posttrain.errors import UserError
+from posttrain.cli.release_move import promote, push, rollback
+from posttrain.cli.release_run import rebuild, serve
+from posttrain.cli.release_show import diff, list_, show
 from posttrain.release.names import STAGES, check_stage
 
 if TYPE_CHECKING:
@@ -142,11 +144,5 @@ def _report_repair(undone: Sequence[str]) -> None:
         click.echo(f"note: a command that was killed had changed {what}; that is undone", err=True)
 
 
-def require_tag(target: str) -> str:
-    """A tag, and not a path."""
-    if "@" not in target:
-        raise UserError(f"'{target}' is no release; write NAME@VERSION, see posttrain release list")
-    return target
-
-
-release.add_command(keys_group)
+for _command in (rebuild, promote, rollback, list_, show, diff, serve, push, keys_group):
+    release.add_command(_command)

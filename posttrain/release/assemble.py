@@ -31,6 +31,10 @@ from posttrain.release.statistics import Verdict, estimates
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
+# The hub adds a file of this name where there is none, and an added file does not verify.
+_LARGE_FILES = b"".join(
+    b"%b filter=lfs diff=lfs merge=lfs -text\n" % each for each in (b"*.safetensors", b"*.tar")
+)
 Judged = Sequence[tuple[AnyGate, Verdict]]
 
 
@@ -78,6 +82,7 @@ def _files(draft: Draft) -> dict[str, bytes]:
     lock = environment_lock()
     name, version = draft.tag.name, str(draft.tag.version)
     files = {
+        ".gitattributes": _LARGE_FILES,
         "README.md": model_card(
             str(draft.tag), chain, evidence.config, inputs, draft.judged, metrics
         ),

@@ -91,7 +91,7 @@ def _root(name: str, version: str, chain: Chain) -> Any:
 
 
 def _outside(each: OutsideInput) -> Any:
-    from cyclonedx.factory.license import LicenseFactory
+    from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentType
 

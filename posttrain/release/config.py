@@ -137,11 +137,13 @@ AnyGate = Annotated[
 
 # What no release goes without, unless the recipe sets a gate of the same kind itself.
 ALWAYS: tuple[AnyGate, ...] = (
-    ContaminationGate(name="contamination", kind="contamination"),
+    ContaminationGate.model_validate({"name": "contamination", "kind": "contamination"}),
     SchemaGate(name="schema", kind="schema"),
     LicenceGate(name="licence", kind="licence"),
     RecallGate(name="recall", kind="recall"),
-    ReproducibilityGate(name="reproducibility", kind="reproducibility", level="L3"),
+    ReproducibilityGate.model_validate(
+        {"name": "reproducibility", "kind": "reproducibility", "level": "L3"}
+    ),
 )
 
 

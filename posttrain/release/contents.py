@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol
+from typing import IO, Protocol, cast
 
 from posttrain.errors import UserError
 
@@ -127,7 +127,7 @@ def is_canonical(archive: Path, contents: Contents) -> bool:
     Headers and padding are covered by no digest of a file; this covers them.
     """
     sink = _Hash()
-    write_archive(contents, sink)
+    write_archive(contents, cast("IO[bytes]", sink))
     with archive.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == sink.hasher.hexdigest()
 

@@ -71,13 +71,14 @@ def _licence(name: str, licences: Mapping[str, str], otherwise: str) -> str:
 def _package_licence(distribution: str) -> str:
     """The SPDX identifier that a package's metadata states."""
     try:
-        metadata = importlib.metadata.metadata(distribution)
+        # The typed interface of metadata has no `get`, and a missing key is None in it.
+        metadata = importlib.metadata.metadata(distribution).json
     except importlib.metadata.PackageNotFoundError:
         return UNKNOWN
-    stated = metadata.get("License-Expression") or metadata.get("License") or ""
+    stated = str(metadata.get("license_expression") or metadata.get("license") or "")
     if stated and len(stated) < 60 and "\n" not in stated:
         return stated.strip()
-    classifiers = metadata.get_all("Classifier") or []
+    classifiers = metadata.get("classifier") or []
     known = (_CLASSIFIED.get(each.rpartition(" :: ")[2]) for each in classifiers)
     return next((each for each in known if each), UNKNOWN)
 

@@ -104,15 +104,16 @@ def _estimate(metric: str, results: Results, confidence: float) -> dict[str, flo
         num_resamples=_RESAMPLES,
         confidence=confidence,
     )
-    low = float(interval.low)
-    if bool((values_P == 1).all()):
-        # All solved: resampling shows no spread, Wilson's interval does.
+    low, high = float(interval.low), float(interval.high)
+    if low == high and low in (0.0, 1.0):
+        # All solved, or none: resampling shows no spread, Wilson's interval does.
         num_problems = torch.tensor(len(values_P))
-        low = float(wilson_interval(num_problems, num_problems, confidence=confidence).low)
+        wilson = wilson_interval(num_problems * int(low), num_problems, confidence=confidence)
+        low, high = float(wilson.low), float(wilson.high)
     return {
         "value": float(interval.estimate),
         "low": low,
-        "high": float(interval.high),
+        "high": high,
         "problems": float(len(values_P)),
         **_seeds(results),
     }

@@ -11,7 +11,7 @@ from posttrain.release.names import Tag, Version, check_name, parse_version
 
 _RELEASE = re.compile(r"(?P<name>[a-z0-9-]+)@(?P<version>v\d+\.\d+\.\d+)")
 _STAGE = re.compile(r"(?P<name>[a-z0-9-]+)#(?P<stage>[a-z]+)#(?P<number>\d+)")
-_FIELD = re.compile(r"^(?P<key>[a-z-]+): (?P<value>.*)$", re.MULTILINE)
+_FIELD = re.compile(r"^(?P<key>[a-z0-9-]+): (?P<value>.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ flow: FLOW
 run: {threads: 1, retries: 0}
 synthesize:
   sources:
-  - {name: chain_sum, levels: [2, 3], graded: [min_terms, max_terms],
+  - {kind: reasoning_gym, name: chain_sum, levels: [2, 3], graded: [min_terms, max_terms],
      options: {min_digits: 1, max_digits: 1}}
   num_problems: 60
   num_heldout: 24

@@ -1,0 +1,92 @@
+"""`posttrain release promote | rollback | push`: where releases are pointed to and sent."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from posttrain.cli.ledger import existing_ledger, workspace_root
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger.location import STATE_DIR
+from posttrain.release.names import STAGES
+
+if TYPE_CHECKING:
+    from posttrain.release.pointers import Place
+
+stage_option = click.option(
+    "--stage", required=True, type=click.Choice(STAGES), help="Stage that is moved."
+)
+reason_option = click.option("--reason", default="", help="Why; it is kept in the history.")
+
+
+@contextmanager
+def open_place() -> Iterator["Place"]:
+    """The project around us, for one command at a time, with half-done changes undone."""
+    from filelock import FileLock, Timeout
+
+    from posttrain.release.pointers import Place, repair
+    from posttrain.release.registry import open_registry
+
+    root = workspace_root(None)
+    state = root / STATE_DIR
+    try:
+        with FileLock(state / "release.lock", timeout=10), existing_ledger(None) as ledger:
+            place = Place(root, state, ledger, open_registry(state))
+            if undone := repair(place):
+                click.echo(f"note: undone after a killed command: {', '.join(undone)}", err=True)
+            yield place
+    except Timeout:
+        raise UserError(
+            "another release command is moving pointers; wait for it, then do this again"
+        ) from None
+
+
+@click.command()
+@click.argument("target", metavar="NAME[@VERSION]")
+@stage_option
+@reason_option
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key.")
+def promote(target: str, stage: str, reason: str, key: Path | None) -> None:
+    """Point a stage to a release, after verifying it; the git tag and MLflow's alias together."""
+    from posttrain.release import keys, stages
+    from posttrain.release.registered import find_release, release_folder
+    from posttrain.release.verify import verify_path
+
+    with open_place() as place:
+        tag = find_release(place.root, target)
+        folder = release_folder(place.root, tag)
+        public = keys.load_public(key or keys.public_path())
+        if findings := verify_path(folder, public, expect=tag):
+            raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
+        moved = stages.promote(place, tag, stage, reason)
+    click.echo(f"{moved.tag}: {tag} is in {stage}")
+
+
+@click.command()
+@click.argument("name")
+@stage_option
+@reason_option
+@click.option("--to", "version", metavar="VERSION", help="This version [default: the one before].")
+def rollback(name: str, stage: str, reason: str, version: str | None) -> None:
+    """Point a stage back to the version that it had before."""
+    from posttrain.release import stages
+    from posttrain.release.names import parse_version
+
+    with open_place() as place:
+        to = parse_version(version) if version else None
+        moved = stages.rollback(place, name, stage, to=to, reason=reason or "rolled back")
+    click.echo(f"{moved.tag}: {name}@{moved.version} is in {stage} again")
+
+
+@click.command()
+@click.argument("target", metavar="NAME[@VERSION|#STAGE]")
+@click.argument("repository", metavar="HUB_REPOSITORY")
+def push(target: str, repository: str) -> None:
+    """Upload a release to the Hugging Face hub; a new repository there is private."""
+    from posttrain.release.push import push_to_hub
+    from posttrain.release.registered import find_release, release_folder
+
+    root = workspace_root(None)
+    click.echo(push_to_hub(release_folder(root, find_release(root, target)), repository))

@@ -1,0 +1,113 @@
+"""A release is made again from nothing but itself, and what differs is said."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.pipeline.ledger import ArtifactRecord, StageRun
+from posttrain.release.contents import ArchiveContents, FolderContents, MemoryContents
+from posttrain.release.rebuild import _digests, _figures, rebuild
+from posttrain.release.verify import read_claims
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def claims(released):
+    found, findings = read_claims(FolderContents(released.second), released.key)
+    assert findings == []
+    return found
+
+
+def test_the_toy_release_rebuilds_to_equal_digests(released, claims, tmp_path):
+    archive = tmp_path / "release.tar"
+    archive.write_bytes((released.second.parent / "mini-v1.1.0.tar").read_bytes())
+    done = rebuild(ArchiveContents(archive), claims, tmp_path / "empty")
+    assert done.level == "L0"
+    assert [each for each in done.comparisons if not each.agrees] == []
+    compared = {each.stage for each in done.comparisons}
+    assert compared == {"synthesize", "pretrain", "sft", "evaluate"}
+    assert "data/sft/policy" in {each.what for each in done.comparisons}
+    assert done.environment == ()
+    # The code that ran was the release's, not this tree's.
+    assert (tmp_path / "empty/posttrain/maths/__init__.py").is_file()
+
+
+def test_a_folder_that_is_not_empty_is_refused(released, claims, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match="not empty"):
+        rebuild(FolderContents(released.second), claims, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def stage_run(stage, **changes):
+    base = StageRun("id", "run", stage, "task", "key", "succeeded", 0.0, 1.0)
+    return replace(base, **changes)
+
+
+def test_other_bytes_are_named_by_stage(claims):
+    comparisons = _digests(claims, {}, MemoryContents({}))
+    assert all(not each.agrees for each in comparisons)
+    assert {each.rebuilt for each in comparisons} == {"nothing"}
+
+
+@pytest.mark.parametrize(
+    ("rebuilt", "agrees"), [(0.50, True), (0.57, True), (0.58, False), (0.43, True), (0.42, False)]
+)
+def test_at_l3_figures_must_lie_in_the_interval_of_a_difference(claims, rebuilt, agrees):
+    # Released 0.50 in 0.45 .. 0.55: another run may be off by 0.05 sqrt(2) = 0.0707.
+    stored = {"evaluation": {"pass_at_1": {"value": 0.5, "low": 0.45, "high": 0.55}}}
+    contents = MemoryContents({"release/metrics.json": json.dumps(stored).encode()})
+    policy = ArtifactRecord("policies.sft", "checkpoint", "data/sft/policy", "d", 1)
+    report = ArtifactRecord("report", "report", "data/evaluate/report.json", "r", 1)
+    run = stage_run(
+        "evaluate",
+        inputs=(policy,),
+        outputs=(report,),
+        metrics={"evaluate/sft/pass_at_1": rebuilt},
+    )
+    (compared,) = _figures(claims, {"evaluate": run}, contents)
+    assert compared.agrees is agrees
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_the_default_recipe_rebuilds_to_equal_digests(tmp_path):
+    """In a clone: run, evaluate with two more seeds, release, rebuild into an empty folder."""
+    clone, keys = tmp_path / "clone", tmp_path / "keys"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    subprocess.run(["git", "config", "user.name", "test"], cwd=clone, check=True)
+    subprocess.run(["git", "config", "user.email", "t@example.org"], cwd=clone, check=True)
+
+    def posttrain(*arguments, check=True):
+        import os
+
+        env = {**os.environ, "POSTTRAIN_TRACKING": "off", "POSTTRAIN_KEYS": str(keys)}
+        env.pop("PYTHONPATH", None)
+        done = subprocess.run(
+            [sys.executable, "-m", "posttrain", *arguments],
+            cwd=clone,
+            env=env,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stdout + done.stderr
+        return done
+
+    posttrain("run", "--local")
+    for seed in (1, 2):
+        posttrain("run", "--only", "evaluate", "--local", "--set", f"run.seed={seed}")
+    posttrain("run", "--local")
+    # A run may leave generated files that say more than the committed ones.
+    subprocess.run(["git", "commit", "-q", "-a", "--allow-empty", "-m", "x"], cwd=clone, check=True)
+    posttrain("release", "keys", "init")
+    posttrain("release", "create", "default@v1.0.0")
+    posttrain("release", "verify", "default@v1.0.0")
+    done = posttrain("release", "rebuild", "default@v1.0.0", "--into", str(tmp_path / "again"))
+    assert "Rebuilt at level L0" in done.stdout

@@ -1,0 +1,154 @@
+"""Gates on metrics: what passes, what does not, and that noise does not."""
+
+import random
+
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.release.config import (
+    ImprovementGate,
+    NoRegressionGate,
+    ReleaseConfig,
+    ThresholdGate,
+)
+from posttrain.release.results import Results
+from posttrain.release.statistics import estimates, improvement, no_regression, threshold
+
+BASIS = {"problems": "p", "params": "q", "code": "c"}
+SAMPLES = 8
+
+
+def results(rates, *, seeds=3, seed=0, policy="policy"):
+    """Draws with these chances of being right, one per problem."""
+    chance = random.Random(seed)
+    by_seed = {
+        str(number): {
+            f"problem{place:04}": (sum(chance.random() < rate for _ in range(SAMPLES)), SAMPLES)
+            for place, rate in enumerate(rates)
+        }
+        for number in range(seeds)
+    }
+    return Results(policy, BASIS, by_seed)
+
+
+def exact(counts, *, seeds=3):
+    """Counts right of 8, the same in every seed."""
+    found = {f"problem{place:04}": (count, SAMPLES) for place, count in enumerate(counts)}
+    return Results("policy", BASIS, {str(seed): found for seed in range(seeds)})
+
+
+def gate(**settings):
+    return ImprovementGate(name="better", kind="improvement", **settings)
+
+
+def rates(num_problems, seed):
+    chance = random.Random(seed)
+    return [chance.random() for _ in range(num_problems)]
+
+
+@pytest.mark.parametrize("test", ["paired_bootstrap", "sign"])
+def test_a_clear_improvement_passes(test):
+    before = rates(100, 1)
+    after = [min(1.0, rate + 0.2) for rate in before]
+    verdict = improvement(gate(test=test), results(after, seed=2), results(before, seed=3))
+    assert verdict.passed
+    assert 0.1 < verdict.figures["difference"] < 0.25
+    assert verdict.figures["seeds"] == 3
+    worse = improvement(gate(test=test), results(before, seed=3), results(after, seed=2))
+    assert not worse.passed
+
+
+@pytest.mark.parametrize(("test", "most"), [("paired_bootstrap", 12), ("sign", 12)])
+def test_noise_does_not_pass(test, most):
+    """Equal policies, 200 times: 2.5% false passes are 5 expected; 13 or more has chance 0.001."""
+    passed = 0
+    for trial in range(200):
+        same = rates(60, trial)
+        ours, theirs = results(same, seed=2 * trial + 1000), results(same, seed=2 * trial + 1001)
+        passed += improvement(gate(test=test), ours, theirs).passed
+    assert passed <= most
+
+
+def test_a_single_seed_never_shows_an_improvement():
+    with pytest.raises(UserError, match=r"gates\.0.*seeds"):
+        ReleaseConfig.parse(
+            {"gates": [{"name": "better", "kind": "improvement", "seeds": 1}]}, where="release"
+        )
+    # Every problem right against every problem wrong, and still only one seed of it.
+    verdict = improvement(gate(seeds=2), exact([8] * 100, seeds=1), exact([0] * 100, seeds=3))
+    assert not verdict.passed
+    assert "1 of 2 seeds" in verdict.remedy
+    other = improvement(gate(seeds=2), exact([8] * 100, seeds=3), exact([0] * 100, seeds=1))
+    assert not other.passed
+
+
+def test_few_problems_have_no_bootstrap_interval():
+    verdict = improvement(gate(), exact([8] * 19), exact([0] * 19))
+    assert not verdict.passed
+    assert "19 problems are too few" in verdict.remedy
+    # 19 wins of 19: two-sided p = 2 / 2^19.
+    signs = improvement(gate(test="sign"), exact([8] * 19), exact([0] * 19))
+    assert signs.passed
+    assert signs.figures["p_value"] == pytest.approx(2 / 2**19)
+    # 5 wins of 5 have p = 2 / 32 = 0.0625.
+    few = improvement(gate(test="sign"), exact([8] * 5), exact([0] * 5))
+    assert not few.passed
+
+
+def test_results_on_another_basis_or_other_problems_are_not_compared():
+    ours = exact([8] * 30)
+    other = Results("other", {**BASIS, "params": "other"}, exact([0] * 30).by_seed)
+    verdict = improvement(gate(), ours, other)
+    assert not verdict.passed
+    assert "other params" in verdict.remedy
+    fewer = improvement(gate(), ours, exact([0] * 29))
+    assert not fewer.passed
+    assert "other problems" in fewer.remedy
+
+
+def test_the_margin_must_be_exceeded():
+    # 6 of 8 against 4 of 8 on every problem: a difference of exactly 0.25, without spread.
+    ours, theirs = exact([6] * 30), exact([4] * 30)
+    assert improvement(gate(margin=0.2), ours, theirs).passed
+    assert not improvement(gate(margin=0.25), ours, theirs).passed
+
+
+def test_a_threshold_is_about_the_lower_end():
+    # 50 problems solved and 50 not: mean 0.5, error sqrt(0.25 / 100) = 0.05, low near 0.40.
+    ours = exact([8] * 50 + [0] * 50)
+
+    def judged(at_least):
+        asked = ThresholdGate(name="t", kind="threshold", at_least=at_least)
+        return threshold(asked, ours)
+
+    assert judged(0.38).passed
+    assert not judged(0.45).passed
+    assert judged(0.45).figures["value"] == 0.5
+    assert judged(0.45).figures["low"] == pytest.approx(0.40, abs=0.015)
+
+
+def test_all_solved_is_not_certainty():
+    # Wilson, 30 of 30: low = 30 / (30 + 1.96^2) = 0.8865.
+    asked = ThresholdGate(name="t", kind="threshold", at_least=0.95)
+    verdict = threshold(asked, exact([8] * 30))
+    assert not verdict.passed
+    assert verdict.figures["low"] == pytest.approx(30 / (30 + 1.959964**2))
+    none = estimates(exact([0] * 30))["pass_at_1"]
+    assert none["high"] == pytest.approx(1.959964**2 / (30 + 1.959964**2))
+
+
+def test_no_regression_allows_the_tolerance_and_no_more():
+    ours, theirs = exact([4] * 30), exact([5] * 30)
+
+    def judged(tolerance):
+        asked = NoRegressionGate(name="n", kind="no_regression", tolerance=tolerance)
+        return no_regression(asked, ours, theirs)
+
+    assert judged(0.13).passed
+    assert not judged(0.12).passed
+
+
+def test_seeds_are_pooled_by_problem():
+    by_seed = {"0": {"a": (1, 2), "b": (0, 2)}, "1": {"a": (2, 2), "b": (0, 2)}}
+    pooled = Results("p", BASIS, by_seed).pooled()
+    assert pooled == {"a": (3, 4), "b": (0, 4)}
