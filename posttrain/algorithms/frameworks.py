@@ -51,6 +51,21 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
         source=f"{_TRL_SOURCE}; the bound of ScaleRL, arXiv 2510.13786",
         note="loss_type cispo; epsilon_high is the largest ratio itself, 5 recommended.",
     ),
+    "rloo_trl": Preset(
+        algorithm=Algorithm(
+            advantage=GroupAdvantage(baseline="leave_one_out", scale="none"),
+            ratio=ClipRatio(level="sequence_sum", low=0.2, high=0.2),
+            correction=_RECOMPUTED,
+            aggregation=AggregationConfig(kind="sequence_mean_token_mean"),
+            kl=KlConfig(coefficient=0.05, place="reward", estimator="k1"),
+        ),
+        equation=(
+            "R = r - 0.05 log(π(o)/π_ref(o)),  A = R - mean of the other R of the group\n"
+            "L = -1/B Σ_i min(s_i A, clip(s_i, 0.8, 1.2) A),  s_i = Π_t ρ_t"
+        ),
+        source="TRL 1.16.0, trl/trainer/rloo_config.py and rloo_trainer.py",
+        note="RLOOConfig as it is; the paper's form is rloo.",
+    ),
     "grpo_verl": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="sample", epsilon=1e-6),
