@@ -1,11 +1,14 @@
 """RL: it learns, it is exact, it counts honestly, and it refuses nonsense."""
 
 import json
+import re
 
 import polars as pl
 import pytest
 import torch
 
+from posttrain.algorithms.identity import digest
+from posttrain.algorithms.presets import PRESETS
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, save_policy, weights_digest
@@ -17,6 +20,8 @@ from posttrain.rewards import verify
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.rl.config import RlConfig
+from tasks.rl.learner import Learner
+from tasks.rl.metrics import METRICS
 from tasks.rl.stage import run
 
 SMALL = {
@@ -267,3 +272,86 @@ def test_policy_changes_and_says_so(trained, inputs):
     assert weights_digest(load_policy(folder / "policy").model) != weights_digest(
         load_policy(inputs["policy"]).model
     )
+
+
+def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
+    everything = {
+        "advantage": {"estimator": "gae"},
+        "critic": {},
+        "kl": {"coefficient": 0.1},
+        "entropy": {"coefficient": 0.01, "place": "loss"},
+        "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+    }
+    train(inputs, tmp_path / "run", steps=3, staleness=1, algorithm=everything)
+    found = set(read_table(tmp_path / "run" / "curve.parquet", CURVE)["metric"])
+    assert found <= METRICS.keys()
+    assert {"rl/kl", "rl/value_loss", "rl/entropy_exact", "rl/drift", "rl/logprob_gap"} <= found
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_trains(inputs, tmp_path, name):
+    metrics = train(inputs, tmp_path / "run", steps=2, algorithm=name)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert report["algorithm"]["digest"] == digest(PRESETS[name].algorithm)
+    assert report["policy"]["after"] == weights_digest(load_policy(tmp_path / "run/policy").model)
+    assert report["metrics"] == metrics
+    assert metrics["rl/num_updates"] == 2
+
+
+def test_an_update_that_moves_nothing_stops_the_run(inputs, tmp_path):
+    """A rate so small that the weights' float32 swallows the whole update."""
+    with pytest.raises(UserError, match="first update left the policy exactly as it was"):
+        train(inputs, tmp_path / "run", learning_rate=1e-30)
+
+
+def test_an_early_stop_is_recorded_and_what_was_sampled_ahead_is_stored(inputs, tmp_path):
+    stop = {"metric": "rl/reward", "target": 0.0}
+    metrics = train(inputs, tmp_path / "run", staleness=1, stop=stop)
+    assert (metrics["rl/steps"], metrics["rl/stopped_early"]) == (1.0, 1.0)
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert re.fullmatch(r"rl/reward is 0\.\d+, which meets the target 0", report["stopped"])
+    rollouts = read_table(tmp_path / "run" / "rollouts.parquet", ROLLOUTS)
+    assert rollouts["step"].unique().sort().to_list() == [1, 2]
+    assert not rollouts.filter(step=2)["trained"].any()
+
+
+def test_checkpoint_in_the_middle_of_a_buffer_names_the_update(inputs, tmp_path, monkeypatch):
+    """Stopped by an error after the fourth of six updates; the checkpoint is that of the third."""
+    several = {"optimisation": {"warmup_steps": 0, "epochs": 2, "minibatches": 3}}
+    train(inputs, tmp_path / "whole", steps=3, **several)
+    calls = []
+
+    def fail_later(self, lessons, **where):
+        calls.append(where["index"])
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return update(self, lessons, **where)
+
+    update = Learner.update
+    monkeypatch.setattr(Learner, "update", fail_later)
+    scratch = tmp_path / "scratch"
+    given = {"steps": 3, "checkpoint_every": 3, **several}
+    with pytest.raises(KeyboardInterrupt):
+        train(inputs, tmp_path / "cut", scratch=scratch, **given)
+    monkeypatch.undo()
+    notes = []
+    monkeypatch.setattr(StageContext, "note", lambda self, line: notes.append(line))
+    train(inputs, tmp_path / "cut", scratch=scratch, **given)
+    assert "resuming after step 0 of 3 and 3 updates" in notes
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"algorithm": {"ratio": {"high": 0.3}}}, "config.algorithm.ratio.high=0.28"),
+        ({"seed": 1}, "seed=0"),
+        ({"draw": {"train_on": "all"}}, 'config.draw.train_on="signal"'),
+    ],
+)
+def test_a_resume_names_the_field_that_differs(inputs, tmp_path, changed, field):
+    scratch = tmp_path / "scratch"
+    given = {"algorithm": "default", "steps": 5}
+    train(inputs, tmp_path / "one", scratch=scratch, **given)
+    with pytest.raises(UserError, match=f"made with {re.escape(field)}, now it is"):
+        train(inputs, tmp_path / "two", scratch=scratch, **given | changed)
