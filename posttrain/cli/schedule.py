@@ -24,6 +24,7 @@ _COLORS = {
     "failed": "red",
     "crashed": "red",
 }
+_WIDE = 400
 name_argument = click.argument("name")
 
 
@@ -71,14 +72,15 @@ def add(recipe: Path, **options: Any) -> None:
     from posttrain.schedule.worktree import require_committed
 
     root = project_root(Path.cwd())
-    folder, name = _recipe(recipe, root)
+    folder, title = _recipe(recipe, root)
     require_committed(root, folder)
     missed, backfill = parse_missed(options.pop("on_missed"))
     again, given = options.pop("again"), options.pop("name")
     declared = checked(
         Schedule(
-            name=given or name,
+            name=given or title.replace(".", "-").lower(),
             recipe=folder,
+            title=title,
             on_missed=missed,
             backfill=backfill,
             watch=tuple(require_watchable(item) for item in options.pop("watch")),
@@ -99,7 +101,7 @@ def _recipe(recipe: Path, root: Path) -> tuple[str, str]:
 
     loaded = load_recipe(recipe)
     loaded.resolve(root)
-    return loaded.directory.relative_to(root.resolve()).as_posix(), loaded.name.replace(".", "-")
+    return loaded.directory.relative_to(root.resolve()).as_posix(), loaded.name
 
 
 def _put(journal: Journal, declared: Schedule, *, again: bool) -> None:
@@ -127,7 +129,7 @@ def list_() -> None:
             coming = "[yellow]paused[/]" if each.paused else _next(each)
             when = f"{each.cron} {each.timezone}"
             table.add_row(each.name, each.recipe, when, each.missed(), told, coming)
-    Console().print(table)
+    _print(table)
 
 
 @schedule.command()
@@ -199,7 +201,7 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
             owner = declared.get(tick.schedule) or Schedule(tick.schedule, "", "* * * * *")
             why = _why(journal, owner, tick, verbose=verbose)
             table.add_row(clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), why)
-    Console().print(table)
+    _print(table)
 
 
 def _why(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str:
@@ -261,3 +263,9 @@ def _hint(root: Path) -> str:
     if alive(root / FOLDER, "supervisor") is None:
         return "\nno worker is up here; start the servers and the worker with: posttrain up"
     return ""
+
+
+def _print(table: Table) -> None:
+    """Lines of a pipe are not cut: a reason stays in one line, for grep."""
+    console = Console()
+    Console(width=None if console.is_terminal else _WIDE).print(table)

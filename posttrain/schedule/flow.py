@@ -10,12 +10,12 @@ from typing import Any
 
 from posttrain.pipeline.ledger.location import project_root
 from posttrain.schedule.admit import admit
+from posttrain.schedule.deployments import tags as tags_of
 from posttrain.schedule.execute import execute, take
 from posttrain.schedule.journal import Journal, Tick, journal_location, open_journal
 from posttrain.schedule.schedule import Schedule
-from posttrain.schedule.worktree import prepare
+from posttrain.schedule.worktree import prepare, shared
 
-ENTRYPOINT = "posttrain.schedule.flow.scheduled"
 FLOW_NAME = "posttrain"
 TICK = "POSTTRAIN_TICK"
 _AGAIN_SECONDS = 5.0
@@ -34,21 +34,27 @@ def scheduled_run(schedule: str) -> None:
 
     Under a worker that is not ours there is neither, and the tick is admitted here.
     """
+    from prefect import tags
     from prefect.exceptions import Abort
 
     here = Path.cwd()
     with open_journal(journal_location(project_root(here))) as journal:
         declared = journal.schedule(schedule)
+        # The run of the recipe itself is a flow run below this one: to be found by the same tags.
+        found_by = tags(*tags_of(declared))
         given = os.environ.pop(TICK, None)
         if given is not None:
             tick = take(journal, journal.tick(int(given)))
             if tick is None:
                 raise Abort("another process has this tick")
-            execute(journal, declared, tick, here)
+            with found_by:
+                execute(journal, declared, tick, here)
             return
         found = _admitted(journal, declared, here)
         if found is not None:
-            execute(journal, declared, found, prepare(here, schedule).root)
+            os.environ.update(shared(here))
+            with found_by:
+                execute(journal, declared, found, prepare(here, schedule).root)
 
 
 def _admitted(journal: Journal, schedule: Schedule, root: Path) -> Tick | None:

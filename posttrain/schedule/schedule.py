@@ -27,6 +27,8 @@ class Schedule:
     recipe: str
     """Folder of the recipe, relative to the project."""
     cron: str
+    title: str = ""
+    """The recipe's name, by which its runs are known elsewhere."""
     timezone: str = "UTC"
     on_missed: MissedPolicy = "latest"
     backfill: int = 0

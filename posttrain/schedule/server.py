@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from posttrain.schedule.deployments import description, tags
-from posttrain.schedule.flow import ENTRYPOINT, FLOW_NAME
+from posttrain.schedule.deployments import ENTRYPOINT, description, tags
+from posttrain.schedule.flow import FLOW_NAME
 from posttrain.schedule.journal import Tick
 from posttrain.schedule.schedule import Schedule
 
