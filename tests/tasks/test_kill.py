@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +16,10 @@ from tasks.probe.stage import run as probe
 ROOT = Path(__file__).parents[2]
 
 # Imports once and forks for every attempt, so that dozens of kills take seconds. An attempt kills
-# itself either after a step or at the n-th fsync, which is in the middle of writing a checkpoint.
+# itself after a step, at the n-th fsync, which is in the middle of writing a checkpoint, or after a
+# share of the time that the whole run took.
 SCRIPT = '''
-import hashlib, importlib, json, os, signal, sys
+import hashlib, importlib, json, os, signal, sys, threading, time
 from pathlib import Path
 import torch
 import transformers.models.llama.modeling_llama, transformers.models.auto.tokenization_auto
@@ -43,6 +45,8 @@ def attempt(folder, kill):
     def emit(event):
         if kind == "step" and event["kind"] == "progress" and event["done"] == at:
             die()
+    if kind == "after":
+        threading.Timer(at * seconds, die).start()
     if kind == "fsync":
         left, fsync = [at], os.fsync
         def counted(handle):
@@ -66,8 +70,9 @@ def fresh(name):
     (folder / "scratch").mkdir(parents=True)
     return folder
 
-whole = fresh("whole")
+whole, began = fresh("whole"), time.perf_counter()
 killed = {"never": attempt(whole, ("", 0))}
+seconds = time.perf_counter() - began
 results = {"whole": digest(whole)}
 for kind, at in job["kills"]:
     folder = fresh(f"{kind}{at}")
@@ -81,9 +86,12 @@ OPTIMISATION = {"epochs": 2.0, "batch_tokens": 200, "checkpoint_every": 2, "warm
 KILLS = [("step", 1), ("step", 5), ("fsync", 2), ("fsync", 7), ("fsync", 20)]
 
 
-def survives(folder, **job):
-    """Assert that every kill happened, and that each run ended as the uninterrupted one."""
-    job = {**job, "folder": str(folder), "kills": KILLS}
+def survives(folder, kills=KILLS, **job):
+    """Assert that each run ended as the uninterrupted one, and that every planned kill happened.
+
+    A kill after a share of the whole run's time may come too late; most must not.
+    """
+    job = {**job, "folder": str(folder), "kills": kills}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(job, default=str)],
         cwd=ROOT,
@@ -95,7 +103,9 @@ def survives(folder, **job):
     assert done.returncode == 0, done.stderr
     killed, results = json.loads(done.stdout)
     assert not killed.pop("never")
-    assert killed == dict.fromkeys(killed, True)
+    in_time = [was for name, was in killed.items() if name.startswith("after")]
+    assert sum(in_time) >= len(in_time) / 2
+    assert all(was for name, was in killed.items() if not name.startswith("after"))
     assert any("safetensors" in name for name in results["whole"])
     for name, digests in results.items():
         assert digests == results["whole"], f"killed at {name}"
@@ -134,6 +144,72 @@ def test_reward(tables, base, tmp_path):
         config=OPTIMISATION | {"parameterisation": "likelihood"},
         inputs={"policy": base, "samples": tables["all"]},
         outputs=["reward_model", "pairs", "curve", "report"],
+    )
+
+
+def judged(guesser, coins_path, folder):
+    """Samples of the guesser with their verdicts."""
+    probed = {name: folder / name for name in ("samples", "solve_rates")}
+    given = {"policy": guesser, "problems": coins_path}
+    probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(folder / "scratch"))
+    return {**given, "samples": probed["samples"]}
+
+
+SAMPLING = {"problems": 20, "num_samples": 4, "max_tokens": 8}
+PREFERENCE = {
+    "offline": {"sampling": SAMPLING, "steps": 7, "algorithm": "kto"},
+    "rounds": {
+        "sampling": SAMPLING,
+        "rounds": 3,
+        "steps": 4,
+        "algorithm": "xpo",
+        "reference": "round",
+        "learner": {"ema_decay": 0.5, "lora": {"rank": 2}},
+    },
+}
+
+
+@pytest.mark.parametrize("kind", PREFERENCE)
+def test_preference(kind, guesser, coins_path, tmp_path):
+    # The last is in the middle of a round that is not the first.
+    more = {"offline": [], "rounds": [("step", 3), ("fsync", 40)]}
+    survives(
+        tmp_path,
+        kills=[*KILLS[2:], *more[kind]] if kind == "rounds" else KILLS[:4],
+        task="preference",
+        config=OPTIMISATION | PREFERENCE[kind],
+        inputs=judged(guesser, coins_path, tmp_path / "probe"),
+        outputs=["policy", "pairs", "curve", "report"],
+    )
+
+
+LEARNERS = {
+    "sft": {"learner": {"packing": True, "lora": {"rank": 2}, "ema_decay": 0.5}},
+    "reward": {"learner": {"early_stop": {"every": 2, "patience": 3}}, "parameterisation": "head"},
+    "offline": PREFERENCE["offline"],
+    "rounds": PREFERENCE["rounds"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", LEARNERS)
+def test_at_random_instants(kind, tables, base, guesser, coins_path, tmp_path):
+    """Ten kills of each learner: at any moment of the run, or in the middle of any write."""
+    chance = random.Random(f"kills of {kind}")
+    kills = [("after", round(chance.uniform(0.05, 0.9), 3)) for _ in range(6)]
+    kills += [("fsync", chance.randint(1, 20)) for _ in range(3)] + [("step", chance.randint(1, 4))]
+    sft = {"policy": base, "traces": tables["verified"]}
+    reward = {"policy": base, "samples": tables["all"]}
+    survives(
+        tmp_path,
+        kills=kills,
+        task=kind if kind in ("sft", "reward") else "preference",
+        config=OPTIMISATION | LEARNERS[kind],
+        inputs={"sft": sft, "reward": reward}.get(kind)
+        or judged(guesser, coins_path, tmp_path / "probe"),
+        outputs={"sft": ["policy", "curve"], "reward": ["reward_model", "curve", "report"]}.get(
+            kind, ["policy", "pairs", "curve", "report"]
+        ),
     )
 
 
