@@ -25,12 +25,14 @@ def outcomes(
         width = mask_BT.shape[1]
         return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows])
 
+    # Only a divergence in the reward asks what the sampler thought of each token.
+    sampled = None if reference is None else padded([rollout.logprobs for rollout in rollouts])
     return Outcomes(
         rewards_B=torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64),
         group_B=torch.tensor([rollout.group for rollout in rollouts]),
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
-        sampled_logprobs_BT=padded([rollout.logprobs for rollout in rollouts]),
+        sampled_logprobs_BT=sampled,
         reference_logprobs_BT=None if reference is None else padded(reference),
         values_BT=None if values is None else padded(values),
     )
