@@ -144,9 +144,9 @@ class LlamaDecoder:
         self.prompt_values = self._buffers("prompt values", shape, cleared=keys_in)
         room = max(self.written + max_tokens, _NARROWEST)
         cleared = max(self.written, _NARROWEST)
-        shape = (num_prompts, self.kv_heads, self.group, room, self.head_size)
-        self.own_keys = self._buffers("own keys", shape, cleared=cleared)
-        self.own_values = self._buffers("own values", shape, cleared=cleared)
+        own = (num_prompts, self.kv_heads, self.group, room, self.head_size)
+        self.own_keys = self._buffers("own keys", own, cleared=cleared)
+        self.own_values = self._buffers("own values", own, cleared=cleared)
 
     def _buffers(self, name: str, shape: tuple[int, ...], *, cleared: int) -> list[Tensor]:
         """One buffer for each layer; positions that are read before they are written hold 0."""
@@ -211,8 +211,11 @@ class LlamaDecoder:
             for cache in caches:
                 move_to_front(cache[:, :, :, :used], prompts_P)
             caches[:] = [cache[: len(prompts_P)] for cache in caches]
-        self.bias_P1S = self.bias_P1S.unflatten(0, (-1, self.kv_heads))[prompts_P].flatten(0, 1)
+        self.bias_P1S = self._by_prompt(self.bias_P1S)[prompts_P].flatten(0, 1)
         self.position_R = self.position_R.view(-1, self.group)[prompts_P].flatten()
+
+    def _by_prompt(self, bias_P1S: Tensor) -> Tensor:
+        return bias_P1S.view(-1, self.kv_heads, *bias_P1S.shape[1:])
 
     def _project(
         self, x_RC: Tensor, layer: _Layer, rotation: Tensor

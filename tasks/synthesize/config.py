@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.endpoint.config import Endpoint, JudgeSettings
 from posttrain.pipeline.config import StageConfig
 
 
@@ -40,6 +41,8 @@ class FileSource(StageConfig):
     """Our name -> the file's: prompt and answer, optionally solution and difficulty."""
     verifier: str = "numeric"
     """Which verifier of posttrain.rewards judges answers."""
+    judge: JudgeSettings | None = None
+    """The model that grades answers; required by the verifier judge, and only there."""
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
@@ -47,6 +50,8 @@ class FileSource(StageConfig):
             raise ValueError(f"a {self.kind} source needs a path to a local file")
         if self.kind == "huggingface" and self.path is None and self.revision is None:
             raise ValueError("pin the data set with revision: <commit>, or give a local path")
+        if (self.verifier == "judge") != (self.judge is not None):
+            raise ValueError("verifier: judge and a judge go together; give both, or neither")
         return self
 
 
@@ -86,6 +91,26 @@ DEFAULT_SOURCES: tuple[GymSource, ...] = (
 )
 
 
+class ServerTeacher(StageConfig):
+    """A model that writes worked solutions, behind an OpenAI-compatible endpoint."""
+
+    kind: Literal["server"] = "server"
+    """Solutions are asked for; each is kept in the project's request cache."""
+    endpoint: Endpoint
+    """Where it answers."""
+    template: str = (
+        "{prompt}\n\nWork it out, one short line a step. End with a last line that is `#### ` and"
+        " the answer, nothing else."
+    )
+    """What it is asked; {prompt} is the problem's."""
+    system: str = ""
+    """System message, if any."""
+    temperature: float = Field(default=0.7, ge=0.0)
+    """Its sampling temperature."""
+    max_tokens: int = Field(default=512, ge=1)
+    """Longest solution, in its tokens."""
+
+
 class SynthesizeConfig(StageConfig):
     """Sources of problems, how many of each, and the teacher that solves them."""
 
@@ -98,9 +123,11 @@ class SynthesizeConfig(StageConfig):
     heldout_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)
     """Share of a file's problems that is held out, chosen by content."""
     solutions_per_problem: int = Field(default=3, ge=1)
-    """Attempts of the teacher at every generated problem."""
+    """Attempts of the teacher at every problem that comes without a solution."""
+    teacher: ServerTeacher | None = None
+    """A model that writes the solutions; null for programs, which solve generated problems."""
     error_rate: float = Field(default=0.2, ge=0.0, le=1.0)
-    """Probability that one step of the teacher is wrong; the steps after it build on the error."""
+    """Probability that a step of a program is wrong; the steps after it build on the error."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

@@ -1,5 +1,6 @@
 """Problems that come from a file, with the solutions that the file has."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from posttrain.data.readers import read_rows
 from posttrain.errors import UserError, nearest
 from posttrain.records import Completion, Problem, row_id
-from posttrain.rewards import VERIFIERS, final_answer, verify
+from posttrain.rewards import VERIFIERS, final_answer, verify_all
 from tasks.synthesize.config import FileSource
 
 
@@ -37,7 +38,9 @@ def read_file_source(
         revision=source.revision,
         split=source.split,
     )
+    metadata = json.dumps({"judge": source.judge.model_dump()}) if source.judge else "{}"
     found = Found([], [], [])
+    solved: list[tuple[str, Problem]] = []
     for row in rows:
         problem = Problem(
             source=source.name,
@@ -45,23 +48,25 @@ def read_file_source(
             answer=final_answer(row.answer) or row.answer,
             difficulty=row.difficulty,
             verifier=source.verifier,
+            metadata=metadata,
         )
         if is_heldout(row.prompt):
             found.heldout.append(problem)
             continue
         found.train.append(problem)
         if row.solution:
-            verdict = verify(row.solution, problem)
-            found.solutions.append(
-                Completion(
-                    problem,
-                    row.solution,
-                    f"file:{source.name}",
-                    verdict.score,
-                    verdict.correct,
-                    verdict.reason,
-                )
+            solved.append((row.solution, problem))
+    for (text, problem), verdict in zip(solved, verify_all(solved), strict=True):
+        found.solutions.append(
+            Completion(
+                problem,
+                text,
+                f"file:{source.name}",
+                verdict.score,
+                verdict.correct,
+                verdict.reason,
             )
+        )
     return found
 
 

@@ -61,8 +61,8 @@ def attempts(
             )
 
 
-def check_source(source: GymSource) -> None:
-    """Refuse a generator that the library or the teacher does not know."""
+def check_source(source: GymSource, *, programs_solve: bool) -> None:
+    """Refuse a generator that the library or, where programs solve, the teacher does not know."""
     from reasoning_gym.factory import DATASETS
 
     if source.name not in DATASETS:
@@ -70,10 +70,11 @@ def check_source(source: GymSource) -> None:
             f"synthesize.sources: reasoning-gym has no generator '{source.name}'"
             f"{nearest(source.name, DATASETS)}"
         )
-    if source.name not in TEACHERS:
+    if programs_solve and source.name not in TEACHERS:
         raise UserError(
             f"synthesize.sources: no teacher solves '{source.name}' (there are "
-            f"{', '.join(TEACHERS)}); write one in tasks/synthesize/teachers, or use one of these"
+            f"{', '.join(TEACHERS)}); write one in tasks/synthesize/teachers, use one of these, or"
+            " give synthesize.teacher a model"
         )
 
 

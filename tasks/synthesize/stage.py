@@ -18,9 +18,10 @@ from posttrain.records import (
     completions_table,
     problems_table,
 )
-from tasks.synthesize.config import FileSource, GymSource, SynthesizeConfig
+from tasks.synthesize.config import FileSource, GymSource, ServerTeacher, SynthesizeConfig
 from tasks.synthesize.files import falls_in_heldout, read_file_source
 from tasks.synthesize.gym import attempts, check_source, generate
+from tasks.synthesize.teachers.server import ask_teacher
 
 
 @dataclass
@@ -48,6 +49,8 @@ def run(
             path = inputs.get(f"files.{source.name}")
             _read(made, source, config, path, scratch=context.scratch)
         context.progress(number + 1, len(config.sources), unit="source")
+    if config.teacher is not None:
+        _ask(made, config.teacher, config, context)
     corpus = completions_table(made.corpus)
     traces = corpus.filter(pl.col("verified"))
     rejected = corpus.filter(~pl.col("verified"))
@@ -87,7 +90,7 @@ def _refuse_empty(made: Made, traces: pl.DataFrame) -> None:
 
 def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: int) -> None:
     """Held-out problems are drawn first: the easy levels have few prompts to share."""
-    check_source(source)
+    check_source(source, programs_solve=config.teacher is None)
     made.heldout += generate(
         source, num_problems=config.num_heldout, seed=seed, split="heldout", seen=made.prompts
     )
@@ -95,11 +98,28 @@ def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: in
         source, num_problems=config.num_problems, seed=seed, split="train", seen=made.prompts
     )
     made.train += fresh
-    made.corpus += attempts(
-        fresh,
+    if config.teacher is None:
+        made.corpus += attempts(
+            fresh,
+            per_problem=config.solutions_per_problem,
+            error_rate=config.error_rate,
+            seed=seed,
+        )
+
+
+def _ask(
+    made: Made, teacher: ServerTeacher, config: SynthesizeConfig, context: StageContext
+) -> None:
+    """Let the teacher solve what has no solution yet."""
+    solved = {completion.problem.id for completion in made.corpus}
+    open_problems = [problem for problem in made.train if problem.id not in solved]
+    total = len(open_problems) * config.solutions_per_problem
+    made.corpus += ask_teacher(
+        teacher,
+        open_problems,
         per_problem=config.solutions_per_problem,
-        error_rate=config.error_rate,
-        seed=seed,
+        seed=context.seed,
+        report=lambda done: context.progress(done, total, unit="solution"),
     )
 
 

@@ -53,7 +53,7 @@ def test_the_examples_in_the_docstrings_hold(module):
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("name", VERIFIERS)
-def test_every_verifier_says_no_answer_where_there_is_none(name):
+@pytest.mark.parametrize("name", [name for name in VERIFIERS if name != "judge"])
+def test_every_verifier_but_the_judge_says_no_answer_where_there_is_none(name):
     problem = Problem("chain_sum", "2 + 3 =", "5", difficulty=1, verifier=name)
     assert verify("the answer is 5", problem) == Verdict(0.0, "no_answer")

@@ -1,0 +1,1 @@
+"""Models behind an OpenAI-compatible endpoint: asked politely, paid for once."""
