@@ -91,7 +91,9 @@ def assign(place: Place, name: str, stage: str, version: Version, reason: str) -
     steps.append(
         Step(
             "stage_tag",
-            lambda: tags.write_tag(place.root, ref, commit, message),
+            lambda: tags.write_tag(
+                place.root, ref, commit, message, after=before.when if before else 0.0
+            ),
             {"ref": ref},
         )
     )

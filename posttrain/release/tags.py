@@ -1,7 +1,9 @@
 """The release pointers in git: annotated tags in GTO's form, with what they point to inside."""
 
+import os
 import re
 import subprocess
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +87,14 @@ def current(root: Path, name: str, stage: str) -> Assignment | None:
     return history[-1] if history else None
 
 
-def write_tag(root: Path, ref: str, commit: str, message: str) -> None:
-    """Create an annotated tag; it must not exist."""
-    done = _git(root, "tag", "--annotate", ref, commit, "--message", message)
+def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float = 0.0) -> None:
+    """Create an annotated tag, which must not exist, with a time later than `after`.
+
+    GTO orders a stage's tags by their time, which git keeps in whole seconds.
+    """
+    when = max(int(time.time()), int(after) + 1)
+    date = {"GIT_COMMITTER_DATE": f"{when} +0000"}
+    done = _git(root, "tag", "--annotate", ref, commit, "--message", message, env=date)
     if done.returncode:
         why = done.stderr.strip().splitlines()
         raise UserError(f"git did not make the tag {ref}: {why[-1] if why else 'no reason given'}")
@@ -117,10 +124,16 @@ def _listed(root: Path) -> list[tuple[str, str, float, str]]:
     return found
 
 
-def _git(root: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+def _git(
+    root: Path, *arguments: str, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
-            ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
         )
     except FileNotFoundError:
         raise UserError("git is not installed; a release's pointer is a git tag") from None

@@ -46,6 +46,8 @@ class Claims:
 
 def verify_path(path: Path, key: "Key", *, expect: Tag | None = None) -> list[str]:
     """Everything that is wrong with the folder or archive at `path`; empty where nothing is."""
+    if not path.exists():
+        raise UserError(f"there is no release at {path}; name its folder, its archive or its tag")
     try:
         contents = open_contents(path)
         findings = verify_contents(contents, key, expect=expect)

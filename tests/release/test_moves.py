@@ -1,8 +1,8 @@
 """Pointers move together or not at all, whatever fails and whenever the process is killed."""
 
-import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -148,7 +148,7 @@ def test_stages_move_with_their_alias_and_keep_history(project, place, registry)
     history = [(each.number, str(each.version)) for each in tags.assignments(project.root, "mini")]
     assert history == [(1, "v1.0.0"), (2, "v1.1.0"), (3, "v1.0.0"), (4, "v1.1.0")]
     gto = subprocess.run(
-        [os.path.join(os.path.dirname(sys.executable), "gto"), "show", "mini#prod", "--version"],
+        [str(Path(sys.executable).parent / "gto"), "show", "mini#prod", "--version"],
         cwd=project.root,
         capture_output=True,
         text=True,
@@ -167,7 +167,7 @@ def test_a_failing_alias_leaves_the_stage_where_it_was(project, place, registry)
 
 
 def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatch):
-    def broken(root, ref, commit, message):
+    def broken(root, ref, commit, message, *, after):
         raise UserError("git is broken")
 
     monkeypatch.setattr(tags, "write_tag", broken)

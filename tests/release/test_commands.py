@@ -1,0 +1,102 @@
+"""The verbs on a real project: create, list, show, diff, promote, rollback, verify, rebuild."""
+
+import shutil
+import sys
+
+import pytest
+
+from posttrain.cli.main import main
+
+
+@pytest.fixture
+def project(released, tmp_path):
+    saved = list(sys.path)
+    copy = released.project.copy(tmp_path / "copy")
+    copy.commit("third")
+    yield copy
+    sys.path[:] = saved
+
+
+@pytest.fixture
+def call(project, monkeypatch, capfd):
+    monkeypatch.chdir(project.root)
+    monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
+    monkeypatch.setenv("POSTTRAIN_KEYS", str(project.keys))
+    monkeypatch.setenv("COLUMNS", "250")
+
+    def run(*arguments, code=0):
+        monkeypatch.setattr("sys.argv", ["posttrain", "release", *arguments])
+        capfd.readouterr()
+        found = 0
+        try:
+            main()
+        except SystemExit as stopped:
+            found = stopped.code
+        said = capfd.readouterr()
+        assert found == code, said
+        return said.out + said.err
+
+    return run
+
+
+def test_from_creation_to_rollback(call, project):
+    said = call("create", "mini", "--stage", "staging")
+    assert "mini@v1.2.0: " in said
+    assert "mini#staging#1: mini@v1.2.0 is in staging" in said
+    assert "passed" in said
+    assert "every byte, claim, link and signature holds" in call("verify", "mini@v1.2.0")
+    call("promote", "mini@v1.1.0", "--stage", "prod", "--reason", "first")
+    call("promote", "mini", "--stage", "prod", "--reason", "newest")
+    assert "mini@v1.1.0 is in prod again" in call("rollback", "mini", "--stage", "prod")
+    listed = call("list").splitlines()
+    assert [line.split()[0] for line in listed[1:]] == [
+        "mini@v1.2.0",
+        "mini@v1.1.0",
+        "mini@v1.0.0",
+    ]
+    assert "prod" in listed[2]
+    assert "staging" in listed[1]
+    history = call("list", "--history")
+    assert "first" in history
+    assert "rolled back" in history
+    shown = call("show", "mini#prod")
+    assert shown.startswith("mini@v1.1.0")
+    assert "pass_at_1" in shown
+    differing = call("diff", "mini@v1.0.0", "mini@v1.1.0")
+    assert "parameter sft.steps" in differing
+    assert "artifact data/sft/policy" in differing
+    assert "artifact data/pretrain/policy" not in differing
+    served = call("serve", "mini#prod", "--print")
+    assert "vllm serve" in served
+    assert "mini@v1.1.0" in served
+
+
+def test_a_dry_run_writes_nothing(call, project):
+    before = project.git("tag")
+    assert "passed" in call("create", "mini", "--dry-run")
+    assert project.git("tag") == before
+    project.edit("at_least: 0.0", "at_least: 1.0")
+    assert "gate 'works' failed" in call("create", "mini", "--dry-run", code=2)
+
+
+def test_verify_exits_with_1_and_names_the_file(call, project):
+    card = project.root / "releases/mini/v1.1.0/README.md"
+    card.write_text(card.read_text().replace("mini", "maxi", 1))
+    said = call("verify", "mini@v1.1.0", code=1)
+    assert "README.md: its bytes were altered" in said
+    archive = project.root / "releases/mini/mini-v1.0.0.tar"
+    shutil.copyfile(project.root / "releases/mini/mini-v1.1.0.tar", archive)
+    said = call("verify", "mini@v1.0.0", code=1)
+    assert "it is not the archive that the git tag mini@v1.0.0 names" in said
+    assert "it is the release mini@v1.1.0, not mini@v1.0.0" in said
+
+
+def test_an_altered_release_is_not_promoted_and_not_rebuilt(call, project, tmp_path):
+    model = project.root / "releases/mini/v1.1.0/model.safetensors"
+    data = bytearray(model.read_bytes())
+    data[-1] ^= 1
+    model.write_bytes(data)
+    assert "does not verify" in call("promote", "mini@v1.1.0", "--stage", "prod", code=2)
+    said = call("rebuild", str(model.parent), "--into", str(tmp_path / "x"), code=2)
+    assert "nothing was run" in said
+    assert not (tmp_path / "x").exists()
