@@ -1,0 +1,46 @@
+"""What the default flow declares, with and without a preference section."""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from posttrain.pipeline.recipe import load_recipe
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def dag(tmp_path):
+    def resolve(text):
+        (tmp_path / "recipe.yaml").write_text("flow: flows.post_training\n" + text)
+        return load_recipe(tmp_path).resolve(ROOT)
+
+    return resolve
+
+
+def policies(stage):
+    return {
+        port.removeprefix("policies."): str(reference)
+        for port, reference in stage.inputs.items()
+        if port.startswith("policies.")
+    }
+
+
+def test_the_default_recipe_has_no_preference_stage(dag):
+    assert "preference" not in dag("").stages
+    recipe = YAML(typ="safe").load((ROOT / "recipe.yaml").read_text())
+    assert "preference" not in recipe
+
+
+def test_a_preference_section_adds_the_stage_and_its_policy_to_the_evaluation(dag):
+    plain, more = dag(""), dag("preference: {algorithm: ipo}\n")
+    assert more.stages.keys() - plain.stages.keys() == {"preference"}
+    assert list(policies(more.stages["evaluate"])) == ["base", "sft", "preference", "rl"]
+    assert more.stages["preference"].config.algorithm.loss == "ipo"
+    assert more.stages["rl"].inputs == plain.stages["rl"].inputs
+
+
+def test_rl_may_be_rewired_to_start_from_it(dag):
+    text = "preference: {}\nrl: {inputs: {policy: preference.policy}}\n"
+    assert "preference" in str(dag(text).stages["rl"].inputs["policy"])
