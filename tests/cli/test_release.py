@@ -84,7 +84,7 @@ def test_what_is_not_there_is_one_sentence(call, toy, monkeypatch):
         (("rollback", "mini", "--stage", "prod"), "was never in prod"),
         (("verify", "mini@v1.0.0"), "git has no tag mini@v1.0.0"),
         (("create", "Bad Name"), "is no name of a release"),
-        (("create", "mini"), "there is no stage 'evaluate'"),
+        (("create", "mini"), "has no git commit to release"),
         (("create", "mini", "--key", "absent"), "cannot read the key absent"),
     ]:
         code, _, err = call(*arguments)
