@@ -67,6 +67,7 @@ class Executor:
     prefect_run_id: str | None = None
     made: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
     results: dict[str, StageRun] = field(default_factory=dict)
+    late: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def bring_up_to_date(self, name: str, *, attempt: int = 1) -> StageRun:
@@ -165,8 +166,7 @@ class Executor:
             discard(staging)
         if not outcome.ok:
             self._fail(base, outcome, timings, tracked)
-        self.tracker.finish(tracked, stage_finished(record))
-        record = replace(record, mlflow_run_id=self.tracker.external_id(tracked))
+        record = self._tracked(record, tracked)
         self.ledger.record(record)
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
@@ -252,13 +252,25 @@ class Executor:
             error=outcome.error,
             timings=dict(timings),
         )
-        self.tracker.finish(tracked, stage_finished(record))
-        record = replace(record, mlflow_run_id=self.tracker.external_id(tracked))
+        record = self._tracked(record, tracked)
         self.ledger.record(record)
         self.display.finished(base.stage, "failed", record.ended - record.started)
         raise StageFailed(
             base.stage, str(outcome.error), retryable=outcome.retryable, refused=outcome.refused
         )
+
+    def _tracked(self, record: StageRun, tracked: str) -> StageRun:
+        """Tell the tracker of the end; its id is noted later where it does not know it yet."""
+        self.tracker.finish(tracked, stage_finished(record))
+        external = self.tracker.external_id(tracked)
+        if external is None:
+            self.late[record.id] = tracked
+        return replace(record, mlflow_run_id=external)
+
+    def note_late_ids(self) -> None:
+        """Let the ledger know the tracker's ids that came after the records they belong to."""
+        found = {each: self.tracker.external_id(handle) for each, handle in self.late.items()}
+        self.ledger.tracked({each: name for each, name in found.items() if name is not None})
 
     def _assignment(self, base: StageRun, staged: Mapping[str, Path], log: Path) -> Assignment:
         stage = self.planner.dag.stages[base.stage]

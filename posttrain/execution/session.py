@@ -122,11 +122,15 @@ class Session:
             self.stat_cache.save()
             ended = time.time()
             tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
+            external = tracker.external_id(tracked)
+            if external is None:
+                executor.late[run.id] = tracked
+            tracker.when_closed(executor.note_late_ids)
             self.ledger.finish_run(
                 run.id,
                 status,
                 ended,
-                mlflow_run_id=tracker.external_id(tracked),
+                mlflow_run_id=external,
                 prefect_run_id=executor.prefect_run_id,
             )
         return run

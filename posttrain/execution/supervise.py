@@ -72,7 +72,7 @@ class StageProcesses:
         final: Mapping[str, Any] = {}
         try:
             given = worker.give(assignment)
-            lost = {"kind": "died"}
+            lost: Mapping[str, Any] = {"kind": "died"}
             final = _listen(worker.events, limits, watch, self._stopping) if given else lost
         finally:
             if final.get("kind") == "done":

@@ -1,7 +1,7 @@
 """What the pipeline tells a tracker. It is written, and never read back for a decision."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -54,6 +54,10 @@ class Tracker(ABC):
     @abstractmethod
     def external_id(self, handle: str) -> str | None:
         """The id that the tracking server gave to a run or stage, once it is known."""
+
+    @abstractmethod
+    def when_closed(self, ended: Callable[[], None]) -> None:
+        """Call `ended` once every external id is known; never, where there are none."""
 
     @abstractmethod
     def close(self) -> str | None:

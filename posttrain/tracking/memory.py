@@ -1,6 +1,6 @@
 """A tracker that keeps everything: for tests, and for runs that want no tracking."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from posttrain.tracking.base import Finished, Started, Tracker
@@ -38,6 +38,9 @@ class MemoryTracker(Tracker):
     def external_id(self, handle: str) -> str | None:
         """See `Tracker`; nothing is outside."""
         return None
+
+    def when_closed(self, ended: Callable[[], None]) -> None:
+        """See `Tracker`; nothing is outside."""
 
     def close(self) -> str | None:
         """See `Tracker`; nothing can be lost."""

@@ -41,6 +41,7 @@ class MlflowTracker(Tracker):
         self._external: dict[str, str] = {}
         self._thread: threading.Thread | None = None
         self._problem: str | None = None
+        self._when_closed: list[Callable[[], None]] = []
 
     def start(self, started: Started) -> str:
         """See `Tracker`. Only a stage wakes the writer: a run without any is not worth a row."""
@@ -66,6 +67,10 @@ class MlflowTracker(Tracker):
         """See `Tracker`; complete after `close`."""
         return self._external.get(handle)
 
+    def when_closed(self, ended: Callable[[], None]) -> None:
+        """See `Tracker`."""
+        self._when_closed.append(ended)
+
     def close(self) -> str | None:
         """See `Tracker`; waits for the writer, but not for a server that does not answer."""
         if self._thread is not None:
@@ -74,6 +79,8 @@ class MlflowTracker(Tracker):
             if self._thread.is_alive():
                 self._fail(f"MLflow did not finish within {_CLOSE_SECONDS:.0f} s")
             self._thread = None
+            for ended in self._when_closed:
+                ended()
         return self._problem
 
     def _put(self, operation: Operation) -> None:

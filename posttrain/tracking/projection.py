@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from posttrain.pipeline.ledger.records import Run, StageRun, StageStatus
 from posttrain.tracking.base import Finished, Started, Status, Tracker
@@ -50,22 +51,29 @@ def stage_finished(stage: StageRun) -> Finished:
     return Finished(status, {**timings, **stage.metrics}, tags, stage.outputs, stage.ended)
 
 
-def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) -> int:
-    """Tell a tracker everything that a ledger remembers; return the number of stages told.
+class Replay(NamedTuple):
+    """The tracker's own ids of what it was told, by run and by stage run."""
+
+    runs: dict[str, str]
+    stages: dict[str, str]
+
+
+def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) -> Replay:
+    """Tell a tracker everything that a ledger remembers.
 
     Reused stages are skipped, as they were when it happened. Metrics of single steps are not in
     the ledger, only final ones: the curves themselves are artifacts.
     """
-    told = 0
+    told = Replay({}, {})
     for run, stages in history:
         executed = [stage for stage in stages if stage.status in _EXECUTED]
         if not executed:
             continue
-        parent = tracker.start(run_started(run))
+        parent = told.runs[run.id] = tracker.start(run_started(run))
         for stage in executed:
             handle = tracker.start(stage_started(stage, parent))
             tracker.finish(handle, stage_finished(stage))
-            told += 1
+            told.stages[stage.id] = handle
         tracker.finish(parent, run_finished(run))
     return told
 

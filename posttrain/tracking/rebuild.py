@@ -12,8 +12,8 @@ def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
     """Replay the ledger, oldest run first; return the number of stages that were told.
 
     Without `uri`, our own SQLite database is built beside the old one and then takes its place, so
-    that a failure leaves the old one as it was. Curves of single steps are not in the ledger: they
-    stay in the artifacts.
+    that a failure leaves the old one as it was; the ledger then knows the new ids. Curves of
+    single steps are not in the ledger: they stay in the artifacts.
     """
     database = state / "mlflow.db"
     fresh = state / "mlflow-fresh.db"
@@ -27,4 +27,6 @@ def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
         raise UserError(f"the MLflow view was not rebuilt: {problem}")
     if uri is None and fresh.exists():
         fresh.replace(database)
-    return told
+        ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
+        ledger.tracked({each: name for each, name in ids.items() if name is not None})
+    return len(told.stages)

@@ -54,7 +54,8 @@ def test_a_replay_tells_what_was_executed_and_nothing_that_was_reused() -> None:
         (Run("run2", "demo", 200.0), [stage("a", "cached")]),
     ]
     tracker = MemoryTracker()
-    assert replay(history, tracker) == 2
+    told = replay(history, tracker)
+    assert told == ({"run1": "demo-0"}, {"b-id": "b-1", "c-id": "c-2"})
     parent, b, c = tracker.runs.values()
 
     assert parent.started.name == "demo"

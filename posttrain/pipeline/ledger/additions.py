@@ -11,7 +11,7 @@ from posttrain.pipeline.ledger.writing import intern_derivations
 _COMPOSITION = "INSERT INTO compositions (derivation) VALUES (:derivation) ON CONFLICT DO NOTHING"
 _ANNOTATION = (
     "INSERT INTO annotations (subject,name,value) VALUES (:subject,:name,:value)"
-    " ON CONFLICT DO NOTHING"
+    " ON CONFLICT (subject,name) DO UPDATE SET value=excluded.value"
 )
 
 
@@ -48,7 +48,7 @@ def _compositions(store: Store, derivations: Sequence[int]) -> list[Composition]
 
 
 def write_annotations(store: Store, name: str, values: Mapping[str, str]) -> None:
-    """Append one fact about each of these runs or stage runs; the first that was told counts."""
+    """Note one fact about each of these runs or stage runs; the last that was told counts."""
     rows = [{"subject": each, "name": name, "value": value} for each, value in values.items()]
     if rows:
         with store.transaction():

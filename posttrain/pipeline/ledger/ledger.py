@@ -124,7 +124,10 @@ class Ledger:
         return parts_of(self.store, digests)
 
     def tracked(self, ids: Mapping[str, str]) -> None:
-        """Append the MLflow ids, by run or stage run, that were not known when those ended."""
+        """Note the MLflow ids of runs and stage runs: those that came late, or of a view made anew.
+
+        The records stay as they are; this is the one thing beside them that may be said again.
+        """
         write_annotations(self.store, "mlflow_run_id", ids)
 
     def succeeded(self, key: str) -> StageRun | None:

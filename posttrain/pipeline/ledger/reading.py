@@ -8,10 +8,10 @@ from posttrain.pipeline.ledger.store import Params, Row, Store, query_in
 
 
 def annotated(column: str, table: str) -> str:
-    """SQL for a column of a run or stage run, or what was annotated under its name later."""
+    """SQL for what was annotated under a column's name, else the column as it was recorded."""
     return (
-        f"COALESCE({table}.{column},(SELECT value FROM annotations"
-        f" WHERE subject={table}.id AND name='{column}'))"
+        f"COALESCE((SELECT value FROM annotations WHERE subject={table}.id AND name='{column}'),"
+        f"{table}.{column})"
     )
 
 

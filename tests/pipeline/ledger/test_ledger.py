@@ -172,13 +172,16 @@ def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
     assert parts == {"d1": (tokenizer,), "d2": (numeric, exact)}
 
 
-def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_first_one_counts(make, ledger):
+def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_last_one_counts(make, ledger):
     ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
     ledger.record(make.stage_run(1), make.stage_run(2, mlflow_run_id="early"))
-    ledger.tracked({"r1": "of the run", "s1": "late", "s2": "wrong"})
-    ledger.tracked({"s1": "later"})
+    ledger.tracked({"r1": "of the run", "s1": "late"})
+    ledger.tracked({"s1": "later", "s2": "of the view made anew"})
     assert ledger.run("r1").mlflow_run_id == "of the run"
-    assert [ledger.stage_run(each).mlflow_run_id for each in ("s1", "s2")] == ["late", "early"]
+    assert [ledger.stage_run(each).mlflow_run_id for each in ("s1", "s2")] == [
+        "later",
+        "of the view made anew",
+    ]
 
 
 def test_releases_and_recalls_round_trip(make, ledger):
