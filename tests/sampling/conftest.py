@@ -1,11 +1,20 @@
 """A small tokenizer, random models of several architectures, and prompts of unequal length."""
 
+import importlib.util
+
 import pytest
 import torch
 import transformers
 
+from posttrain.models.logprobs import token_logprobs
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.sampling.base import Prompt
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("engines") and importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed here; run: make test-engines")
+
 
 SIZES = {
     "hidden_size": 32,
@@ -38,10 +47,14 @@ ARCHITECTURES = {
     "gpt-neox": ("GPTNeoX", {}),
 }
 
+# Heads of width 32, the narrowest that vLLM's attention on a CPU knows.
+WIDE = {"hidden_size": 64, "num_attention_heads": 2, "initializer_range": 0.2}
 
-def build_model(name, vocab_size, seed=0):
+
+def build_model(name, vocab_size, seed=0, **sizes):
     family, options = ARCHITECTURES[name]
-    config = getattr(transformers, f"{family}Config")(vocab_size=vocab_size, **{**SIZES, **options})
+    options = {**SIZES, **options, **sizes}
+    config = getattr(transformers, f"{family}Config")(vocab_size=vocab_size, **options)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return getattr(transformers, f"{family}ForCausalLM")(config).eval()
@@ -65,3 +78,29 @@ def prompts():
         Prompt(f"p{i}", tuple(torch.randint(3, 260, (n,), generator=generator).tolist()))
         for i, n in enumerate(lengths)
     ]
+
+
+@pytest.fixture(scope="session")
+def wide_model(tokenizer):
+    """Builds a model that vLLM takes on a CPU too: `wide_model("qwen2", seed=3)`."""
+
+    def build(name, seed=0):
+        # Two heads of keys at most, as there are two of queries.
+        heads = min(2, ARCHITECTURES[name][1].get("num_key_value_heads", 2))
+        return build_model(name, len(tokenizer), seed, **WIDE, num_key_value_heads=heads)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def trainer_logprobs():
+    """What the trainer makes of a sample's tokens: `trainer_logprobs(model, prompt, sample, T)`."""
+
+    def of(model, prompt, sample, temperature=1.0):
+        ids = torch.tensor([prompt.token_ids + sample.token_ids])
+        wanted = torch.arange(ids.shape[1])[None] >= len(prompt.token_ids)
+        with torch.no_grad():
+            found = token_logprobs(model, ids, wanted_BT=wanted, temperature=temperature)
+        return found.logprobs_BT[0, len(prompt.token_ids) :]
+
+    return of

@@ -1,9 +1,12 @@
 """One contract, every engine."""
 
 import pytest
+import torch
 
 from posttrain.errors import UserError
+from posttrain.models.load import Policy
 from posttrain.sampling.base import FinishReason, Prompt, SamplingParams
+from posttrain.sampling.engines import VllmEngine, open_sampler
 from posttrain.sampling.fake import FakeSampler
 from posttrain.sampling.torch_engine import TorchSampler
 
@@ -12,11 +15,80 @@ def script(prompt, index, seed):
     return f"{prompt.id} {index} {seed}: " + "2 + 3 = 5 " * (index % 3)
 
 
-@pytest.fixture(params=["fake", "llama", "qwen2"])
-def sampler(request, tokenizer, models):
-    if request.param == "fake":
-        return FakeSampler(tokenizer, script, context_length=64)
-    return TorchSampler(models[request.param], tokenizer, batch_size=8)
+ENGINES = [
+    ("fake", ""),
+    ("torch", "llama"),
+    ("torch", "qwen2"),
+    pytest.param(("vllm", "llama"), marks=pytest.mark.engines),
+    pytest.param(("vllm", "qwen2"), marks=pytest.mark.engines),
+]
+
+
+@pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: "-".join(engine))
+def sampler(request, tokenizer, models, wide_model):
+    engine, name = request.param
+    if engine == "fake":
+        yield FakeSampler(tokenizer, script, context_length=64)
+    elif engine == "torch":
+        yield TorchSampler(models[name], tokenizer, batch_size=8)
+    else:
+        config = VllmEngine(max_num_seqs=16, kv_cache_gib=0.1)
+        with open_sampler(config, Policy(wide_model(name), tokenizer)) as sampler:
+            yield sampler
+
+
+@pytest.fixture
+def policy_sampler(sampler):
+    """An engine that has a policy."""
+    if isinstance(sampler, FakeSampler):
+        pytest.skip("a scripted engine has no policy")
+    return sampler
+
+
+def test_greedy_equals_generate(policy_sampler, prompts):
+    params = SamplingParams(max_tokens=24, temperature=0.0)
+    for prompt, sample in zip(prompts, policy_sampler.sample(prompts, params), strict=True):
+        ids = torch.tensor([prompt.token_ids])
+        expected = policy_sampler.model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=24,
+            pad_token_id=0,
+        )
+        assert list(sample.token_ids) == expected[0, len(prompt.token_ids) :].tolist()
+
+
+@pytest.mark.parametrize("cut", [{}, {"top_p": 0.8}, {"top_k": 5}])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logprobs_are_the_trainers(policy_sampler, prompts, trainer_logprobs, temperature, cut):
+    params = SamplingParams(max_tokens=24, temperature=temperature, num_samples=3, **cut)
+    by_id = {prompt.id: prompt for prompt in prompts}
+    for sample in policy_sampler.sample(prompts, params):
+        expected = trainer_logprobs(
+            policy_sampler.model, by_id[sample.prompt_id], sample, temperature
+        )
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-3, rtol=0)
+
+
+def test_a_completion_goes_on_from_given_tokens(policy_sampler, prompts):
+    """Tokens of a completion at the end of a prompt are what the engine starts from."""
+    params = SamplingParams(max_tokens=16, temperature=0.0)
+    whole = policy_sampler.sample(prompts, params)
+    given = [min(6, len(sample.token_ids) - 1) for sample in whole]
+    begun = [
+        Prompt(prompt.id, prompt.token_ids + sample.token_ids[:n])
+        for prompt, sample, n in zip(prompts, whole, given, strict=True)
+    ]
+    assert max(given) == 6
+    for before, after, n in zip(whole, policy_sampler.sample(begun, params), given, strict=True):
+        assert after.token_ids[: len(before.token_ids) - n] == before.token_ids[n:]
+        torch.testing.assert_close(
+            torch.tensor(after.logprobs[: len(before.token_ids) - n]),
+            torch.tensor(before.logprobs[n:]),
+            atol=1e-4,
+            rtol=0,
+        )
 
 
 def test_samples_come_back_prompt_by_prompt_and_numbered(sampler, prompts):

@@ -1,0 +1,85 @@
+"""Which engine a stage samples with: what a recipe says about it, and how it is opened."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from posttrain.pipeline.config import StageConfig
+
+if TYPE_CHECKING:
+    from posttrain.models.load import Policy
+    from posttrain.sampling.base import Sampler
+
+
+class TorchEngine(StageConfig):
+    """The decode loop of this package, around the very module that is trained."""
+
+    name: Literal["torch"] = "torch"
+
+
+class VllmEngine(StageConfig):
+    """vLLM in the stage's own process; the settings decide how much fits and how it rounds."""
+
+    name: Literal["vllm"] = "vllm"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """Number format of weights, activations and cache; `auto` is that of the policy."""
+    max_num_seqs: int = Field(256, ge=1)
+    """Sequences that are decoded together."""
+    gpu_memory_utilization: float = Field(0.4, gt=0.0, le=1.0)
+    """Share of a GPU's memory for weights and cache; the trainer needs the rest."""
+    kv_cache_gib: float | None = Field(None, gt=0.0)
+    """Memory for keys and values; null takes what the share leaves on a GPU, and 1 GiB on a CPU."""
+    enforce_eager: bool = False
+    """Do without CUDA graphs: a slower decode, a start that is minutes shorter. So on every CPU."""
+    sleep: bool = False
+    """Give the GPU's memory to the trainer while nothing is sampled."""
+
+
+def _by_name(value: Any) -> Any:
+    """`engine: vllm` says as much as `engine: {name: vllm}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+EngineConfig = Annotated[
+    TorchEngine | VllmEngine, BeforeValidator(_by_name), Field(discriminator="name")
+]
+"""What a stage's `engine` field holds; as it is part of the stage's parameters, its key sees it."""
+
+
+@contextmanager
+def open_sampler(
+    engine: TorchEngine | VllmEngine, policy: "Policy", *, batch_size: int = 512
+) -> "Iterator[Sampler]":
+    """The engine on this policy, for as long as the context lasts; then its memory is free again.
+
+    `batch_size` is the torch engine's. Raises `UserError` where the engine is not installed, or
+    cannot take the policy.
+    """
+    with _ENGINES[engine.name](engine, policy, batch_size) as sampler:
+        yield sampler
+
+
+@contextmanager
+def _torch(_: Any, policy: "Policy", batch_size: int) -> "Iterator[Sampler]":
+    from posttrain.sampling.torch_engine import TorchSampler
+
+    yield TorchSampler(policy.model, policy.tokenizer, batch_size=batch_size)
+
+
+@contextmanager
+def _vllm(engine: VllmEngine, policy: "Policy", _: int) -> "Iterator[Sampler]":
+    from posttrain.sampling.vllm_engine import VllmSampler
+
+    sampler = VllmSampler(policy.model, policy.tokenizer, engine)
+    try:
+        yield sampler
+    finally:
+        sampler.close()
+
+
+_ENGINES: Mapping[str, Callable[..., "AbstractContextManager[Sampler]"]] = {
+    "torch": _torch,
+    "vllm": _vllm,
+}

@@ -1,0 +1,46 @@
+"""A policy's weights as vLLM loads them, and a checkpoint directory that is without them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_WRAPPED = ".base_layer."
+
+
+def write_description(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path
+) -> None:
+    """All that an engine reads of a checkpoint but the weights, which it is handed in memory."""
+    model.config.save_pretrained(path)
+    model.generation_config.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+@torch.no_grad()
+def plain_weights(model: "PreTrainedModel") -> Iterator[tuple[str, Tensor]]:
+    """Names and tensors of the model's weights, adapters added to their base.
+
+    Tied ones come under each of their names: a CPU's output head is a packed copy, which is only
+    made anew when a tensor of its own name arrives.
+    """
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        if ".lora_" in name:
+            continue
+        if _WRAPPED not in name:
+            yield name, tensor.detach()
+            continue
+        layer, leaf = name.split(_WRAPPED)
+        yield f"{layer}.{leaf}", _merged(model.get_submodule(layer), leaf, tensor)
+
+
+def _merged(layer: Any, leaf: str, tensor: Tensor) -> Tensor:
+    """The base's weight plus the update of the adapters that are on; a bias has none."""
+    if leaf != "weight":
+        return tensor.detach()
+    return sum((layer.get_delta_weight(name) for name in layer.active_adapters), tensor.detach())
