@@ -8,6 +8,7 @@ from posttrain.models.load import Policy, load_policy
 from posttrain.models.optim import build_optimizer
 from posttrain.models.tokenizer import check_same_tokenizer
 from posttrain.pipeline.context import StageContext
+from posttrain.training.prepare import prepare_for_training, without_dropout
 from tasks.rl.config import RlConfig
 from tasks.rl.critic import Critic
 from tasks.rl.learner import Learner
@@ -26,13 +27,20 @@ def build_learner(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
             " set algorithm.kl or leave the reference out"
         )
+    # Both start from plain weights, so they are copied before an adapter is attached.
+    kept = _reference(policy, config, context, reference)
+    critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    # Dropout would make the trainer's log-probabilities differ from the sampler's.
+    without_dropout(policy.model)
+    policy.model.train(mode=config.learner.activation_checkpointing)
     return Learner(
-        model=policy.model,
+        trainable=trainable,
         optimizer=build_optimizer(
             policy.model, kind=config.optimizer, learning_rate=config.learning_rate
         ),
-        reference=_reference(policy, config, context, reference),
-        critic=None if config.algorithm.critic is None else Critic(policy.model, config.critic),
+        reference=kept,
+        critic=critic,
         config=config,
         pad=int(policy.tokenizer.pad_token_id),
         device=context.device,

@@ -9,6 +9,7 @@ from posttrain.algorithms.choice import Chosen
 from posttrain.algorithms.config import Algorithm
 from posttrain.errors import nearest
 from posttrain.pipeline.config import StageConfig
+from posttrain.training.config import LearnerConfig
 from posttrain.training.stopping import StoppingConfig
 from tasks.rl.metrics import METRICS
 
@@ -137,6 +138,8 @@ class RlConfig(StageConfig):
     """What becomes of the reference policy."""
     critic: ValueModelConfig = ValueModelConfig()
     """The value model, where the algorithm asks for one."""
+    learner: LearnerConfig = LearnerConfig()
+    """Precision, adapters, activation checkpointing, and averaging of what is saved."""
     max_logprob_gap: float = Field(0.05, gt=0.0)
     """Largest mean gap, in nats, between the sampler's log-probabilities and the trainer's."""
     stop: StopConfig | None = None
@@ -172,9 +175,33 @@ class RlConfig(StageConfig):
             raise ValueError(
                 "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
             )
+        self._check_learner()
         if self.staleness >= self.steps:
             raise ValueError(
                 f"staleness {self.staleness} is not below steps {self.steps}, so all rollouts would"
                 " come from the first policy; lower staleness"
             )
         return self
+
+    def _check_learner(self) -> None:
+        """Refuse what other learners do and this one does not."""
+        learner, lora = self.learner, self.learner.lora
+        if learner.packing or learner.early_stop is not None:
+            name = "packing" if learner.packing else "early_stop"
+            remedy = "lower optimisation.micro_batch_tokens" if learner.packing else "set stop"
+            raise ValueError(f"learner.{name} is for training on rows; leave it out and {remedy}")
+        if lora is not None and lora.save == "adapter":
+            raise ValueError(
+                "learner.lora.save adapter is not for a policy that others go on from;"
+                " set it to merged"
+            )
+        if lora is not None and lora.dropout > 0:
+            raise ValueError(
+                "learner.lora.dropout would make the log-probabilities differ from the sampler's;"
+                " set it to 0"
+            )
+        if lora is not None and self.reference.kind != "frozen":
+            raise ValueError(
+                f"reference.kind {self.reference.kind} follows whole weights, but learner.lora"
+                " trains adapters; set kind to frozen, or leave lora out"
+            )

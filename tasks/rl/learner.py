@@ -23,6 +23,7 @@ from posttrain.maths.reduce import masked_mean
 from posttrain.models.logprobs import hidden_states, token_logprobs
 from posttrain.models.optim import NotFiniteError, Optimizer, learning_rate_factor
 from posttrain.training.failed_batch import kept_for_replay
+from posttrain.training.prepare import Trainable
 from tasks.rl.batch import Lesson, LessonBatch, collate
 from tasks.rl.config import RlConfig
 from tasks.rl.credit import outcomes, token_rows
@@ -40,7 +41,7 @@ _MAXIMA = ("logprob_gap_max",)
 class Learner:
     """The policy, its optimiser and, where the algorithm asks for them, reference and critic."""
 
-    model: "PreTrainedModel"
+    trainable: Trainable
     optimizer: Optimizer
     reference: Reference | None
     critic: Critic | None
@@ -49,6 +50,11 @@ class Learner:
     device: str
     scratch: Path
     num_updates: int = field(default=0, init=False)
+
+    @property
+    def model(self) -> "PreTrainedModel":
+        """The policy."""
+        return self.trainable.model
 
     def lessons(self, groups: Sequence[Group], *, step: int) -> list[list[Lesson]]:
         """Credit for the groups of 0-based `step`, token by token, before its first update.
@@ -110,6 +116,7 @@ class Learner:
                 metrics["value_grad_norm"] = norm
             norm = self.optimizer.step(factor=factor, max_grad_norm=limit)
         self.num_updates += 1
+        self.trainable.after_step()
         if self.reference is not None:
             self.reference.follow(self.model, num_updates=self.num_updates)
         return metrics | {"grad_norm": norm, "learning_rate": factor * config.learning_rate}
@@ -229,9 +236,11 @@ class Learner:
         if self.critic is not None:
             assert batch.returns_BT is not None
             assert batch.values_BT is not None
+            with self.trainable.computing():
+                values_BT = self.critic.values(batch)
             value_loss, more = value_objective(
                 algorithm,
-                self.critic.values(batch),
+                values_BT,
                 returns_BT=batch.returns_BT,
                 old_values_BT=batch.values_BT,
                 mask_BT=mask_BT,
@@ -242,12 +251,13 @@ class Learner:
         return loss, metrics
 
     def _logprobs(self, model: "PreTrainedModel", batch: LessonBatch) -> Tensor:
-        return token_logprobs(
-            model,
-            batch.input_ids_BT,
-            wanted_BT=batch.mask_BT,
-            temperature=self.config.temperature,
-        ).logprobs_BT
+        with self.trainable.computing():
+            return token_logprobs(
+                model,
+                batch.input_ids_BT,
+                wanted_BT=batch.mask_BT,
+                temperature=self.config.temperature,
+            ).logprobs_BT
 
     def _present_logprobs(self, batch: LessonBatch) -> Tensor:
         with torch.no_grad():
@@ -260,12 +270,13 @@ class Learner:
 
     def _values(self, batch: LessonBatch) -> Tensor:
         assert self.critic is not None
-        with torch.no_grad():
+        with torch.no_grad(), self.trainable.computing():
             return self.critic.values(batch)
 
     def _entropy(self, batch: LessonBatch) -> Tensor:
         """Exact entropy at the drawn tokens, with gradient; 0 at the others. ``[B, T]``."""
-        hidden_BTD = hidden_states(self.model, batch.input_ids_BT)[:, :-1]
+        with self.trainable.computing():
+            hidden_BTD = hidden_states(self.model, batch.input_ids_BT)[:, :-1].float()
         head: Any = self.model.get_output_embeddings()
         hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]] / self.config.temperature
         entropy_N = entropy_from_hidden(hidden_ND, head.weight)

@@ -50,7 +50,7 @@ class Practice:
             "stopping": self.stopping,
         }
         return {
-            "model": learner.model,
+            **learner.trainable.parts(),
             "optimizer": learner.optimizer,
             "learner": learner,
             "curriculum": self.drawing.curriculum,
@@ -74,8 +74,6 @@ def train(
     queue, buffer, learner = practice.queue, practice.buffer, practice.learner
     saving = _Saving(Progress(practice.parts(), checkpointer), practice.store, config)
     first = saving.restore(context)
-    # Dropout would make the trainer's log-probabilities differ from the sampler's.
-    learner.model.eval()
     for step in range(first, config.steps):
         if practice.stopping is not None and practice.stopping.reason:
             context.note(f"stopped after step {step} of {config.steps}: {practice.stopping.reason}")

@@ -31,7 +31,6 @@ def replay(
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     optimisation = config.optimisation
     buffer = Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches)
-    learner.model.eval()
     for number, groups in stored_groups(table):
         if number > config.steps:
             raise UserError(
@@ -45,4 +44,6 @@ def replay(
         for index, lessons in enumerate(buffer.plan(seed=context.seed)):
             learner.update(lessons, step=step, index=index, seed=context.seed)
         context.progress(number, config.steps)
+    learner.trainable.finish()
+    learner.trainable.merge()
     return weights_digest(policy.model)

@@ -48,6 +48,8 @@ def run(
     )
     train(practice, config=config, context=context, checkpointer=checkpointer)
 
+    practice.learner.trainable.finish()
+    practice.learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == before:
         raise UserError(

@@ -208,6 +208,18 @@ def policy_bytes(inputs, folder, **config):
             {"algorithm": {"advantage": {"estimator": "gae"}}},
             "estimator gae needs the values of a critic",
         ),
+        ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
+        ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
+        ({"learner": {"lora": {"save": "adapter"}}}, "lora.save adapter .* set it to merged"),
+        ({"learner": {"lora": {"dropout": 0.1}}}, "lora.dropout would make .* set it to 0"),
+        (
+            {
+                "algorithm": {"kl": {"coefficient": 0.1}},
+                "reference": {"kind": "ema", "decay": 0.9},
+                "learner": {"lora": {}},
+            },
+            "follows whole weights, but learner.lora trains adapters.* leave lora out",
+        ),
         ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
         ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
         (
@@ -355,3 +367,23 @@ def test_a_resume_names_the_field_that_differs(inputs, tmp_path, changed, field)
     train(inputs, tmp_path / "one", scratch=scratch, **given)
     with pytest.raises(UserError, match=f"made with {re.escape(field)}, now it is"):
         train(inputs, tmp_path / "two", scratch=scratch, **given | changed)
+
+
+def test_adapters_leave_every_other_weight_as_it_was(inputs, tmp_path):
+    """Only the adapted projections differ from the start; the file is a plain checkpoint."""
+    lora = {"rank": 2, "targets": ["q_proj", "v_proj"]}
+    train(inputs, tmp_path / "run", steps=3, learner={"lora": lora})
+    before = load_policy(inputs["policy"]).model.state_dict()
+    after = load_policy(tmp_path / "run" / "policy").model.state_dict()
+    changed = {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+    assert changed == {name for name in before if "q_proj" in name or "v_proj" in name}
+    assert curve_of(tmp_path / "run", "logprob_gap").max() < 1e-4
+
+
+def test_recomputed_activations_change_no_gradient(inputs, tmp_path):
+    train(inputs, tmp_path / "kept", steps=3)
+    train(inputs, tmp_path / "again", steps=3, learner={"activation_checkpointing": True})
+    one, two = (
+        (tmp_path / name / "policy/model.safetensors").read_bytes() for name in ("kept", "again")
+    )
+    assert one == two

@@ -16,7 +16,9 @@ from posttrain.models.optim import NotFiniteError, build_optimizer
 from posttrain.records import Problem
 from posttrain.rewards import Verdict
 from posttrain.sampling.base import FinishReason, Prompt, Sample
+from posttrain.training.config import LearnerConfig
 from posttrain.training.failed_batch import load_failed_batch
+from posttrain.training.prepare import Trainable
 from tasks.rl.batch import LessonBatch
 from tasks.rl.buffer import Buffer, Generation
 from tasks.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
@@ -68,7 +70,7 @@ class Frozen:
 
 def learner_of(policy, optimizer=None, *, folder=Path(), reference=None, critic=None, **config):
     return Learner(
-        model=policy.model,
+        trainable=Trainable(policy.model, LearnerConfig(), None, None),
         optimizer=optimizer or Frozen(policy.model),
         reference=reference,
         critic=critic,

@@ -9,7 +9,9 @@ from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import load_policy
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.fake import LOGPROB, FakeSampler
+from posttrain.training.config import LearnerConfig
 from posttrain.training.curve import Curve
+from posttrain.training.prepare import Trainable
 from tasks.rl.batch import Lesson
 from tasks.rl.buffer import Buffer, Queue
 from tasks.rl.config import RlConfig
@@ -27,6 +29,7 @@ class Listener:
 
     def __init__(self, model):
         self.model, self.heard, self.num_updates = model, [], 1
+        self.trainable = Trainable(model, LearnerConfig(), None, None)
         self.optimizer = self.reference = self.critic = None
 
     def lessons(self, groups, *, step):

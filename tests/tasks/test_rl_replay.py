@@ -53,6 +53,15 @@ CASES = {
         "algorithm": {"kl": {"coefficient": 0.1, "place": "reward", "estimator": "k1"}},
         "reference": {"kind": "periodic", "every": 3},
     },
+    "lora": {"optimisation": SEVERAL, "learner": {"lora": {"rank": 2}}},
+    "bf16_and_an_average": {
+        "optimisation": SEVERAL,
+        "learner": {"precision": "bf16", "ema_decay": 0.5},
+    },
+    "recomputed_activations": {
+        "optimisation": SEVERAL,
+        "learner": {"activation_checkpointing": True},
+    },
     "several_rounds": {"optimisation": SEVERAL, "draw": {"max_rounds": 3}},
     "stopped": {"optimisation": SEVERAL, "staleness": 1, "stop": {"patience": 2}},
 }
