@@ -1,0 +1,121 @@
+"""Tokens a second: this package's torch engine, transformers' generate, and vLLM where it is.
+
+    python -m benchmarks.sampling.throughput --policy data/sft/policy --out throughput.json
+
+The contestants take turns within each repeat, so that a busy machine slows them all; medians and
+the fastest are reported. All decode the same prompts greedily with one sample each, and must give
+the same tokens; then groups of eight are drawn at temperature 1, as reinforcement learning does,
+where every engine draws its own and tokens a second are compared. Prompts are made ready before the
+clock starts; what an engine does to give token ids back counts.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.sampling.contestants import Drawn, generate, torch_engine, vllm_engine
+from benchmarks.sampling.machine import described
+from posttrain.attempts import make_prompts, read_problems
+from posttrain.models.load import load_policy
+from posttrain.sampling.base import Prompt
+
+Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
+GROUP = 8
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(options.threads)
+    policy = load_policy(options.policy, device="cpu")
+    problems = read_problems(options.problems)
+    prompts = make_prompts(policy.tokenizer, problems)
+    # The table is ordered by source and length.
+    random.Random(0).shuffle(prompts)
+    contestants = {
+        "torch": torch_engine(policy, options.max_tokens),
+        "generate": generate(policy, options.max_tokens),
+    }
+    if find_spec("vllm") and not options.without_vllm:
+        contestants["vllm"] = vllm_engine(policy, options.max_tokens)
+    results = []
+    for batch in options.batches:
+        for group in (1, GROUP):
+            if batch >= group and batch // group <= len(prompts):
+                results.append(
+                    _measure(contestants, prompts[: batch // group], group, options.repeats)
+                )
+                Console().print(_table(results[-1]))
+    if options.out:
+        report = {"machine": described(options.threads), "policy": str(options.policy)}
+        report |= {"repeats": options.repeats, "results": results}
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _measure(
+    contestants: dict[str, Contestant], prompts: Sequence[Prompt], group: int, repeats: int
+) -> dict[str, object]:
+    """One warm-up, which checks the answers, then `repeats` rounds of all in turn."""
+    first = {name: run(prompts, group, group == 1) for name, run in contestants.items()}
+    for name, drawn in first.items():
+        assert all(drawn), f"{name}: an empty completion"
+        if group == 1:
+            assert drawn == first["torch"], f"{name} and torch differ"
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    tokens: dict[str, int] = {}
+    for _ in range(repeats):
+        for name, run in contestants.items():
+            started = time.perf_counter()
+            drawn = run(prompts, group, group == 1)
+            seconds[name].append(time.perf_counter() - started)
+            tokens[name] = sum(map(len, drawn))
+            assert tokens[name] == sum(map(len, first[name])) or name == "generate"
+    return {"prompts": len(prompts), "group": group, "tokens": tokens, "seconds": seconds}
+
+
+def _table(result: dict) -> Table:
+    rows = result["prompts"] * result["group"]
+    kind = "greedy, one each" if result["group"] == 1 else f"drawn, {result['group']} each"
+    table = Table(title=f"{rows} rows: {kind}", title_justify="left")
+    for column in ("", "tokens", "median s", "fastest s", "tokens/s", "torch is faster by"):
+        table.add_column(column, justify="right" if column else "left")
+    ours = result["seconds"]["torch"]
+    for name, seconds in result["seconds"].items():
+        tokens = result["tokens"][name]
+        # Per token, as draws differ; pair by pair, as the machine's load does.
+        per_token = result["tokens"]["torch"] / tokens
+        pairs = [per_token * theirs / mine for theirs, mine in zip(seconds, ours, strict=True)]
+        table.add_row(
+            name,
+            str(tokens),
+            f"{statistics.median(seconds):.3f}",
+            f"{min(seconds):.3f}",
+            f"{tokens / statistics.median(seconds):,.0f}",
+            f"{statistics.median(pairs):.2f}",
+        )
+    return table
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--policy", type=Path, default=Path("data/sft/policy"))
+    parser.add_argument("--problems", type=Path, default=Path("data/synthesize/problems.parquet"))
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 256, 1024])
+    parser.add_argument("--max-tokens", type=int, default=72)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--without-vllm", action="store_true")
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
