@@ -5,6 +5,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from posttrain.pipeline.config import StageConfig
+from posttrain.sampling.engines import EngineConfig, TorchEngine
 
 
 class EvaluateConfig(StageConfig):
@@ -22,6 +23,8 @@ class EvaluateConfig(StageConfig):
     """Sequences that are decoded together."""
     num_exhibits: int = Field(6, ge=0)
     """Problems whose completions are shown side by side in the report."""
+    engine: EngineConfig = TorchEngine()
+    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -15,8 +15,8 @@ from posttrain.models.tokenizer import check_same_tokenizer
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, IDENTITY, completions_table, with_row_ids
 from posttrain.sampling.base import SamplingParams
+from posttrain.sampling.engines import open_sampler
 from posttrain.sampling.noise import purpose_seed
-from posttrain.sampling.torch_engine import TorchSampler
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarise
@@ -51,14 +51,15 @@ def run(
     )
     judge, tallies, total = Judge(), [], len(policies) * len(problems)
     for place, (name, policy) in enumerate(policies.items()):
-        attempts = attempt_all(
-            TorchSampler(policy.model, policy.tokenizer, batch_size=config.batch_size),
-            problems,
-            prompts,
-            params,
-            judge=judge,
-            report=partial(_progress, context, place * len(problems), total),
-        )
+        with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
+            attempts = attempt_all(
+                sampler,
+                problems,
+                prompts,
+                params,
+                judge=judge,
+                report=partial(_progress, context, place * len(problems), total),
+            )
         tallies.append(
             tally(
                 name,

@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from posttrain.pipeline.config import StageConfig
+from posttrain.sampling.engines import EngineConfig, TorchEngine
 
 
 class ProbeConfig(StageConfig):
@@ -18,3 +19,5 @@ class ProbeConfig(StageConfig):
     """Longest attempt, in tokens."""
     batch_size: int = Field(512, ge=1)
     """Sequences that are decoded together."""
+    engine: EngineConfig = TorchEngine()
+    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""

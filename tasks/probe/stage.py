@@ -22,8 +22,8 @@ from posttrain.records import (
 )
 from posttrain.rewards import final_answer
 from posttrain.sampling.base import FinishReason, SamplingParams
+from posttrain.sampling.engines import open_sampler
 from posttrain.sampling.noise import purpose_seed
-from posttrain.sampling.torch_engine import TorchSampler
 from tasks.probe.config import ProbeConfig
 
 
@@ -39,21 +39,21 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     digest = weights_digest(policy.model)
 
-    sampler = TorchSampler(policy.model, policy.tokenizer, batch_size=config.batch_size)
     params = SamplingParams(
         max_tokens=config.max_tokens,
         temperature=config.temperature,
         num_samples=config.num_samples,
         seed=purpose_seed(context.seed, "probe"),
     )
-    attempts = attempt_all(
-        sampler,
-        problems,
-        make_prompts(policy.tokenizer, problems),
-        params,
-        judge=Judge(),
-        report=lambda done: context.progress(done, len(problems), unit="problem"),
-    )
+    with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
+        attempts = attempt_all(
+            sampler,
+            problems,
+            make_prompts(policy.tokenizer, problems),
+            params,
+            judge=Judge(),
+            report=lambda done: context.progress(done, len(problems), unit="problem"),
+        )
 
     samples = completions_table([made.completion(digest) for made in attempts])
     samples = with_row_ids(samples, IDENTITY["completions"])
