@@ -51,8 +51,13 @@ class Worker:
         if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
             self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
             sync(self.journal, self.server, self.pool, self.root)
+        busy: set[str] = set()
         for run in sorted(self.server.due(), key=lambda run: run.due):
-            self._consider(run)
+            # A queue is asked at its head; what has its row already cannot be missed.
+            if run.schedule in busy and self.journal.of_flow_run(run.id) is not None:
+                continue
+            if self._consider(run) == "wait":
+                busy.add(run.schedule)
         if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
             for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
                 _terminate(tick)
@@ -80,12 +85,12 @@ class Worker:
                 del self.children[num]
                 self._reconciled = float("-inf")
 
-    def _consider(self, run: FlowRun) -> None:
+    def _consider(self, run: FlowRun) -> str:
         try:
             schedule = self.journal.schedule(run.schedule)
         except UserError as error:
             self.server.state(run.id, "CANCELLED", str(error), name="Skipped")
-            return
+            return "over"
         room = len(self.children) < self.limit
         answer = admit(
             self.journal, schedule, run.due, flow_run_id=run.id, root=self.root, room=room
@@ -97,6 +102,7 @@ class Worker:
         elif answer.answer == "over" and tick.settled:
             self.log(f"{tick.id}: {tick.status}: {tick.reason}")
             self._close(tick, run)
+        return answer.answer
 
     def _close(self, tick: Tick, run: FlowRun) -> None:
         """Let Prefect say what the journal says; a second flow run of one tick is put aside."""

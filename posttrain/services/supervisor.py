@@ -21,9 +21,9 @@ SUPERVISOR = "supervisor"
 _POLL_SECONDS = 0.5
 _HEALTH_SECONDS = 5.0
 _STALE_SECONDS = 180.0
-_RESTART_SECONDS = (1.0, 2.0, 5.0, 15.0, 30.0)
+_RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
 # A service that ran this long has come up: its next end is a new story.
-_STABLE_SECONDS = 120.0
+_STABLE_SECONDS = 30.0
 
 
 def healthy(service: Service, *, since: float) -> bool:
@@ -63,9 +63,13 @@ class Supervisor:
         process.remember(folder, SUPERVISOR, os.getpid())
         self._plan.save()
         try:
-            for service in self._plan.services():
-                self._start(service)
-                self._await(service)
+            # The servers come up side by side; the worker needs them.
+            *servers, worker = self._plan.services()
+            for wave in (servers, [worker]):
+                for service in wave:
+                    self._start(service)
+                for service in wave:
+                    self._await(service)
             if not self._stopping.is_set():
                 self._say("up: all services answer")
             while not self._stopping.wait(_POLL_SECONDS):
