@@ -28,9 +28,8 @@ def value_loss(
         denominator: Of the whole batch.
 
     Source: OpenAI baselines' PPO. The factor 1/2 is that of verl, OpenRLHF, AReaL and NeMo-RL;
-        slime
-    has none. Metrics, as means over the valid tokens: ``value_clip_fraction``, ``value_mean``,
-    ``value_squared_error`` (without clip and 1/2).
+    slime has none. Metrics, as means over the valid tokens: ``value_clip_fraction``,
+    ``value_mean``, ``value_squared_error`` (without clip and 1/2).
 
     The maximum makes it pessimistic: a value that moved too far but *nearer* to its return keeps
     its larger, clipped loss, with gradient 0. An empty mask gives 0.
