@@ -9,6 +9,7 @@ from posttrain.algorithms.choice import Chosen
 from posttrain.algorithms.config import Algorithm
 from posttrain.errors import nearest
 from posttrain.pipeline.config import StageConfig
+from posttrain.sampling.engines import EngineConfig, TorchEngine
 from posttrain.training.config import LearnerConfig
 from posttrain.training.stopping import StoppingConfig
 from tasks.rl.metrics import METRICS
@@ -128,6 +129,8 @@ class RlConfig(StageConfig):
     """Sampling temperature; log-probabilities are taken at the same one."""
     max_tokens: int = Field(72, ge=1)
     """Longest completion, in tokens."""
+    engine: EngineConfig = TorchEngine()
+    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
     optimizer: Literal["adamw", "muon"] = "muon"
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(1e-3, gt=0.0)

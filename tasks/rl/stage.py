@@ -13,7 +13,8 @@ from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import Policy, load_policy, save_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.records import PROBLEMS, SOLVE_RATES
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.sampling.base import Sampler
+from posttrain.sampling.engines import open_sampler
 from posttrain.training.curve import Curve
 from posttrain.training.progress import run_identity
 from tasks.rl.buffer import Buffer, Queue
@@ -21,6 +22,7 @@ from tasks.rl.build import build_learner
 from tasks.rl.config import RlConfig
 from tasks.rl.curriculum import start_curriculum
 from tasks.rl.drawing import Drawing
+from tasks.rl.learner import Learner
 from tasks.rl.loop import Practice, train
 from tasks.rl.stop import Stopping
 from tasks.rl.store import RolloutStore
@@ -39,14 +41,20 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     before = weights_digest(policy.model)
     context.note(f"algorithm {digest(config.algorithm)}")
-    practice = _practice(config, inputs, context, policy=policy, digest=before)
+    learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     checkpointer = Checkpointer(
         context.scratch,
         every=config.checkpoint_every,
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
-    train(practice, config=config, context=context, checkpointer=checkpointer)
+    # Opened on the policy as the learner left it: its precision, and with its adapters.
+    with open_sampler(config.engine, policy) as sampler:
+        drawing = _drawing(
+            config, inputs, policy, sampler=sampler, seed=context.seed, digest=before
+        )
+        practice = _practice(config, context, drawing=drawing, learner=learner)
+        train(practice, config=config, context=context, checkpointer=checkpointer)
 
     practice.learner.trainable.finish()
     practice.learner.trainable.merge()
@@ -72,14 +80,15 @@ def run(
     return metrics
 
 
-def _practice(
+def _drawing(
     config: RlConfig,
     inputs: Mapping[str, Path],
-    context: StageContext,
-    *,
     policy: Policy,
+    *,
+    sampler: Sampler,
+    seed: int,
     digest: str,
-) -> Practice:
+) -> Drawing:
     table = read_table(inputs["problems"], PROBLEMS)
     problems = problems_of(table)
     curriculum = start_curriculum(
@@ -90,18 +99,23 @@ def _practice(
         where=str(inputs["solve_rates"]),
         sources=config.draw.sources,
     )
-    drawing = Drawing(
+    return Drawing(
         problems=problems,
         prompts=make_prompts(policy.tokenizer, problems),
         curriculum=curriculum,
-        sampler=TorchSampler(policy.model, policy.tokenizer),
+        sampler=sampler,
         config=config,
-        seed=context.seed,
+        seed=seed,
     )
+
+
+def _practice(
+    config: RlConfig, context: StageContext, *, drawing: Drawing, learner: Learner
+) -> Practice:
     optimisation = config.optimisation
     return Practice(
         drawing=drawing,
-        learner=build_learner(policy, config, context, reference=inputs.get("reference")),
+        learner=learner,
         curve=Curve(context),
         store=RolloutStore(context.scratch),
         queue=Queue(),
