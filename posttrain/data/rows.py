@@ -59,11 +59,14 @@ def encode_rows(
     texts: Sequence[str],
     *,
     mask_prompts: bool = True,
+    allow_empty: bool = False,
 ) -> list[TokenRow]:
-    """One row per prompt and completion; unmasked, all tokens but the first bear loss."""
-    pairs = zip(
-        encode_prompts(tokenizer, prompts), encode_completions(tokenizer, texts), strict=True
-    )
+    """One row per prompt and completion; unmasked, all tokens but the first bear loss.
+
+    `allow_empty` is for texts that a policy wrote: it may have ended at once.
+    """
+    completions = encode_completions(tokenizer, texts, allow_empty=allow_empty)
+    pairs = zip(encode_prompts(tokenizer, prompts), completions, strict=True)
     return [
         TokenRow((*prompt, *completion), start=len(prompt) if mask_prompts else 1)
         for prompt, completion in pairs
@@ -75,6 +78,8 @@ def check_answers(
 ) -> None:
     """Refuse a tokenizer or a chat template that drops an answer; the first rows stand for all."""
     for prompt, text in zip(prompts[:_PROBED], texts[:_PROBED], strict=True):
+        if not text:
+            continue
         ids = encode_completions(tokenizer, [text])[0]
         if tokenizer.unk_token_id is not None and set(ids[:-1]) <= {tokenizer.unk_token_id}:
             raise UserError(

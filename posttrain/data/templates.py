@@ -58,13 +58,17 @@ def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str])
 
 
 def encode_completions(
-    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str]
+    tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, allow_empty: bool = False
 ) -> list[list[int]]:
-    """Token ids of the completions, each closed by the end-of-sequence token."""
+    """Token ids of the completions, each closed by the end-of-sequence token.
+
+    An empty text teaches nothing and is refused, unless it is what a policy said.
+    """
     if not texts:
         return []
     rows = _token_ids(tokenizer, texts, add_special_tokens=False, split_special_tokens=True)
-    _refuse_empty(rows, texts, "completion")
+    if not allow_empty:
+        _refuse_empty(rows, texts, "completion")
     return [[*row, tokenizer.eos_token_id] for row in rows]
 
 

@@ -45,7 +45,7 @@ class RewardModel:
         """Reward of each completion of its prompt; higher is better, only differences matter."""
         if not texts:
             return []
-        rows = encode_rows(self.tokenizer, prompts, texts)
+        rows = encode_rows(self.tokenizer, prompts, texts, allow_empty=True)
         table = TokenTable(rows, pad=int(self.tokenizer.pad_token_id))
         lengths = [len(row.ids) for row in rows]
         rewards = [0.0] * len(rows)

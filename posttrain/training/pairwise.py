@@ -112,7 +112,7 @@ def encode_pairs(
     for column in ("chosen", "rejected", *([extra] if extra else [])):
         texts = pairs[column].to_list()
         check_answers(policy.tokenizer, prompts, texts)
-        sides.append(encode_rows(policy.tokenizer, prompts, texts))
+        sides.append(encode_rows(policy.tokenizer, prompts, texts, allow_empty=True))
     longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
     kept = [index for index, length in enumerate(longest) if length <= config.max_length]
     if not kept:
