@@ -5,6 +5,7 @@ from pathlib import Path
 
 from posttrain.data.batching import Mixture
 from posttrain.data.tables import read_table
+from posttrain.errors import UserError
 from posttrain.models.build import build_llama
 from posttrain.models.load import Policy, load_policy
 from posttrain.models.tokenizer import train_tokenizer
@@ -67,6 +68,11 @@ def _start(
     """The given policy, or a fresh tokenizer and random weights."""
     if "policy" in inputs:
         return load_policy(inputs["policy"], device=context.device)
+    if config.learner.lora:
+        raise UserError(
+            "pretrain: adapters change a model that is there, and this one begins from nothing;"
+            " leave learner.lora out, or connect inputs.policy"
+        )
     tokenizer = train_tokenizer([*prompts, *texts], vocab_size=config.vocab_size)
     model = build_llama(
         tokenizer,

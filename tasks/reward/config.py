@@ -1,8 +1,8 @@
 """Parameters of reward-model training."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from posttrain.training.config import OptimisationConfig
 
@@ -27,3 +27,9 @@ class RewardConfig(OptimisationConfig):
     """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(3e-4, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimisers."""
+
+    @model_validator(mode="after")
+    def _is_saved_whole(self) -> Self:
+        if self.learner.lora and self.learner.lora.save == "adapter":
+            raise ValueError("a reward model is saved whole; set learner.lora.save to merged")
+        return self

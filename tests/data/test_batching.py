@@ -90,3 +90,11 @@ def test_micro_batches_split_a_step_without_losing_a_row():
     # Sorted by length: 3 and 4 fill 2 x 4 = 8 tokens, 5 is alone.
     assert [part.input_ids_BT.shape for part in parts] == [torch.Size([2, 4]), torch.Size([1, 5])]
     assert sum(part.num_units for part in parts) == table.batch([0, 1, 2]).num_units == 5
+
+
+@given(lengths=LENGTHS, budget=st.integers(1, 400), seed=st.integers(0, 5))
+def test_packed_steps_count_tokens_and_no_padding(lengths, budget, seed):
+    steps = plan_steps(lengths, batch_tokens=budget, epochs=1.0, seed=seed, packed=True)
+    assert sorted(row for step in steps for row in step) == list(range(len(lengths)))
+    for step in steps:
+        assert len(step) == 1 or sum(lengths[row] for row in step) <= budget

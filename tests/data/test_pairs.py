@@ -87,3 +87,46 @@ def test_a_batch_of_pairs_holds_the_chosen_rows_then_the_rejected_ones():
     assert batch.input_ids_BT.tolist() == [[1, 2, 0, 0], [1, 5, 2, 0], [1, 7, 2, 0], [1, 6, 6, 2]]
     assert batch.wanted_BT[3].tolist() == [False, False, True, True]
     assert batch.num_units == 2
+
+
+def scored(scores):
+    """COMPLETIONS of one problem from {text: score}; a score of at least 0.5 verifies."""
+    problem = Problem("sums", "p", "1", 1, "exact")
+    other = Problem("sums", "q", "1", 1, "exact")
+    rows = [
+        Completion(each, text, "policy", score, score >= 0.5, "x")
+        for each in (problem, other)
+        for text, score in scores.items()
+    ]
+    return completions_table(rows)
+
+
+def sides(table, builder, **options):
+    settings = {"pairs_per_problem": 8, "heldout_fraction": 0.5, "seed": 0} | options
+    pairs = build_pairs(table, builder=builder, **settings)
+    return set(pairs.filter(prompt="p").select("chosen", "rejected").rows())
+
+
+def test_best_and_worst_go_by_score_and_what_lies_between_is_left_out():
+    table = scored({"great": 1.0, "fine": 0.7, "poor": 0.2, "bad": 0.0, "awful": 0.0})
+    assert sides(table, "best_worst") == {("great", "bad"), ("great", "awful")}
+    # All verified and all refuted: the verdict says nothing, the score still does.
+    assert sides(scored({"great": 1.0, "fine": 0.7}), "best_worst") == {("great", "fine")}
+    assert sides(scored({"one": 0.7, "two": 0.7}), "best_worst") == set()
+
+
+def test_balanced_pairs_take_the_closest_lengths_first():
+    table = scored({"x" * 10: 1.0, "y" * 4: 1.0, "z" * 9: 0.0, "w" * 5: 0.0})
+    found = sides(table, "length_balanced", pairs_per_problem=2)
+    assert found == {("x" * 10, "z" * 9), ("y" * 4, "w" * 5)}
+
+
+def test_in_balanced_pairs_length_tells_nothing_about_the_winner():
+    # Right answers are longer in five problems and shorter in one.
+    verdicts = {f"p{i}": [("r" * (6 + i), True), ("w" * 5, False)] for i in range(5)}
+    verdicts["s"] = [("r" * 3, True), ("w" * 5, False)]
+    pairs = build(verdicts, builder="length_balanced")
+    gaps = sorted(len(a) - len(b) for a, b in pairs.select("chosen", "rejected").rows())
+    # The widest of the longer ones go first, until one of either sign is left.
+    assert gaps == [-2, 1]
+    assert len(build(verdicts)) == 6

@@ -1,6 +1,6 @@
 import pytest
 
-from posttrain.data.rows import TokenRow, TokenTable, check_rows, encode_rows
+from posttrain.data.rows import TokenRow, TokenTable, check_answers, check_rows, encode_rows
 from posttrain.errors import UserError
 from posttrain.models.tokenizer import train_tokenizer
 
@@ -29,9 +29,38 @@ def test_prompt_tokens_bear_no_loss_unless_the_text_is_raw():
     [
         ([], "there is no row to train on"),
         ([TokenRow((1, 10, 2), 1)], "row 0 holds token 10, but the model embeds 10"),
+        ([TokenRow((1, -1, 2), 1)], "row 0 holds token -1, but the model embeds 10"),
         ([TokenRow((1, 2), 1), TokenRow((1, 5), 2)], "row 1 has no token that bears loss"),
     ],
 )
 def test_rows_that_cannot_teach_are_refused(rows, sentence):
     with pytest.raises(UserError, match=sentence):
         check_rows(rows, num_embeddings=10)
+
+
+TEMPLATE = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}{% endfor %}"
+FORGETFUL = "{% for m in messages if m['role'] == 'user' %}[user]{{ m['content'] }}{% endfor %}"
+
+
+def test_a_template_that_drops_the_answer_is_refused():
+    tokenizer = train_tokenizer(["3 + 4 = 7"] * 9, vocab_size=270)
+    check_answers(tokenizer, ["3"], ["7"])
+    tokenizer.chat_template = TEMPLATE
+    check_answers(tokenizer, ["3"], ["7"])
+    tokenizer.chat_template = FORGETFUL
+    with pytest.raises(UserError, match="chat template drops the answer '7'; use a template that"):
+        check_answers(tokenizer, ["3"], ["7"])
+
+
+def test_a_tokenizer_that_knows_nothing_of_an_answer_is_refused():
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    backend = Tokenizer(models.WordLevel({"<unk>": 0, "</s>": 1, "seven": 2}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, unk_token="<unk>", eos_token="</s>"
+    )
+    check_answers(tokenizer, ["x"], ["seven"])
+    with pytest.raises(UserError, match="the tokenizer knows nothing of the answer '7'"):
+        check_answers(tokenizer, ["x"], ["7"])

@@ -127,3 +127,10 @@ def test_a_mixture_of_an_unknown_source_is_refused(places, tmp_path):
 def test_nonsense_is_refused_with_a_remedy(values, sentence):
     with pytest.raises(UserError, match=sentence):
         TASK.config.parse(values, where="pretrain")
+
+
+def test_adapters_on_nothing_are_refused(places, tmp_path):
+    inputs, outputs = places
+    config = TASK.config(**FAST | {"learner": {"lora": {}}})
+    with pytest.raises(UserError, match="this one begins from nothing; leave learner.lora out"):
+        run(config, inputs, outputs, quiet(tmp_path))

@@ -6,6 +6,7 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.models.reward_head import load_reward_model
 from posttrain.pipeline.context import StageContext
+from posttrain.training.config import LearnerConfig
 from tasks.reward import TASK
 from tasks.reward.heldout import grade
 from tasks.reward.stage import run
@@ -62,6 +63,31 @@ def test_the_likelihood_learns_and_generalises_too(places, tmp_path):
     assert metrics["reward/accuracy"] > 0.95
     loaded = load_reward_model(outputs["reward_model"])
     assert (loaded.parameterisation, loaded.scale) == ("likelihood", 10.0)
+
+
+@pytest.mark.parametrize("config", [HEAD, LIKELIHOOD], ids=["head", "likelihood"])
+def test_packed_pairs_give_the_losses_of_padded_ones(places, tmp_path, config):
+    inputs, outputs = places
+    losses = []
+    for packed in (False, True):
+        more = {"steps": 3, "batch_tokens": 10**6, "learner": LearnerConfig(packing=packed)}
+        folder = tmp_path / str(packed)
+        run(config.model_copy(update=more), inputs, outputs, quiet(folder))
+        curve = pl.read_parquet(outputs["curve"])
+        losses.append(curve.filter(metric="reward/loss")["value"].to_list())
+    assert losses[1] == pytest.approx(losses[0], abs=1e-4)
+
+
+def test_adapters_train_a_head_that_is_saved_as_a_plain_classifier(places, tmp_path):
+    inputs, outputs = places
+    learner = LearnerConfig(lora={"rank": 4}, precision="bf16", ema_decay=0.5)
+    metrics = run(HEAD.model_copy(update={"learner": learner}), inputs, outputs, quiet(tmp_path))
+    assert metrics["reward/accuracy"] > 0.9
+    names = load_reward_model(outputs["reward_model"]).model.state_dict()
+    assert "score.weight" in names
+    assert not any("lora" in name for name in names)
+    with pytest.raises(UserError, match="a reward model is saved whole"):
+        TASK.config.parse({"learner": {"lora": {"save": "adapter"}}}, where="reward")
 
 
 class Scripted:

@@ -4,6 +4,7 @@ import torch
 
 from posttrain.data.rows import encode_rows
 from posttrain.errors import UserError
+from posttrain.models.adapters import load_adapter
 from posttrain.models.build import build_llama
 from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.models.logprobs import wanted_logprobs
@@ -141,3 +142,26 @@ def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path
             outputs,
             quiet(tmp_path),
         )
+
+
+@pytest.mark.parametrize("save", ["merged", "adapter"])
+def test_adapters_learn_the_traces(places, base, tmp_path, save):
+    inputs, outputs = places
+    learner = {"lora": {"rank": 8, "save": save}, "packing": True}
+    config = TASK.config(**CONFIG | {"learner": learner, "learning_rate": 0.03})
+    run(config, inputs, outputs, quiet(tmp_path))
+    policy = load_policy(base if save == "adapter" else outputs["policy"])
+    if save == "adapter":
+        load_adapter(policy.model, outputs["policy"])
+    traces = pl.read_parquet(inputs["traces"])
+    # Between frozen random embeddings there is little to learn, but not nothing.
+    assert nll(policy, traces) < nll(load_policy(base), traces) - 0.1
+
+
+def test_it_stops_early_and_logs_the_heldout_loss(places, tmp_path):
+    inputs, outputs = places
+    learner = {"early_stop": {"every": 1, "patience": 2, "min_improvement": 10.0}}
+    metrics = run(TASK.config(**CONFIG | {"learner": learner}), inputs, outputs, quiet(tmp_path))
+    # The first measurement is the best by definition; no later one is better by 10 nats.
+    assert metrics["sft/num_steps"] == 3
+    assert pl.read_parquet(outputs["curve"]).filter(metric="sft/heldout_loss").height == 3
