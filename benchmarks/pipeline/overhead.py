@@ -1,11 +1,12 @@
 """What a stage costs beside its work: the same no-op stages under five ways to run them.
 
-    python -m benchmarks.pipeline.overhead --stages 10 100 300 --repeats 3 --out overhead.json
+    python -m benchmarks.pipeline.overhead --stages 10 100 300 --repeats 5 --out overhead.json
 
 Every figure is a whole command from the shell, start of the interpreter included. The contestants
-take turns within each repeat, so that a busy machine slows them all; medians are reported. `cold`
-is a first run in a fresh project, `no-op` the same command again, `one param` after the label of
-one stage in the middle changed, which asks for one execution.
+take turns within each repeat, each time in another order, so that a busy machine slows them all;
+medians and the best are reported, and the ratio to `dvc repro` is the median of the ratios within a
+repeat. `cold` is a first run in a fresh project, `no-op` the same command again, `one param` after
+the label of one stage in the middle changed, which asks for one execution.
 """
 
 import argparse
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -37,24 +38,30 @@ def main() -> None:
     for num_stages in options.stages:
         for shape in options.shapes:
             seconds: Seconds = {name: {case: [] for case in CASES} for name in options.only}
-            for _ in range(options.repeats):
+            loads = []
+            for turn in range(options.repeats):
+                loads.append(round(os.getloadavg()[0], 1))
                 with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-                    _measure(Path(folder), shape, num_stages, seconds)
-            results.append({"stages": num_stages, "shape": shape, "seconds": seconds})
+                    _measure(Path(folder), shape, num_stages, seconds, turn)
+            results.append(
+                {"stages": num_stages, "shape": shape, "load": loads, "seconds": seconds}
+            )
             Console().print(_table(shape, num_stages, seconds))
     report = {"machine": described(), "repeats": options.repeats, "results": results}
     if options.out:
         options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _measure(folder: Path, shape: str, num_stages: int, seconds: Seconds) -> None:
+def _measure(folder: Path, shape: str, num_stages: int, seconds: Seconds, turn: int) -> None:
     graph = project.edges(shape, num_stages)
     homes = {name: folder / name.replace(" ", "-") for name in seconds}
     for name, home in homes.items():
         _write(name, home, graph)
     middle = list(graph)[num_stages // 2]
+    start = turn % len(homes)
+    order = [*homes.items()][start:] + [*homes.items()][:start]
     for case in CASES:
-        for name, home in homes.items():
+        for name, home in order:
             if case == "one param":
                 _relabel(name, home, graph, middle)
             seconds[name][case].append(_timed(name, home))
@@ -114,13 +121,30 @@ def _execute(command: list[str], home: Path) -> None:
 
 
 def _table(shape: str, num_stages: int, seconds: Seconds) -> Table:
-    table = Table(title=f"{num_stages} stages, {shape}: median seconds", title_justify="left")
+    table = Table(
+        title=f"{num_stages} stages, {shape}: median seconds (best)", title_justify="left"
+    )
     table.add_column("")
     for case in CASES:
         table.add_column(case, justify="right")
     for name, cases in seconds.items():
-        table.add_row(name, *(f"{statistics.median(times):.2f}" for times in cases.values()))
+        table.add_row(
+            name, *(_cell(times, _against(seconds, case, times)) for case, times in cases.items())
+        )
     return table
+
+
+def _cell(times: Sequence[float], ratio: float | None) -> str:
+    beside = "" if ratio is None else f", {ratio:.3f} of dvc"
+    return f"{statistics.median(times):.2f} ({min(times):.2f}{beside})"
+
+
+def _against(seconds: Seconds, case: str, times: Sequence[float]) -> float | None:
+    """The median over repeats of the time in relation to `dvc repro` in the same repeat."""
+    if "dvc repro" not in seconds:
+        return None
+    pairs = zip(times, seconds["dvc repro"][case], strict=True)
+    return statistics.median(mine / theirs for mine, theirs in pairs)
 
 
 def _options() -> argparse.Namespace:
@@ -128,7 +152,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--stages", type=int, nargs="+", default=[10, 100, 300])
     parser.add_argument("--shapes", nargs="+", choices=project.SHAPES, default=project.SHAPES)
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=CONTESTANTS)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--dir", type=Path, help="where the projects are written [default: temp]")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()

@@ -128,8 +128,14 @@ def main() -> None:
     except UserError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(2)
+    except click.UsageError as error:
+        if error.ctx is not None:
+            click.echo(error.ctx.get_usage(), err=True)
+            click.echo(f"Try '{error.ctx.command_path} --help' for help.\n", err=True)
+        click.echo(f"error: {error.format_message()}", err=True)
+        sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        click.echo(f"error: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("stopped; run the same command again to go on from here", err=True)

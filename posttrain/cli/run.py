@@ -12,7 +12,8 @@ from rich.console import Console
 from posttrain.cli.options import overrides_option, recipe_argument, slots_option
 from posttrain.errors import UserError
 from posttrain.execution.display import Display, LiveDisplay, PlainDisplay
-from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.executor import Executor
+from posttrain.execution.failures import StageFailed
 from posttrain.execution.fitness import refuse_unfit
 from posttrain.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from posttrain.execution.display import PlainDisplay
-from posttrain.execution.executor import StageFailed
+from posttrain.execution.failures import StageFailed
 from posttrain.execution.local import run_locally
 from posttrain.execution.session import open_session
 from posttrain.pipeline.recipe import PARAMS_FILE

@@ -15,6 +15,7 @@ from posttrain.errors import UserError
 from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
+from posttrain.execution.failures import StageFailed
 from posttrain.execution.fitness import models, refuse_mixed
 from posttrain.execution.parts import Part
 from posttrain.execution.publish import discard, prepare, publish
@@ -28,15 +29,7 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.tracking.base import Tracker
 from posttrain.tracking.projection import stage_finished, stage_started
 
-
-class StageFailed(Exception):
-    """A stage did not succeed; `retryable` says whether starting it again can help."""
-
-    def __init__(self, stage: str, error: str, *, retryable: bool, refused: bool) -> None:
-        super().__init__(f"stage '{stage}' failed: {error}" if not refused else error)
-        self.stage = stage
-        self.retryable = retryable
-        self.refused = refused
+__all__ = ["Executor", "StageFailed", "Timings"]
 
 
 class Timings(dict[str, float]):

@@ -1,9 +1,11 @@
 """Run a DAG in this process: a thread per stage that may run, no server, no Prefect."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import NoReturn
 
-from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.executor import Executor
+from posttrain.execution.failures import StageFailed, together
 
 
 def run_locally(executor: Executor, names: Sequence[str], *, slots: int) -> None:
@@ -17,15 +19,20 @@ def run_locally(executor: Executor, names: Sequence[str], *, slots: int) -> None
                 waiting.remove(name)
                 running[pool.submit(_with_retries, executor, name, retries)] = name
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            failures = []
+            if any(future.exception() for future in finished):
+                _raise_all(wait(running).done)
             for future in finished:
                 running.pop(future)
-                if error := future.exception():
-                    failures.append(error)
-            if failures:
-                waiting.clear()
-                wait(running)
-                raise failures[0]
+
+
+def _raise_all(ended: Iterable[Future[None]]) -> NoReturn:
+    """Raise the reason of every stage that failed; what is no such reason comes first."""
+    errors = [error for future in ended if (error := future.exception())]
+    for error in errors:
+        if not isinstance(error, StageFailed):
+            raise error
+    failures = [error for error in errors if isinstance(error, StageFailed)]
+    raise together(sorted(failures, key=lambda failure: failure.stage))
 
 
 def _ready(

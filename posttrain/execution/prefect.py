@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
-from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.executor import Executor
+from posttrain.execution.failures import StageFailed, together
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import TaskRun
@@ -83,7 +84,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
             )
         wait(list(futures.values()))
         if failures:
-            raise next(iter(failures.values()))
+            raise together([failures[name] for name in names if name in failures])
 
     # The heartbeat thread is joined at the end of a flow, which costs a whole second.
     try:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from posttrain.errors import UserError, nearest
 from posttrain.execution.display import Display
-from posttrain.execution.executor import Executor, StageFailed
+from posttrain.execution.executor import Executor
+from posttrain.execution.failures import StageFailed
 from posttrain.execution.interrupt import interruptible
 from posttrain.execution.lockstate import refresh_lock
 from posttrain.execution.supervise import StageProcesses

@@ -63,7 +63,7 @@ class Planner:
     def plan(self) -> list[Decision]:
         """Decide for every stage before anything runs, without touching the workspace."""
         decisions: dict[str, Decision] = {}
-        lasting = self.ledger.durations(list(self.dag.stages))
+        lasting = self.ledger.durations(list(self.dag.stages), self.recipe.name)
         for name in self.dag.order():
             known = {
                 upstream: decisions[upstream].known

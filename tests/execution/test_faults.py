@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.execution.executor import StageFailed
+from posttrain.execution.failures import StageFailed
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import open_ledger

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.execution.executor import StageFailed
+from posttrain.execution.failures import StageFailed
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import open_ledger
 
@@ -142,6 +142,23 @@ def test_a_failure_keeps_what_is_done_starts_nothing_more_and_leaves_nothing_hal
     assert run.status == "failed"
     assert recorded == {"first": "succeeded", "second": "failed"}
     assert statuses(toy.run()) == {"first": "cached", "second": "succeeded", "third": "succeeded"}
+
+
+def test_every_stage_that_failed_is_told_not_only_the_first(toy):
+    toy.write(
+        f"{toy.flow.replace('.', '/')}.py",
+        f"""
+        from {toy.package} import TASK
+        def declare(build):
+            for name in ("left", "right"):
+                build.stage(name, TASK)
+        """,
+    )
+    with pytest.raises(StageFailed) as failure:
+        toy.run("left.mood=fail", "right.mood=fail")
+    lines = str(failure.value).splitlines()
+    assert [line.partition(" failed: ")[0] for line in lines] == ["stage 'left'", "stage 'right'"]
+    assert all("told to fail" in line for line in lines)
 
 
 def test_stock_dvc_sees_nothing_to_do_and_can_restore(toy):

@@ -158,15 +158,20 @@ class Ledger:
         )
         return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
 
-    def durations(self, stages: Sequence[str]) -> dict[str, float]:
-        """Seconds that the last execution of each stage took; never executed ones are absent."""
+    def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
+        """Seconds that the last execution of each stage took; never executed ones are absent.
+
+        With `recipe`, another recipe's time counts only where that one never executed the stage.
+        """
         sql = (
             "SELECT stage,ended-started FROM stage_runs WHERE num IN"
-            " (SELECT MAX(num) FROM stage_runs WHERE stage IN ({values})"
-            " AND status='succeeded' GROUP BY stage)"
+            " (SELECT COALESCE(MAX(CASE WHEN r.recipe=:recipe THEN s.num END),MAX(s.num))"
+            " FROM stage_runs s LEFT JOIN runs r ON r.id=s.run_id WHERE s.stage IN ({values})"
+            " AND s.status='succeeded' GROUP BY s.stage)"
         )
         # A clock that was set back during a stage must not make it take negative time.
-        return {stage: max(0.0, took) for stage, took in query_in(self.store, sql, list(stages))}
+        rows = query_in(self.store, sql, list(stages), fixed={"recipe": recipe or ""})
+        return {stage: max(0.0, took) for stage, took in rows}
 
     def runs(self, limit: int | None = None) -> list[Run]:
         """Runs, newest first."""

@@ -46,14 +46,19 @@ class Store(Protocol):
         """Give the connection back."""
 
 
-def query_in(store: Store, sql: str, values: Sequence[object]) -> list[Row]:
-    """Run `sql`, whose `{values}` stands for the list of an IN, for any number of values."""
+def query_in(
+    store: Store, sql: str, values: Sequence[object], *, fixed: Params | None = None
+) -> list[Row]:
+    """Run `sql`, whose `{values}` stands for the list of an IN, for any number of values.
+
+    `fixed` are the parameters that are not in that list.
+    """
     rows: list[Row] = []
     for start in range(0, len(values), _CHUNK):
         chunk = values[start : start + _CHUNK]
         params = {f"v{index}": value for index, value in enumerate(chunk)}
         names = ",".join(f":{name}" for name in params)
-        rows += store.query(sql.replace("{values}", names), params)
+        rows += store.query(sql.replace("{values}", names), {**params, **(fixed or {})})
     return rows
 
 

@@ -77,6 +77,17 @@ def test_durations_are_those_of_the_last_execution(make, ledger):
     assert ledger.durations(["sft", "rl", "never"]) == {"sft": 4.0, "rl": 0.0}
 
 
+def test_a_recipe_is_timed_by_its_own_runs_where_it_has_any(make, ledger):
+    for name in ("small", "large"):
+        ledger.append_run(Run(name, name, 1.0), process="elsewhere 2 x")
+    ledger.record(make.stage_run(1, run_id="small", started=0.0, ended=1.0))
+    ledger.record(make.stage_run(2, run_id="large", started=0.0, ended=60.0))
+    ledger.record(make.stage_run(3, "rl", run_id="large", started=0.0, ended=9.0))
+    assert ledger.durations(["sft", "rl"], "small") == {"sft": 1.0, "rl": 9.0}
+    assert ledger.durations(["sft", "rl"], "large") == {"sft": 60.0, "rl": 9.0}
+    assert ledger.durations(["sft"]) == {"sft": 60.0}
+
+
 def test_finishing_a_run_changes_only_a_running_one(ledger):
     ledger.begin_run(Run("r1", "small", 5.0, mlflow_run_id="m"))
     assert ledger.run("r1").status == "running"
