@@ -21,7 +21,7 @@ SUPERVISOR = "supervisor"
 _POLL_SECONDS = 0.5
 _HEALTH_SECONDS = 5.0
 _STALE_SECONDS = 180.0
-_RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)
+_RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
 # A service that ran this long has come up: its next end is a new story.
 _STABLE_SECONDS = 30.0
 
