@@ -11,6 +11,7 @@ from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams
 from posttrain.sampling.choose import draw, greedy
 from posttrain.sampling.compaction import fill_the_gaps
 from posttrain.sampling.decoder import Decoder, open_decoder
+from posttrain.sampling.endings import end_tokens, text_before
 from posttrain.sampling.llama import is_lean
 from posttrain.sampling.memory import Memory
 from posttrain.sampling.noise import Keys, row_keys, uniforms
@@ -79,11 +80,12 @@ class TorchSampler:
     ) -> Iterator["_Row"]:
         """Draw every row of one batch; rows in the order of the prompts."""
         group, device = params.num_samples, self.model.device
-        room_P = [self.context_length - len(prompt.token_ids) for prompt in prompts]
+        context_length = self.context_length
+        room_P = [context_length - len(prompt.token_ids) for prompt in prompts]
         max_tokens = min(params.max_tokens, max(room_P))
         record = _Record.blank(room_P, group=group, max_tokens=max_tokens, device=device)
         keys = row_keys(params.seed, [prompt.id for prompt in prompts], group)
-        eos_E = torch.tensor(self._end_tokens(), device=device)
+        eos_E = torch.tensor(end_tokens(self.model, self.tokenizer), device=device)
 
         logits = decoder.prefill(*_pad_left(prompts, device), group=group, max_tokens=max_tokens)
         logits = logits.repeat_interleave(group, 0)
@@ -108,13 +110,6 @@ class TorchSampler:
                 logits = decoder.step(tokens_R)
         return record.rows()
 
-    def _end_tokens(self) -> list[int]:
-        """The tokenizer's end token and those that the model's generation config names."""
-        configured = self.model.generation_config.eos_token_id
-        several = configured if isinstance(configured, list) else [configured]
-        named = {self.tokenizer.eos_token_id, *several} - {None}
-        return sorted(named)
-
     def _meets_stop(
         self, record: "_Record", rows_R: Tensor, step: int, stop: tuple[str, ...]
     ) -> Tensor:
@@ -132,7 +127,7 @@ class TorchSampler:
                 index=index,
                 token_ids=tuple(row.token_ids),
                 logprobs=tuple(row.logprobs),
-                text=_before(text, params.stop),
+                text=text_before(text, params.stop),
                 finish_reason=FinishReason.STOP if row.stopped else FinishReason.LENGTH,
                 policy_version=self.policy_version,
             )
@@ -216,9 +211,3 @@ def _pad_left(prompts: Sequence[Prompt], device: torch.device) -> tuple[Tensor, 
     padding = [longest - len(prompt.token_ids) for prompt in prompts]
     rows = [[0] * pad + list(p.token_ids) for pad, p in zip(padding, prompts, strict=True)]
     return torch.tensor(rows, device=device), torch.tensor(padding, device=device)
-
-
-def _before(text: str, stop: tuple[str, ...]) -> str:
-    """The text up to the first stop string."""
-    ends = [text.find(string) for string in stop if string in text]
-    return text[: min(ends)] if ends else text
