@@ -75,21 +75,22 @@ def create(
 
     with open_session(recipe) as session, session.workspace.locked("posttrain release create"):
         root, state = session.workspace.root, session.workspace.state
-        tag = choose_tag(name, tags.release_tags(root))
         if dry_run:
+            tag = choose_tag(name, tags.release_tags(root))
             _, judged = making.check_gates(session, tag)
             show_gates(judged)
             making.refuse(judged)
             return
         signer = keys.load_signer(key or keys.private_path())
         place = pointers.Place(root, state, session.ledger, open_registry(state))
-        _report_repair(pointers.repair(place))
-        made = making.create(session, str(tag), signer, place.registry)
-        show_gates(made.judged)
-        click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
-        if stage is not None:
-            moved = stages.promote(place, made.tag, check_stage(stage), "promoted when created")
-            click.echo(f"{moved.tag}: {made.tag} is in {stage}")
+        with pointers.locked(state):
+            _report_repair(pointers.repair(place))
+            made = making.create(session, name, signer, place.registry)
+            show_gates(made.judged)
+            click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
+            if stage is not None:
+                moved = stages.promote(place, made.tag, check_stage(stage), "promoted when created")
+                click.echo(f"{moved.tag}: {made.tag} is in {stage}")
     if push is not None:
         from posttrain.release.push import push_to_hub
 

@@ -24,23 +24,16 @@ reason_option = click.option("--reason", default="", help="Why; it is kept in th
 @contextmanager
 def open_place() -> Iterator["Place"]:
     """The project around us, for one command at a time, with half-done changes undone."""
-    from filelock import FileLock, Timeout
-
-    from posttrain.release.pointers import Place, repair
+    from posttrain.release.pointers import Place, locked, repair
     from posttrain.release.registry import open_registry
 
     root = workspace_root(None)
     state = root / STATE_DIR
-    try:
-        with FileLock(state / "release.lock", timeout=10), existing_ledger(None) as ledger:
-            place = Place(root, state, ledger, open_registry(state))
-            if undone := repair(place):
-                click.echo(f"note: undone after a killed command: {', '.join(undone)}", err=True)
-            yield place
-    except Timeout:
-        raise UserError(
-            "another release command is moving pointers; wait for it, then do this again"
-        ) from None
+    with locked(state), existing_ledger(None) as ledger:
+        place = Place(root, state, ledger, open_registry(state))
+        if undone := repair(place):
+            click.echo(f"note: undone after a killed command: {', '.join(undone)}", err=True)
+        yield place
 
 
 @click.command()
@@ -82,11 +75,26 @@ def rollback(name: str, stage: str, reason: str, version: str | None) -> None:
 
 @click.command()
 @click.argument("target", metavar="NAME[@VERSION|#STAGE]")
-@click.argument("repository", metavar="HUB_REPOSITORY")
-def push(target: str, repository: str) -> None:
-    """Upload a release to the Hugging Face hub; a new repository there is private."""
+@click.argument("repository", metavar="[HUB_REPOSITORY]", required=False)
+@click.option("--dvc", "to_remote", is_flag=True, help="Upload the archive to the DVC remote.")
+def push(target: str, repository: str | None, to_remote: bool) -> None:
+    """Upload a release to the Hugging Face hub (a new repository is private), or to DVC's remote.
+
+    With the archive in the remote and the tags pushed (git push --tags), anybody who clones the
+    repository can verify the release by its tag.
+    """
     from posttrain.release.push import push_to_hub
     from posttrain.release.registered import find_release, release_folder
 
+    if repository is None and not to_remote:
+        raise UserError("name a repository of the hub, or give --dvc; there is nothing to do")
     root = workspace_root(None)
-    click.echo(push_to_hub(release_folder(root, find_release(root, target)), repository))
+    tag = find_release(root, target)
+    if to_remote:
+        from posttrain.pipeline.dvc.remote import push_object
+        from posttrain.release.tags import release_message
+
+        push_object(root, release_message(root, tag)["archive-md5"])
+        click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
+    if repository is not None:
+        click.echo(push_to_hub(release_folder(root, tag), repository))

@@ -87,7 +87,7 @@ def _files(draft: Draft) -> dict[str, bytes]:
             str(draft.tag), chain, evidence.config, inputs, draft.judged, metrics
         ),
         f"{EVIDENCE}/bom.cdx.json": bill_of_materials(
-            name, version, chain, inputs, lock["packages"]
+            name, version, chain, inputs, lock["packages"], metrics=metrics
         ),
         f"{EVIDENCE}/code.tar": code_archive(draft.workspace),
         f"{EVIDENCE}/environment.json": pretty(lock),

@@ -18,6 +18,8 @@ def bill_of_materials(
     chain: Chain,
     inputs: Sequence[OutsideInput],
     packages: Mapping[str, Any],
+    *,
+    metrics: Mapping[str, Mapping[str, float]],
 ) -> bytes:
     """CycloneDX 1.6 JSON; equal chains give equal bytes."""
     from cyclonedx.model.bom import Bom
@@ -49,7 +51,31 @@ def bill_of_materials(
     body = json.loads(text)
     # The moment of writing would make two equal releases differ.
     body["metadata"].pop("timestamp", None)
+    body["metadata"]["component"]["modelCard"] = _model_card(chain, metrics)
     return (json.dumps(body, indent=1, sort_keys=True) + "\n").encode()
+
+
+def _model_card(chain: Chain, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """The part of the standard that the reference library does not write yet."""
+    return {
+        "modelParameters": {
+            "task": "text-generation",
+            "datasets": [{"ref": _ref(record)} for record in chain.trained_on()],
+        },
+        "quantitativeAnalysis": {
+            "performanceMetrics": [
+                {
+                    "type": name,
+                    "value": f"{value['value']:.6f}",
+                    "confidenceInterval": {
+                        "lowerBound": f"{value['low']:.6f}",
+                        "upperBound": f"{value['high']:.6f}",
+                    },
+                }
+                for name, value in metrics.items()
+            ]
+        },
+    }
 
 
 def _ref(record: ArtifactRecord) -> str:

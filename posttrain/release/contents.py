@@ -3,6 +3,7 @@
 import hashlib
 import io
 import os
+import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,12 @@ class Contents(Protocol):
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of one file."""
 
+    def open(self, name: str) -> IO[bytes]:
+        """One file as a stream: a model need not fit into memory."""
+
+    def size(self, name: str) -> int:
+        """Bytes of one file."""
+
 
 @dataclass(frozen=True)
 class MemoryContents:
@@ -47,6 +54,14 @@ class MemoryContents:
     def sha256(self, name: str) -> str:
         """See `Contents`."""
         return hashlib.sha256(self.files[name]).hexdigest()
+
+    def open(self, name: str) -> IO[bytes]:
+        """See `Contents`."""
+        return io.BytesIO(self.files[name])
+
+    def size(self, name: str) -> int:
+        """See `Contents`."""
+        return len(self.files[name])
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,14 @@ class FolderContents:
         with (self.folder / name).open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
+    def open(self, name: str) -> IO[bytes]:
+        """See `Contents`."""
+        return (self.folder / name).open("rb")
+
+    def size(self, name: str) -> int:
+        """See `Contents`."""
+        return (self.folder / name).stat().st_size
+
 
 @dataclass
 class ArchiveContents:
@@ -97,15 +120,20 @@ class ArchiveContents:
 
     def read(self, name: str) -> bytes:
         """See `Contents`."""
-        with self._stream(name) as stream:
+        with self.open(name) as stream:
             return stream.read()
 
     def sha256(self, name: str) -> str:
         """See `Contents`."""
-        with self._stream(name) as stream:
+        with self.open(name) as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
 
-    def _stream(self, name: str) -> IO[bytes]:
+    def size(self, name: str) -> int:
+        """See `Contents`."""
+        return self._members[name].size
+
+    def open(self, name: str) -> IO[bytes]:
+        """See `Contents`; what is no regular file is empty, and no signed file is."""
         member = self._members[name]
         stream = self._tar.extractfile(member) if member.isreg() else None
         return stream if stream is not None else io.BytesIO()
@@ -115,10 +143,10 @@ def write_archive(contents: Contents, target: IO[bytes]) -> None:
     """A tar with nothing of this machine or moment in it: equal files give equal bytes."""
     with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name in contents.names():
-            data = contents.read(name)
             member = tarfile.TarInfo(name)
-            member.size, member.mode = len(data), 0o644
-            tar.addfile(member, io.BytesIO(data))
+            member.size, member.mode = contents.size(name), 0o644
+            with contents.open(name) as stream:
+                tar.addfile(member, stream)
 
 
 def is_canonical(archive: Path, contents: Contents) -> bool:
@@ -161,7 +189,8 @@ def write_folder(contents: Contents, folder: Path) -> None:
             )
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(contents.read(name))
+        with contents.open(name) as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink, _BLOCK)
 
 
 def open_contents(path: Path) -> Contents:

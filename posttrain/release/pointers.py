@@ -1,7 +1,8 @@
 """Where a release is pointed to: files, git tag, MLflow, ledger. They move together."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,20 @@ class Publication:
     message: str
     release: Release
     staging: Path
+
+
+@contextmanager
+def locked(state: Path) -> Iterator[None]:
+    """One command at a time: all of them share the journal."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(state / "release.lock", timeout=10):
+            yield
+    except Timeout:
+        raise UserError(
+            "another release command is moving pointers; wait for it, then do this again"
+        ) from None
 
 
 def publish(place: Place, new: Publication) -> None:

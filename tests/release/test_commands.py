@@ -100,3 +100,22 @@ def test_an_altered_release_is_not_promoted_and_not_rebuilt(call, project, tmp_p
     said = call("rebuild", str(model.parent), "--into", str(tmp_path / "x"), code=2)
     assert "nothing was run" in said
     assert not (tmp_path / "x").exists()
+
+
+def test_a_clone_verifies_with_git_and_the_dvc_remote_alone(call, project, tmp_path, monkeypatch):
+    assert "no default DVC remote" in call("push", "mini@v1.1.0", "--dvc", code=2)
+    remote = tmp_path / "remote"
+    config = project.root / ".dvc/config"
+    config.write_text(
+        config.read_text() + f"    remote = store\n['remote \"store\"']\n    url = {remote}\n"
+    )
+    project.commit("remote")
+    assert "is in the DVC remote" in call("push", "mini@v1.1.0", "--dvc")
+    clone = tmp_path / "clone"
+    project.git("clone", "-q", str(project.root), str(clone))
+    monkeypatch.chdir(clone)
+    assert "there is nothing to do" in call("push", "mini@v1.1.0", code=2)
+    key = str(project.keys / "release.pub")
+    said = call("verify", "mini@v1.1.0", "--key", key)
+    assert said.count("every byte, claim, link and signature holds") == 2
+    assert "is neither in" in call("verify", "mini@v1.0.0", "--key", key, code=2)

@@ -118,6 +118,10 @@ def test_the_bill_of_materials_is_valid_and_complete(released):
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     bom = json.loads(text)
     assert bom["metadata"]["component"]["type"] == "machine-learning-model"
+    card = bom["metadata"]["component"]["modelCard"]
+    assert card["quantitativeAnalysis"]["performanceMetrics"][0]["type"] == "pass_at_1"
+    trained_on = {each["ref"].partition(":")[0] for each in card["modelParameters"]["datasets"]}
+    assert trained_on == {"completions"}
     by_ref = {each["bom-ref"]: each for each in bom["components"]}
     depends = {each["ref"]: each.get("dependsOn", []) for each in bom["dependencies"]}
     reached, waiting = set(), ["release:mini@v1.1.0"]
