@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
+from posttrain.algorithms.advantage_config import GroupAdvantage
 from posttrain.algorithms.check import check
 from posttrain.algorithms.choice import Chosen
 from posttrain.algorithms.config import Algorithm
@@ -157,12 +158,18 @@ class RlConfig(StageConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        advantage = self.algorithm.advantage
         check(
             self.algorithm,
             where="algorithm",
             group_size=self.group_size,
             max_tokens=self.max_tokens,
         )
+        if isinstance(advantage, GroupAdvantage) and advantage.turns is not None:
+            raise ValueError(
+                "algorithm.advantage.turns gives credit by turns, but a rollout of this stage has"
+                " one; leave turns out"
+            )
         if self.optimisation.minibatches > self.problems_per_step:
             raise ValueError(
                 f"optimisation.minibatches {self.optimisation.minibatches} exceeds"

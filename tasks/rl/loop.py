@@ -42,7 +42,7 @@ class Practice:
         return self.queue.num_drawn - len(self.queue.waiting)
 
     def parts(self) -> dict[str, Stateful]:
-        """What a checkpoint holds, by name; the store writes files of its own."""
+        """What a checkpoint holds, by name; of the rollouts, which lie beside it, the digests."""
         learner = self.learner
         optional: Mapping[str, Stateful | None] = {
             "reference": learner.reference,
@@ -57,6 +57,7 @@ class Practice:
             "queue": self.queue,
             "buffer": self.buffer,
             "curve": self.curve,
+            "rollouts": self.store,
             **{name: part for name, part in optional.items() if part is not None},
         }
 
@@ -192,10 +193,11 @@ class _Saving:
         """Take up the newest checkpoint, if there is one; returns the steps that are done."""
         self.last = self.progress.restore(context.device)
         step, update = divmod(self.last, self.config.updates_per_step)
-        self.store.forget_after(step)
         if self.last:
             within = f" and {update} updates" if update else ""
             context.note(f"resuming after step {step} of {self.config.steps}{within}")
+        else:
+            self.store.load_state_dict({})
         return step
 
     def save_if_due(self, step: int, update: int) -> None:

@@ -1,6 +1,7 @@
 """Rollouts: attempts with rewards and advantages, as records and as rows of a table."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
@@ -9,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from posttrain.attempts import Attempt
+from posttrain.errors import UserError
 from posttrain.records import IDENTITY, ROLLOUTS, with_row_ids
 from posttrain.sampling.base import FinishReason, Prompt
 
@@ -62,6 +64,8 @@ def as_groups(
 ) -> list[Group]:
     """One group per prompt, whose attempts must be adjacent; groups are numbered from `first`."""
     size = len(attempts) // len(prompts)
+    for made in attempts:
+        _check(made)
     rollouts = [
         Rollout(
             problem_id=made.sample.prompt_id,
@@ -79,6 +83,22 @@ def as_groups(
         for index, made in enumerate(attempts)
     ]
     return grouped(rollouts)
+
+
+def _check(made: Attempt) -> None:
+    """Refuse a sample that no learner could use, whichever engine drew it."""
+    sample = made.sample
+    if not sample.token_ids or len(sample.token_ids) != len(sample.logprobs):
+        raise UserError(
+            f"rl: a sample of problem {sample.prompt_id} has {len(sample.token_ids)} tokens and"
+            f" {len(sample.logprobs)} log-probabilities; a learner needs one for each token, and"
+            " at least one token: check the engine's settings"
+        )
+    if not math.isfinite(math.fsum(sample.logprobs)):
+        raise UserError(
+            f"rl: a sample of problem {sample.prompt_id} has a log-probability that is not finite;"
+            " the engine drew what its policy excludes: check its number format"
+        )
 
 
 def grouped(rollouts: Sequence[Rollout]) -> list[Group]:

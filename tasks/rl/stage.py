@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.algorithms.identity import digest
+from posttrain.algorithms.presets import PRESETS
 from posttrain.attempts import make_prompts, problems_of
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
@@ -70,6 +71,7 @@ def run(
     report = {
         "algorithm": {
             "digest": digest(config.algorithm),
+            "presets": [n for n, known in PRESETS.items() if known.algorithm == config.algorithm],
             "switches": config.algorithm.model_dump(mode="json"),
         },
         "policy": {"before": before, "after": after},

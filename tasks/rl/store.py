@@ -1,11 +1,13 @@
 """Every rollout of a running stage, trained on or not, until the table is written."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import polars as pl
 
 from posttrain.data.tables import read_table, write_table
+from posttrain.errors import UserError
 from posttrain.records import ROLLOUTS
 from tasks.rl.rollout import Group, rollouts_table
 
@@ -13,8 +15,9 @@ from tasks.rl.rollout import Group, rollouts_table
 class RolloutStore:
     """Rollouts of a running stage: in memory since the last checkpoint, in shards before it.
 
-    A shard is named by its last step. What an earlier attempt wrote beyond the checkpoint that is
-    taken up is forgotten: those steps are run again.
+    A shard is named by its last step. A checkpoint holds the digests of the shards, so that one
+    that is gone or damaged is not passed over; what an earlier attempt wrote beyond the checkpoint
+    is forgotten, as those steps are run again.
     """
 
     def __init__(self, scratch: Path) -> None:
@@ -32,11 +35,23 @@ class RolloutStore:
             write_table(pl.concat(self._fresh), self.folder / f"{step:09d}.parquet", ROLLOUTS)
             self._fresh = []
 
-    def forget_after(self, step: int) -> None:
-        """Drop the shards of later steps."""
+    def state_dict(self) -> dict[str, str]:
+        """Digest of every shard by its name; what is in memory must be flushed before."""
+        return {shard.name: _digest(shard) for shard in self._shards()}
+
+    def load_state_dict(self, state: Mapping[str, str]) -> None:
+        """Hold the shards against what `state_dict` said, and drop those of later steps."""
+        self._fresh = []
         for shard in self._shards():
-            if int(shard.stem) > step:
+            if shard.name not in state:
                 shard.unlink()
+        for name, digest in state.items():
+            shard = self.folder / name
+            if not shard.is_file() or _digest(shard) != digest:
+                raise UserError(
+                    f"{shard}: these rollouts of an earlier attempt are missing or damaged;"
+                    f" remove {self.folder.parent} and run again"
+                )
 
     def merge(self, path: Path) -> int:
         """Write one table of all rollouts; returns the number of rows."""
@@ -47,3 +62,8 @@ class RolloutStore:
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -220,6 +220,10 @@ def policy_bytes(inputs, folder, **config):
             },
             "follows whole weights, but learner.lora trains adapters.* leave lora out",
         ),
+        (
+            {"algorithm": {"advantage": {"turns": {}}}},
+            "advantage.turns gives credit by turns.* leave turns out",
+        ),
         ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
         ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
         (
@@ -305,6 +309,7 @@ def test_every_preset_trains(inputs, tmp_path, name):
     metrics = train(inputs, tmp_path / "run", steps=2, algorithm=name)
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert report["algorithm"]["digest"] == digest(PRESETS[name].algorithm)
+    assert name in report["algorithm"]["presets"]
     assert report["policy"]["after"] == weights_digest(load_policy(tmp_path / "run/policy").model)
     assert report["metrics"] == metrics
     assert metrics["rl/num_updates"] == 2
@@ -387,3 +392,12 @@ def test_recomputed_activations_change_no_gradient(inputs, tmp_path):
         (tmp_path / name / "policy/model.safetensors").read_bytes() for name in ("kept", "again")
     )
     assert one == two
+
+
+def test_rollouts_that_went_missing_beside_a_checkpoint_are_not_passed_over(inputs, tmp_path):
+    scratch = tmp_path / "scratch"
+    train(inputs, tmp_path / "one", scratch=scratch, steps=6)
+    (shard,) = (scratch / "rollouts").iterdir()
+    shard.write_bytes(shard.read_bytes()[:-1])
+    with pytest.raises(UserError, match="000000005.parquet: these rollouts .* damaged"):
+        train(inputs, tmp_path / "two", scratch=scratch, steps=6)

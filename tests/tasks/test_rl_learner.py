@@ -161,6 +161,21 @@ def test_partial_credit_is_not_paid(guesser):
     assert [rollout.advantage for rollout in group] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
+@pytest.mark.parametrize(
+    ("ids", "logprobs", "message"),
+    [
+        ((), (), "has 0 tokens and 0 log-probabilities"),
+        ((3, 4), (-1.0,), "has 2 tokens and 1 log-probabilities"),
+        ((3,), (-math.inf,), "a log-probability that is not finite"),
+    ],
+)
+def test_a_sample_that_cannot_be_learnt_from_is_refused(ids, logprobs, message):
+    problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
+    made = make_attempt(problem, prompt, 0, reward=1.0, ids=ids, logprobs=logprobs)
+    with pytest.raises(UserError, match=message):
+        as_groups([made], [prompt])
+
+
 def test_groups_without_a_difference_have_no_signal(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
