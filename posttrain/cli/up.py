@@ -72,9 +72,15 @@ def up(
 @click.command()
 def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
+    from posttrain.schedule.journal import journal_location, open_journal
+    from posttrain.schedule.running import end_runs
     from posttrain.services.supervisor import take_down
 
-    ended = take_down(project_root(Path.cwd()))
+    root = project_root(Path.cwd())
+    ended = take_down(root)
+    # The worker ends its runs; where it was killed, nobody has.
+    with open_journal(journal_location(root)) as journal:
+        ended += [f"run of {tick.schedule}" for tick in end_runs(journal, {})]
     click.echo(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
 
 

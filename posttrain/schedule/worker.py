@@ -4,9 +4,7 @@ It may die at any instant. A run goes on without it in a session of its own; the
 it by the process that the journal names, and starts again only what has no process any more.
 """
 
-import contextlib
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -19,17 +17,16 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from posttrain.errors import UserError
-from posttrain.pipeline.ledger.processes import is_gone
 from posttrain.schedule.admit import admit
 from posttrain.schedule.flow import TICK
 from posttrain.schedule.journal import ENVIRONMENT, Journal, Tick, journal_location, open_journal
 from posttrain.schedule.reconcile import OUTCOMES, reconcile, sync
+from posttrain.schedule.running import end_runs, terminate
 from posttrain.schedule.server import FlowRun, Server, away, connect
 from posttrain.schedule.worktree import link_inputs, prepare, shared
 
 POLL_SECONDS = 1.0
 RECONCILE_SECONDS = 5.0
-_STOP_SECONDS = 20.0
 
 
 @dataclass
@@ -60,24 +57,13 @@ class Worker:
                 busy.add(run.schedule)
         if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
             for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
-                _terminate(tick)
+                terminate(tick)
             self._reconciled = time.monotonic()
 
     def stop(self) -> None:
         """End the runs; the journal still has them, and the next worker lets them go on."""
-        for child in self.children.values():
-            _signal(child.pid, signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_SECONDS
-        for num, child in self.children.items():
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                child.wait(max(0.1, deadline - time.monotonic()))
-            _signal(child.pid, signal.SIGKILL)
-            child.wait()
-            tick = self.journal.tick(num)
-            if tick.status == "running":
-                reason = f"attempt {tick.attempt} was stopped with the worker; it goes on"
-                values = {"status": "waiting", "reason": reason, "process": None}
-                self.journal.change(tick, {**values, "attempt": tick.attempt - 1})
+        for tick in end_runs(self.journal, self.children):
+            self.log(f"{tick.id}: {tick.status}: {tick.reason}")
 
     def _reap(self) -> None:
         for num, child in list(self.children.items()):
@@ -175,19 +161,6 @@ def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subproces
             stderr=log,
             start_new_session=True,
         )
-
-
-def _terminate(tick: Tick) -> None:
-    """Stop a run that was cancelled in Prefect's pages; its host may be another."""
-    assert tick.process is not None
-    host, pid, _ = tick.process.split(" ")
-    if host == socket.gethostname() and not is_gone(tick.process) and int(pid) != os.getpid():
-        _signal(int(pid), signal.SIGTERM)
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
 
 
 def _say(line: str) -> None:

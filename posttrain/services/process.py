@@ -90,6 +90,11 @@ def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
     return pid is not None
 
 
+def sweep(pid: int) -> None:
+    """End what a service that is gone by itself has left behind."""
+    _signal_group(pid, signal.SIGKILL)
+
+
 def _end_with_parent() -> None:
     """In the child, where Linux offers it: a supervisor that is killed leaves nobody behind."""
     with contextlib.suppress(OSError, AttributeError):

@@ -108,7 +108,8 @@ class Supervisor:
         pause = _RESTART_SECONDS[min(count, len(_RESTART_SECONDS) - 1)]
         self._restarts[service.name] = count + 1
         self._say(f"{service.name}: ended with exit code {code}; again in {pause:g} s")
-        process.end(self._plan.folder, service.name, grace=0)
+        # It is gone, and its port must be free: so must be what it started.
+        process.sweep(self._processes[service.name].pid)
         if not self._stopping.wait(pause):
             self._start(service)
 
