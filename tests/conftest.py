@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import subprocess
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from posttrain.execution.session import Session
     from posttrain.pipeline.ledger import StageRun
     from posttrain.pipeline.plan import Decision
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what needs vLLM where it is not."""
+    if item.get_closest_marker("engines") and importlib.util.find_spec("vllm") is None:
+        pytest.skip("vLLM is not installed here; run: make test-engines")
 
 
 _NUMBERS = itertools.count()

@@ -1,7 +1,5 @@
 """A small tokenizer, random models of several architectures, and prompts of unequal length."""
 
-import importlib.util
-
 import pytest
 import torch
 import transformers
@@ -9,12 +7,6 @@ import transformers
 from posttrain.models.logprobs import token_logprobs
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.sampling.base import Prompt
-
-
-def pytest_runtest_setup(item):
-    if item.get_closest_marker("engines") and importlib.util.find_spec("vllm") is None:
-        pytest.skip("vLLM is not installed here; run: make test-engines")
-
 
 SIZES = {
     "hidden_size": 32,
