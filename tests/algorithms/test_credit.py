@@ -46,10 +46,33 @@ def test_statistics_among_the_successes_only(choose):
     assert found.tolist() == [0.25, 0.0, -0.25]
 
 
-def test_weights_by_sign_come_last(choose):
-    algorithm = choose("default", advantage={"positive_weight": 0.1, "negative_weight": 3.0})
-    found = advantages(algorithm, outcomes()).advantages_BT[:, 0]
-    assert found.tolist() == pytest.approx([0.05, -1.5, 0.0])
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ({"positive_weight": 0.1, "negative_weight": 3.0}, [0.05, -1.5, 0.0]),
+        ({"positive_weight": 0.1}, [0.05, -0.5, 0.0]),
+        ({"negative_weight": 0.0}, [0.5, 0.0, 0.0]),
+    ],
+)
+def test_weights_by_sign_come_last(choose, weights, expected):
+    found = advantages(choose("default", advantage=weights), outcomes()).advantages_BT[:, 0]
+    assert found.tolist() == pytest.approx(expected)
+
+
+def test_all_reasons_to_leave_a_rollout_out_count_together(choose):
+    many = Outcomes(
+        rewards_B=torch.tensor([1.0, 0.5, 0.0, 9.0, 7.0]),
+        group_B=torch.zeros(5),
+        truncated_B=torch.tensor([False, False, False, True, False]),
+        scored_B=torch.tensor([True, True, True, True, False]),
+    )
+    dropped = choose("default", advantage={"truncated": "drop"})
+    credit = advantages(dropped, many)
+    assert credit.advantages_BT[:, 0].tolist() == [0.5, 0.0, -0.5, 0.0, 0.0]
+    assert credit.bears_loss_B.tolist() == [True, True, True, False, False]
+    successes = choose("default", advantage={"truncated": "drop", "among": "positive"})
+    found = advantages(successes, many).advantages_BT[:, 0]
+    assert found.tolist() == [0.25, -0.25, 0.0, 0.0, 0.0]
 
 
 def test_a_divergence_is_taken_off_the_reward_before_the_baseline(choose):
@@ -100,6 +123,19 @@ def test_turns_are_compared_with_the_same_turn_of_the_group(choose):
     torch.testing.assert_close(
         found.advantages_BT, torch.tensor([[-0.1, 0.0, 0.0], [0.1, 0.1, 0.0]])
     )
+
+
+def test_turns_of_a_dropped_rollout_are_compared_with_nothing(choose):
+    three = {
+        "rewards_B": torch.tensor([1.0, 0.0, 5.0]),
+        "group_B": torch.tensor([0, 0, 0]),
+        "turn_BT": torch.tensor([[0, 1], [0, 1], [0, 1]]),
+        "turn_rewards_BK": torch.tensor([[0.2, 0.8], [0.4, 0.0], [9.0, 9.0]]),
+        "truncated_B": torch.tensor([False, False, True]),
+    }
+    advantage = {"turns": {"gamma": 0.0}, "truncated": "drop"}
+    found = advantages(choose("default", advantage=advantage), Outcomes(**three)).advantages_BT
+    torch.testing.assert_close(found, torch.tensor([[-0.1, 0.4], [0.1, -0.4], [0.0, 0.0]]))
 
 
 def test_turns_are_paid_for_what_follows_and_for_the_episode(choose):
