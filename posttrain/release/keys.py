@@ -102,10 +102,13 @@ def load_public(path: Path) -> "SSlibKey":
 
 def _library() -> Any:
     try:
+        import cyclonedx  # noqa: F401 - asked for here, before anything is judged or written
+        import in_toto_attestation  # noqa: F401
         import securesystemslib.signer as signers
-    except ImportError:
+    except ImportError as error:
         raise UserError(
-            "signing needs securesystemslib; install it with: pip install 'posttrain[release]'"
+            f"releases need the package {error.name}; install all that they need with: "
+            "pip install 'posttrain[release]'"
         ) from None
     return signers
 
