@@ -1,5 +1,6 @@
 """Each engine as a function of (prompts, samples of each, greedy) that returns token ids."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -10,6 +11,16 @@ from posttrain.sampling.torch_engine import TorchSampler
 
 Drawn = list[list[int]]
 Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
+
+
+def with_wide_heads(policy: Policy) -> Policy:
+    config = copy.deepcopy(policy.model.config)
+    config.head_dim = 32
+    config.num_attention_heads = config.hidden_size // 32
+    config.num_key_value_heads = config.num_attention_heads
+    model = type(policy.model)(config).eval()
+    model.load_state_dict(policy.model.state_dict())
+    return Policy(model, policy.tokenizer)
 
 
 def torch_engine(policy: Policy, max_tokens: int) -> Contestant:
