@@ -401,3 +401,26 @@ def test_rollouts_that_went_missing_beside_a_checkpoint_are_not_passed_over(inpu
     shard.write_bytes(shard.read_bytes()[:-1])
     with pytest.raises(UserError, match="000000005.parquet: these rollouts .* damaged"):
         train(inputs, tmp_path / "two", scratch=scratch, steps=6)
+
+
+@pytest.mark.parametrize("last", [1, 3, 5])
+def test_a_run_that_a_rule_stops_is_resumed_to_the_same_end(inputs, tmp_path, monkeypatch, last):
+    """No reward is 1 better than another, so patience 5 ends the run after 6 steps."""
+    given = {"staleness": 1, "stop": {"patience": 5, "min_improvement": 1.0}}
+    given |= {"checkpoint_every": 1}
+    assert train(inputs, tmp_path / "whole", **given)["rl/steps"] == 6
+    calls, update = [], Learner.update
+
+    def fail_later(self, lessons, **where):
+        calls.append(where)
+        if len(calls) > last:
+            raise KeyboardInterrupt
+        return update(self, lessons, **where)
+
+    monkeypatch.setattr(Learner, "update", fail_later)
+    scratch = tmp_path / "scratch"
+    with pytest.raises(KeyboardInterrupt):
+        train(inputs, tmp_path / "cut", scratch=scratch, **given)
+    monkeypatch.undo()
+    train(inputs, tmp_path / "cut", scratch=scratch, **given)
+    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
