@@ -107,8 +107,8 @@ def test_a_stage_that_fails_ends_the_run_with_1_and_the_next_run_goes_on(toy, po
     toy.recipe("second: {mood: fail}\n")
     failed = posttrain("run", "--local")
     assert failed.code == 1
-    complaint = "Error: stage 'second' failed: RuntimeError: told to fail; log: "
-    (line,) = (line for line in failed.err.splitlines() if line.startswith("Error"))
+    complaint = "error: stage 'second' failed: RuntimeError: told to fail; log: "
+    (line,) = (line for line in failed.err.splitlines() if line.startswith("error"))
     assert line.startswith(complaint)
     assert "RuntimeError: told to fail" in Path(line.removeprefix(complaint)).read_text()
     assert "Run the same command again: finished stages are kept" in failed.err

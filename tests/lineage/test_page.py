@@ -116,6 +116,22 @@ def test_search_counts_and_lights_hits_and_links_open_a_node(tmp_path, page):
 
 
 @needs_browser
+def test_a_link_to_a_node_far_below_brings_it_into_view(tmp_path, project):
+    facts = {"digest": "ab" * 32, "bytes": 1, "rows": 1, "md5": None}
+    nodes = {"a": Node("a", "artifact", "problems", "a", facts)}
+    for index in range(60):
+        nodes[f"n{index}"] = Node(f"n{index}", "artifact", "completions", f"n{index}", facts)
+    edges = tuple(Edge("a", name, "role") for name in nodes if name != "a")
+    page = FORMATS["html"](View(Graph("a", nodes, edges), "down", project.ledger, project.root))
+    script = """
+      const seen = groups[DATA.nodes.length - 1].getBoundingClientRect();
+      document.body.dataset.seen = seen.top >= 0 && seen.bottom <= innerHeight;
+    """
+    shown = opened(tmp_path, page, fragment="#n59", script=script, arguments=["--dump-dom"])
+    assert 'data-seen="true"' in shown
+
+
+@needs_browser
 def test_five_hundred_nodes_are_drawn_in_seconds(tmp_path, project):
     page = FORMATS["html"](View(_large_graph(), "down", project.ledger, project.root))
     started = time.monotonic()

@@ -128,11 +128,12 @@ function choose(i) {
   reveal(i);
 }
 
-// The panel may have just covered the node.
+// The panel may have just covered the node, or a link may name one that is far away.
 function reveal(i) {
-  const { x, width } = layout.node(String(i)), box = svg.getBoundingClientRect();
+  const { x, y, width, height } = layout.node(String(i)), box = svg.getBoundingClientRect();
   const left = view.x + (x - width / 2) * view.scale, right = left + width * view.scale;
-  if (left < 0 || right > box.width) show(i);
+  const top = view.y + (y - height / 2) * view.scale, bottom = top + height * view.scale;
+  if (left < 0 || right > box.width || top < 0 || bottom > box.height) show(i);
 }
 
 function shown(name, value) {
