@@ -1,6 +1,7 @@
 """`posttrain schedule`: recipes that run by the clock."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def add(recipe: Path, **options: Any) -> None:
     from posttrain.schedule.worktree import require_committed
 
     root = project_root(Path.cwd())
-    folder, title = _recipe(recipe, root)
+    overrides = tuple(options.pop("overrides"))
+    folder, title = _recipe(recipe, root, overrides)
     require_committed(root, folder)
     missed, backfill = parse_missed(options.pop("on_missed"))
     again, given = options.pop("again"), options.pop("name")
@@ -85,7 +87,7 @@ def add(recipe: Path, **options: Any) -> None:
             backfill=backfill,
             watch=tuple(require_watchable(item) for item in options.pop("watch")),
             collision=parse_concurrency(options.pop("concurrency")),
-            overrides=tuple(options.pop("overrides")),
+            overrides=overrides,
             **options,
         )
     )
@@ -95,11 +97,11 @@ def add(recipe: Path, **options: Any) -> None:
     click.echo(f"{declared.name}: next {_next(declared)}{_hint(root)}")
 
 
-def _recipe(recipe: Path, root: Path) -> tuple[str, str]:
+def _recipe(recipe: Path, root: Path, overrides: Sequence[str]) -> tuple[str, str]:
     """The recipe's folder in the project and its name; it must resolve to a flow."""
     from posttrain.pipeline.recipe import load_recipe
 
-    loaded = load_recipe(recipe)
+    loaded = load_recipe(recipe, overrides)
     loaded.resolve(root)
     return loaded.directory.relative_to(root.resolve()).as_posix(), loaded.name
 

@@ -48,6 +48,9 @@ class Worker:
         if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
             self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
             sync(self.journal, self.server, self.pool, self.root)
+            for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
+                terminate(tick)
+            self._reconciled = time.monotonic()
         busy: set[str] = set()
         for run in sorted(self.server.due(), key=lambda run: run.due):
             # A queue is asked at its head; what has its row already cannot be missed.
@@ -55,10 +58,6 @@ class Worker:
                 continue
             if self._consider(run) == "wait":
                 busy.add(run.schedule)
-        if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
-            for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
-                terminate(tick)
-            self._reconciled = time.monotonic()
 
     def stop(self) -> None:
         """End the runs; the journal still has them, and the next worker lets them go on."""
