@@ -3,6 +3,8 @@
 import copy
 from pathlib import Path
 
+import torch
+
 from posttrain.errors import UserError
 from posttrain.models.load import Policy, load_policy
 from posttrain.models.optim import build_optimizer
@@ -57,4 +59,13 @@ def _reference(
         return Reference(copy.deepcopy(policy.model), config.reference)
     loaded = load_policy(path, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
+    if config.reference.kind != "frozen" and _shapes(loaded.model) != _shapes(policy.model):
+        raise UserError(
+            f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
+            " another shape, so it cannot follow the policy; set kind to frozen"
+        )
     return Reference(loaded.model, config.reference)
+
+
+def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(parameter.shape) for parameter in model.parameters()]

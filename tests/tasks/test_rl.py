@@ -11,6 +11,7 @@ from posttrain.algorithms.identity import digest
 from posttrain.algorithms.presets import PRESETS
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
+from posttrain.models.build import build_llama
 from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.models.logprobs import token_logprobs
 from posttrain.models.tokenizer import train_tokenizer
@@ -264,6 +265,15 @@ def test_a_reference_with_another_tokenizer_is_refused(inputs, tmp_path):
     with pytest.raises(UserError, match="rl.inputs.reference: the tokenizers differ"):
         train({**inputs, "reference": tmp_path / "other"}, tmp_path / "run", algorithm=KL)
     assert not (tmp_path / "run/policy").exists()
+
+
+def test_a_reference_of_another_shape_cannot_follow(inputs, tmp_path):
+    tokenizer = load_policy(inputs["policy"]).tokenizer
+    other = build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0, max_length=64)
+    save_policy(other, tokenizer, tmp_path / "other")
+    moving = {"algorithm": KL, "reference": {"kind": "periodic", "every": 2}}
+    with pytest.raises(UserError, match="rl.reference.kind periodic: .* another shape"):
+        train({**inputs, "reference": tmp_path / "other"}, tmp_path / "run", **moving)
 
 
 def test_a_reference_without_a_weight_is_refused(inputs, tmp_path):
