@@ -204,11 +204,19 @@ def test_every_preset_fits_a_stage_that_has_everything(name):
     check(
         preset(name).algorithm,
         where="rl.algorithm",
-        group_size=8,
+        group_size=2,
         has_reference=True,
         has_critic=True,
         max_tokens=72,
     )
+
+
+def test_a_penalty_may_start_at_the_last_token_but_not_beyond(choose):
+    # Of 125 tokens a fifth is 25: it starts beyond the 100th; of 124 beyond the 99th.
+    fits, late = (choose("default", overlong={"limit": limit}) for limit in (124, 125))
+    check(fits, where="rl.algorithm", max_tokens=100)
+    with pytest.raises(UserError, match="starts beyond 100 tokens"):
+        check(late, where="rl.algorithm", max_tokens=100)
 
 
 def test_methods_without_a_group_take_a_group_of_one():
