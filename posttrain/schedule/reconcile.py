@@ -87,7 +87,7 @@ def _lay_out(journal: Journal, server: Server, schedule: Schedule) -> None:
     begun = max(schedule.since, now - schedule.grace_seconds)
     known = journal.known(schedule.name, begun)
     for due in [*ticks_between(schedule, begun - 1e-3, now), *next_ticks(schedule, now, 1)]:
-        if due not in known:
+        if due not in known and not server.has_laid_out(schedule, due):
             server.lay_out(schedule, due)
 
 

@@ -20,6 +20,7 @@ from posttrain.schedule.schedule import Schedule
 
 FAILED_EVENT = "posttrain.schedule.failed"
 _SCHEDULE = "posttrain.schedule"
+_ASK_SECONDS = 60.0
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
@@ -44,6 +45,7 @@ class Server:
     def __init__(self, client: Any, pool: str) -> None:
         self._client = client
         self._pool = pool
+        self._laid_out: dict[tuple[str, float], float] = {}
 
     def heartbeat(self, worker: str, seconds: float) -> None:
         """Say that the worker lives; the pool is made where it is not there."""
@@ -113,6 +115,11 @@ class Server:
                 found[str(each.id)] = _flow_run(each)
         return found
 
+    def has_laid_out(self, schedule: Schedule, due: float) -> bool:
+        """Whether `lay_out` did this lately; after a minute it is worth asking again."""
+        told = self._laid_out.get((schedule.name, due), float("-inf"))
+        return time.monotonic() - told < _ASK_SECONDS
+
     def lay_out(
         self, schedule: Schedule, due: float, *, key: str | None = None, reason: str = "laid out"
     ) -> FlowRun:
@@ -133,6 +140,11 @@ class Server:
             name=f"{schedule.name} {moment:%Y-%m-%d %H:%M}" + (" by hand" if key else ""),
             tags=[*deployment.tags, "by-hand" if key else "scheduled"],
         )
+        self._laid_out = {
+            (name, other): told
+            for (name, other), told in self._laid_out.items()
+            if time.monotonic() - told < _ASK_SECONDS
+        } | {(schedule.name, due): time.monotonic()}
         return _flow_run(made)
 
     def pending(self, flow_run_id: str) -> bool:
