@@ -39,8 +39,13 @@ def read_folder(folder: Path, *, split: str, scratch: Path) -> Iterator[Mapping[
         ) from None
 
 
-def read_hub(name: str, *, revision: str | None, split: str) -> Iterator[Mapping[str, Any]]:
-    """Rows of one commit of a data set on the hub, through the hub's own cache."""
+def read_hub(
+    name: str, *, revision: str | None, split: str, subset: str | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """Rows of one commit of a data set on the hub, through the hub's own cache.
+
+    `subset` is for data sets that come as several, such as gsm8k's `main` and `socratic`.
+    """
     import datasets
 
     where = f"data set '{name}' (split {split}, revision {revision})"
@@ -50,7 +55,7 @@ def read_hub(name: str, *, revision: str | None, split: str) -> Iterator[Mapping
     )
     _quieten()
     try:
-        yield from datasets.load_dataset(name, split=split, revision=revision)
+        yield from datasets.load_dataset(name, subset, split=split, revision=revision)
     except _failures() as error:
         raise UserError(
             f"{where} did not load: {_why(error)}; "

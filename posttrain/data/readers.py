@@ -38,6 +38,7 @@ def read_rows(
     scratch: Path,
     revision: str | None = None,
     split: str = "train",
+    subset: str | None = None,
 ) -> list[Row]:
     """Read every row of `place`: a path, or for huggingface the name of a data set on the hub.
 
@@ -58,7 +59,7 @@ def read_rows(
     elif isinstance(place, Path):
         records = _numbered(place, read_folder(place, split=split, scratch=scratch))
     else:
-        records = _numbered(place, read_hub(place, revision=revision, split=split))
+        records = _numbered(place, read_hub(place, revision=revision, split=split, subset=subset))
     rows = [_row(where, record, columns) for where, record in records]
     if not rows:
         raise UserError(f"{place}: there are no rows in it")

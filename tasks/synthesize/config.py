@@ -37,6 +37,12 @@ class FileSource(StageConfig):
     """Commit of a data set on the hub; required there, so that the same bytes come again."""
     split: str = "train"
     """Split of a huggingface data set."""
+    subset: str | None = None
+    """Which of a huggingface data set's configurations, where it has several."""
+    hub: str | None = None
+    """The data set's name on the hub, where the source is to be called otherwise."""
+    use: Literal["parted", "train", "heldout"] = "parted"
+    """`train` and `heldout` keep the file whole; `parted` holds out a share of its problems."""
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Our name -> the file's: prompt and answer, optionally solution and difficulty."""
     verifier: str = "numeric"
@@ -50,6 +56,10 @@ class FileSource(StageConfig):
             raise ValueError(f"a {self.kind} source needs a path to a local file")
         if self.kind == "huggingface" and self.path is None and self.revision is None:
             raise ValueError("pin the data set with revision: <commit>, or give a local path")
+        if self.kind != "huggingface" and (self.subset or self.hub):
+            raise ValueError(f"subset and hub are for kind huggingface, not {self.kind}")
+        if self.path is not None and self.hub is not None:
+            raise ValueError("give path (a local folder) or hub (a name there), not both")
         if (self.verifier == "judge") != (self.judge is not None):
             raise ValueError("verifier: judge and a judge go together; give both, or neither")
         return self
@@ -121,7 +131,7 @@ class SynthesizeConfig(StageConfig):
     num_heldout: int = Field(default=128, ge=1)
     """Held-out problems of each generator, likewise."""
     heldout_fraction: float = Field(default=0.1, gt=0.0, lt=1.0)
-    """Share of a file's problems that is held out, chosen by content."""
+    """Share of a parted file's problems that is held out, chosen by content."""
     solutions_per_problem: int = Field(default=3, ge=1)
     """Attempts of the teacher at every problem that comes without a solution."""
     teacher: ServerTeacher | None = None

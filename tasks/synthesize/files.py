@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from posttrain.data.readers import read_rows
 from posttrain.errors import UserError, nearest
@@ -11,20 +12,22 @@ from posttrain.records import Completion, Problem, row_id
 from posttrain.rewards import VERIFIERS, final_answer, verify_all
 from tasks.synthesize.config import FileSource
 
+Side = Literal["train", "heldout"] | None
+"""Where a problem goes; None leaves it out."""
+
 
 @dataclass(frozen=True)
 class Found:
     """Problems of a file, parted, and solutions of those to train on."""
 
-    train: list[Problem]
-    heldout: list[Problem]
+    sides: dict[Literal["train", "heldout"], list[Problem]]
     solutions: list[Completion]
 
 
 def read_file_source(
-    source: FileSource, path: Path | None, *, is_heldout: Callable[[str], bool], scratch: Path
+    source: FileSource, path: Path | None, *, side: Callable[[str], Side], scratch: Path
 ) -> Found:
-    """Read, check and part a file; a prompt decides on which side its problems fall."""
+    """Read, check and part a file; `side` says by the prompt where a problem goes."""
     if source.verifier not in VERIFIERS:
         raise UserError(
             f"source '{source.name}': there is no verifier '{source.verifier}'"
@@ -32,14 +35,15 @@ def read_file_source(
         )
     rows = read_rows(
         source.kind,
-        path or source.name,
+        path or source.hub or source.name,
         columns=source.columns,
         scratch=scratch,
         revision=source.revision,
         split=source.split,
+        subset=source.subset,
     )
     metadata = json.dumps({"judge": source.judge.model_dump()}) if source.judge else "{}"
-    found = Found([], [], [])
+    found = Found({"train": [], "heldout": []}, [])
     solved: list[tuple[str, Problem]] = []
     for row in rows:
         problem = Problem(
@@ -50,11 +54,10 @@ def read_file_source(
             verifier=source.verifier,
             metadata=metadata,
         )
-        if is_heldout(row.prompt):
-            found.heldout.append(problem)
-            continue
-        found.train.append(problem)
-        if row.solution:
+        where = side(row.prompt)
+        if where is not None:
+            found.sides[where].append(problem)
+        if where == "train" and row.solution:
             solved.append((row.solution, problem))
     for (text, problem), verdict in zip(solved, verify_all(solved), strict=True):
         found.solutions.append(

@@ -1,6 +1,6 @@
 """Make problems and worked solutions, verify every solution, keep the wrong ones apart."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from posttrain.records import (
     problems_table,
 )
 from tasks.synthesize.config import FileSource, GymSource, ServerTeacher, SynthesizeConfig
-from tasks.synthesize.files import falls_in_heldout, read_file_source
+from tasks.synthesize.files import Side, falls_in_heldout, read_file_source
 from tasks.synthesize.gym import attempts, check_source, generate
 from tasks.synthesize.teachers.server import ask_teacher
 
@@ -42,7 +42,7 @@ def run(
 ) -> dict[str, float]:
     """Go through the sources in order, then write the five tables."""
     made = Made()
-    for number, source in enumerate(config.sources):
+    for number, source in enumerate(_held_out_first(config.sources)):
         if isinstance(source, GymSource):
             _generated(made, source, config, context.seed)
         else:
@@ -126,16 +126,30 @@ def _ask(
 def _read(
     made: Made, source: FileSource, config: SynthesizeConfig, path: Path | None, *, scratch: Path
 ) -> None:
-    """A prompt that an earlier source had stays on the side on which it is already."""
+    """A prompt that an earlier source had stays on the side on which it is already.
+
+    A file for training alone loses the prompts that are held out.
+    """
     heldout = {problem.prompt for problem in made.heldout}
 
-    def is_heldout(prompt: str) -> bool:
-        if prompt in made.prompts:
-            return prompt in heldout
-        return falls_in_heldout(prompt, config.heldout_fraction)
+    def side(prompt: str) -> Side:
+        if source.use == "train":
+            return None if prompt in heldout else "train"
+        if source.use == "heldout":
+            return "heldout"
+        known = prompt in made.prompts
+        held = prompt in heldout if known else falls_in_heldout(prompt, config.heldout_fraction)
+        return "heldout" if held else "train"
 
-    found = read_file_source(source, path, is_heldout=is_heldout, scratch=scratch)
-    made.train += found.train
-    made.heldout += found.heldout
+    found = read_file_source(source, path, side=side, scratch=scratch)
+    made.train += found.sides["train"]
+    made.heldout += found.sides["heldout"]
     made.corpus += found.solutions
-    made.prompts |= {problem.prompt for problem in (*found.train, *found.heldout)}
+    made.prompts |= {problem.prompt for part in found.sides.values() for problem in part}
+
+
+def _held_out_first(sources: Sequence[GymSource | FileSource]) -> list[GymSource | FileSource]:
+    """What is held out as a whole comes first, so that nothing of it is trained on."""
+    return sorted(
+        sources, key=lambda each: not (isinstance(each, FileSource) and each.use == "heldout")
+    )

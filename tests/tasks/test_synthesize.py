@@ -266,6 +266,21 @@ def test_rows_of_a_file_are_parted_by_their_prompt(synthesize, rows):
     assert metrics["synthesize/num_problems"] == 400 - 2 * len(heldout)
 
 
+def test_files_that_come_parted_stay_as_they_are(synthesize, rows):
+    """A prompt that both have is held out, and not trained on."""
+    train = rows(*({"prompt": f"q{n}", "answer": "1", "solution": "#### 1"} for n in range(9)))
+    train = train.rename(train.with_name("train.jsonl"))
+    test = rows(*({"prompt": f"q{n}", "answer": "1", "solution": "#### 1"} for n in range(8, 12)))
+    sources = [
+        file_source(train, name="own_train", use="train"),
+        file_source(test, name="own_test", use="heldout"),
+    ]
+    _, tables = synthesize(sources=sources, heldout_fraction=0.9)
+    prompts = {name: set(tables[name]["prompt"]) for name in ("problems", "heldout", "corpus")}
+    assert prompts["problems"] == prompts["corpus"] == {f"q{n}" for n in range(8)}
+    assert prompts["heldout"] == {"q8", "q9", "q10", "q11"}
+
+
 def test_a_larger_held_out_share_keeps_what_a_smaller_one_held_out():
     prompts = [f"prompt {number}" for number in range(500)]
     held = {share: {p for p in prompts if falls_in_heldout(p, share)} for share in (0.1, 0.5, 0.9)}
