@@ -123,7 +123,7 @@ def _round_pairs(
     samples = completions_table([made.completion(generator) for made in attempts])
     samples = with_row_ids(samples, IDENTITY["completions"])
     pairs = build_pairs(
-        samples.filter(pl.col("text").str.strip_chars() != ""),
+        samples,
         pairs_per_problem=config.pairs.per_problem,
         heldout_fraction=config.pairs.heldout_fraction,
         seed=context.seed,
@@ -158,9 +158,8 @@ def _with_samples(
     drawn = TorchSampler(reference, policy.tokenizer).sample(
         make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
     )
-    texts = {sample.prompt_id: sample.text for sample in drawn if sample.text.strip()}
-    sampled = pl.Series("sampled", [texts.get(name) for name in pairs["problem_id"]], pl.String)
-    return pairs.with_columns(sampled).filter(pl.col("sampled").is_not_null())
+    texts = {sample.prompt_id: sample.text for sample in drawn}
+    return pairs.with_columns(pl.Series("sampled", [texts[name] for name in pairs["problem_id"]]))
 
 
 def _params(config: PreferenceConfig, *, seed: int) -> SamplingParams:

@@ -107,9 +107,8 @@ def _given_pairs(
             pairs = with_split(pairs, heldout_fraction=wanted.heldout_fraction, seed=context.seed)
     else:
         source = inputs["samples"]
-        samples = read_table(source, COMPLETIONS)
         pairs = build_pairs(
-            samples.filter(pl.col("text").str.strip_chars() != ""),
+            read_table(source, COMPLETIONS),
             pairs_per_problem=wanted.per_problem,
             heldout_fraction=wanted.heldout_fraction,
             seed=context.seed,

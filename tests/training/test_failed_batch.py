@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
-from posttrain.training.failed_batch import load_failed_batch
+from posttrain.training.failed_batch import load_failed_batch, save_failed_batch
 from posttrain.training.next_token import next_token_loss, token_batches
 from posttrain.training.prepare import prepare_for_training
 from posttrain.training.supervised import Lesson, train
@@ -79,3 +80,19 @@ def test_a_file_that_is_no_kept_batch_is_refused(tmp_path):
     path.write_bytes(b"no")
     with pytest.raises(UserError, match="this is no kept batch"):
         load_failed_batch(path)
+
+
+@dataclass(frozen=True)
+class Outer:
+    """A batch with another inside."""
+
+    tokens: TokenBatch
+    weight: float
+
+
+def test_batches_inside_batches_are_kept_under_both_names(tmp_path):
+    inner = TokenBatch(torch.tensor([[1, 2]]), torch.tensor([[False, True]]), 1)
+    path = save_failed_batch(tmp_path, [Outer(inner, 0.5)], facts={"step": 3})
+    kept = load_failed_batch(path)
+    assert kept.parts[0]["tokens.input_ids_BT"].tolist() == [[1, 2]]
+    assert kept.facts == {"step": 3, "parts": [{"tokens.num_units": 1, "weight": 0.5}]}

@@ -115,14 +115,27 @@ def test_a_run_cut_anywhere_ends_with_the_same_weights_and_curve(tokenizer, tmp_
 def test_a_resumed_run_does_not_repeat_finished_steps(policy, tmp_path):
     events = []
     context = StageContext(seed=0, threads=1, device="cpu", scratch=tmp_path, emit=events.append)
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
     fit(policy, context)
     total = max(event["total"] for event in events if event["kind"] == "progress")
     events.clear()
+    # A killed attempt begins again from the weights of the input.
+    policy.model.load_state_dict(before)
     fit(policy, context)
     done = [event["done"] for event in events if event["kind"] == "progress"]
     last = total - total % 3
     assert done == list(range(last + 1, total + 1))
     assert {"kind": "note", "line": f"resuming after step {last} of {total}"} in events
+
+
+def test_a_checkpoint_that_began_from_other_weights_or_rows_is_refused(policy, tmp_path):
+    before = {name: weight.clone() for name, weight in policy.model.state_dict().items()}
+    fit(policy, StageContext.quiet(tmp_path))
+    with pytest.raises(UserError, match=r"was made with inputs\.weights=\w+, now it is \w+"):
+        fit(policy, StageContext.quiet(tmp_path))
+    policy.model.load_state_dict(before)
+    with pytest.raises(UserError, match=r"was made with seed=0, now it is 1; remove"):
+        fit(policy, StageContext.quiet(tmp_path, seed=1))
 
 
 def test_a_loss_that_is_not_finite_stops_with_the_step(policy, tmp_path):
