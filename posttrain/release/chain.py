@@ -31,9 +31,12 @@ class Chain:
         return list({(record.type, record.digest): record for record in reversed(records)}.values())
 
     def external(self) -> list[ArtifactRecord]:
-        """Inputs that no stage made."""
+        """Files and folders from outside of the DAG."""
         records = [
-            record for run in self.stages for record in run.inputs if record.producer is None
+            record
+            for run in self.stages
+            for record in run.inputs
+            if str(record.type) == ArtifactType.SOURCE
         ]
         return list({record.digest: record for record in records}.values())
 

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from posttrain.pipeline.ledger import StageRun
+from posttrain.pipeline.spec import ArtifactType
 from posttrain.release.chain import Chain
 
 UNKNOWN = "unknown"
@@ -36,7 +37,7 @@ def _of_stage(run: StageRun, licences: Mapping[str, str]) -> Iterator[OutsideInp
     files = {
         record.role.removeprefix("files."): record
         for record in run.inputs
-        if record.producer is None
+        if str(record.type) == ArtifactType.SOURCE
     }
     for name, record in files.items():
         # Where a file lies on one machine is nobody else's business.

@@ -26,6 +26,8 @@ class Results:
     policy: str
     basis: Mapping[str, str]
     by_seed: Mapping[str, Mapping[str, Counts]] = field(default_factory=dict)
+    stage: str = "evaluate"
+    """The stage to run for another seed."""
 
     @property
     def problems(self) -> list[str]:
@@ -86,7 +88,7 @@ def collect(
             continue
         seed = run.components.get("runtime", {}).get("seed", "0")
         by_seed[seed] = _counts(run, policy.digest, finder)
-    return Results(policy.digest, basis, dict(sorted(by_seed.items())))
+    return Results(policy.digest, basis, dict(sorted(by_seed.items())), evaluation.stage)
 
 
 def policy_named(evaluation: StageRun, name: str) -> ArtifactRecord:

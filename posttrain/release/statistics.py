@@ -139,7 +139,8 @@ def _lacking_seeds(gate: MetricGate, results: Results) -> str:
     unused = next(seed for seed in range(have + 1) if str(seed) not in results.by_seed)
     return (
         f"policy {results.policy[:12]} was evaluated with {have} of {gate.seeds} seeds; "
-        f"evaluate it again with another one: posttrain run --only STAGE --set run.seed={unused}, "
+        "evaluate it again with another one: "
+        f"posttrain run --only {results.stage} --set run.seed={unused}, "
         "then posttrain run to come back"
     )
 

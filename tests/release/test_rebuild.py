@@ -76,6 +76,34 @@ def test_at_l3_figures_must_lie_in_the_interval_of_a_difference(claims, rebuilt,
 
 
 @pytest.mark.slow
+def test_a_file_from_outside_is_licensed_carried_and_rebuilt_from(released, tmp_path):
+    project = released.project.copy(tmp_path / "copy")
+    lines = [
+        json.dumps({"prompt": f"Add {number} and {number}.", "answer": str(2 * number)})
+        for number in range(200)
+    ]
+    (project.root / "own").mkdir()
+    (project.root / "own/sums.jsonl").write_text("\n".join(lines) + "\n")
+    project.edit(
+        "  num_problems: 60",
+        "  - {kind: jsonl, name: sums, path: own/sums.jsonl}\n  num_problems: 60",
+    )
+    project.run()
+    project.evaluate_again(1)
+    project.commit("own data")
+    with pytest.raises(UserError, match=r"licence of 'sums' \(file sums.jsonl"):
+        project.create("own")
+    project.edit("  licence: MIT", "  licence: MIT\n  licences: {sums: CC0-1.0}")
+    project.commit("licence")
+    made = project.create("own")
+    stored = made.folder / "release/inputs/own/sums.jsonl"
+    assert stored.read_bytes() == (project.root / "own/sums.jsonl").read_bytes()
+    found, _ = read_claims(FolderContents(made.folder), released.key)
+    done = rebuild(ArchiveContents(made.archive), found, tmp_path / "empty")
+    assert done.agrees
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_the_default_recipe_rebuilds_to_equal_digests(tmp_path):
     """In a clone: run, evaluate with two more seeds, release, rebuild into an empty folder."""
