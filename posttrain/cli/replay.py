@@ -121,7 +121,13 @@ def _replay(record: "StageRun", root: Path) -> Outcome:
     from posttrain.pipeline.context import StageContext
 
     task = importlib.import_module(record.task).TASK
-    config = task.config.parse(parameters(record.components["params"]), where=record.stage)
+    try:
+        config = task.config.parse(parameters(record.components["params"]), where=record.stage)
+    except UserError as error:
+        raise UserError(
+            f"{record.stage} of run {record.run_id} has parameters that the code of today does not"
+            f" know ({error}); check out the commit of that run to replay it"
+        ) from None
     outputs = {artifact.role: artifact for artifact in record.outputs}
     with tempfile.TemporaryDirectory(prefix="posttrain-replay-") as folder:
         restore = _Restorer(root, Path(folder))
