@@ -20,6 +20,7 @@ from posttrain.pipeline.revision import revision_of
 from posttrain.schedule.journal import Journal, Tick
 from posttrain.schedule.moved import fingerprint, moved
 from posttrain.schedule.schedule import Schedule
+from posttrain.schedule.worktree import record
 from posttrain.tracking import open_tracker
 
 _NUM_CHANGES = 4
@@ -49,7 +50,7 @@ def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> 
         _failed(journal, tick, f"{type(error).__name__}: {error}", again=True)
         raise
     if schedule.release:
-        said = f"{said}; {_release(schedule.release, project / schedule.recipe)}"
+        said = f"{said}; {_release(schedule.release, project, schedule.recipe)}"
     return _end(journal, tick, {"status": "succeeded", "reason": said, "run_id": run_id})
 
 
@@ -164,12 +165,16 @@ def _end(journal: Journal, tick: Tick, values: Mapping[str, Any]) -> Tick:
     return ended or journal.tick(tick.num)
 
 
-def _release(name: str, recipe: Path) -> str:
-    """Make a release candidate where the release room is there; its gates decide, not we."""
-    command = [sys.executable, "-m", "posttrain", "release", "create", name]
+def _release(name: str, project: Path, recipe: str) -> str:
+    """Make a release candidate; its gates decide, and nothing here ever promotes it."""
+    try:
+        record(project, f"Outputs of the scheduled run that {name} is released from")
+    except UserError as error:
+        return f"no release candidate: {error}"
+    command = [sys.executable, "-m", "posttrain", "release", "create", name, "--recipe", recipe]
     with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
-            command, cwd=recipe, capture_output=True, text=True, check=False, timeout=3600
+            command, cwd=project, capture_output=True, text=True, check=False, timeout=3600
         )
         if done.returncode == 0:
             return f"release candidate {name} made"

@@ -91,6 +91,15 @@ def _texts(value: object) -> Iterator[str]:
             yield from _texts(inner)
 
 
+def record(project: Path, message: str) -> None:
+    """Commit what a run changed of the tracked files: a release is of a commit that says it all.
+
+    The commit is on no branch; the release's tag is what keeps it.
+    """
+    if _git(project, "status", "--porcelain", "--untracked-files=no"):
+        _git(project, "commit", "-q", "--no-verify", "--all", "-m", message)
+
+
 def shared(root: Path) -> dict[str, str]:
     """Environment of a run in a worktree: the project's own ledger, journal and MLflow."""
     state = root / ".posttrain"

@@ -5,7 +5,14 @@ import configparser
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.schedule.worktree import head, link_inputs, prepare, remove, require_committed
+from posttrain.schedule.worktree import (
+    head,
+    link_inputs,
+    prepare,
+    record,
+    remove,
+    require_committed,
+)
 
 
 def test_a_run_gets_the_commit_and_not_the_edits(project):
@@ -39,6 +46,18 @@ def test_two_schedules_share_the_cache_and_nothing_else(project):
     remove(project.root, "a")
     assert not places[0].exists()
     assert places[1].exists()
+
+
+def test_what_a_run_changed_is_committed_on_no_branch(project):
+    place = prepare(project.root, "a").root
+    before = head(project.root)
+    record(place, "nothing")
+    assert head(place) == before
+    (place / "recipe.yaml").write_text("flow: other\n")
+    record(place, "the outputs")
+    assert head(place) != before
+    assert head(project.root) == before
+    assert prepare(project.root, "a").commit == before
 
 
 def test_a_worktree_that_was_deleted_by_hand_is_made_again(project):
