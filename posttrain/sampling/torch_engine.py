@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import torch
@@ -68,9 +69,10 @@ class TorchSampler:
             decoder = open_decoder(self.model, self._memory)
             for begin in range(0, len(ordered), per_batch):
                 chosen = ordered[begin : begin + per_batch]
-                rows = self._decode(decoder, [prompts[index] for index in chosen], params)
+                rows = list(self._decode(decoder, [prompts[index] for index in chosen], params))
+                texts = self._texts([row.token_ids for row in rows])
+                drawn = zip(rows, texts, strict=True)
                 for index in chosen:
-                    drawn = [next(rows) for _ in range(params.num_samples)]
                     samples[index] = self._samples(prompts[index], drawn, params)
         self.model.train(was_training)
         return [sample for group in samples for sample in group]
@@ -118,9 +120,9 @@ class TorchSampler:
         return torch.tensor(met, device=rows_R.device)
 
     def _samples(
-        self, prompt: Prompt, rows: Sequence["_Row"], params: SamplingParams
+        self, prompt: Prompt, drawn: Iterator[tuple["_Row", str]], params: SamplingParams
     ) -> list[Sample]:
-        texts = self._texts([row.token_ids for row in rows])
+        """The next rows of a batch with their texts, as this prompt's samples."""
         return [
             Sample(
                 prompt_id=prompt.id,
@@ -131,7 +133,7 @@ class TorchSampler:
                 finish_reason=FinishReason.STOP if row.stopped else FinishReason.LENGTH,
                 policy_version=self.policy_version,
             )
-            for index, (row, text) in enumerate(zip(rows, texts, strict=True))
+            for index, (row, text) in enumerate(islice(drawn, params.num_samples))
         ]
 
     def _texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
