@@ -6,12 +6,12 @@ import json
 import os
 import stat
 import time
-import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
 from posttrain.errors import UserError
+from posttrain.pipeline.files import replacing
 
 # A file written in the same clock tick as it was hashed can change again without a visible
 # change of its mtime; git calls this "racy clean". Two seconds covers the coarsest clocks (FAT).
@@ -51,11 +51,10 @@ class StatCache:
         """Write the cache by atomic rename, if anything was learned and the place is writable."""
         if not self.changed:
             return
-        partial = self.path.with_name(f".{self.path.name}.{uuid.uuid4().hex}")
         with contextlib.suppress(PermissionError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(self.entries, separators=(",", ":")))
-            partial.replace(self.path)
+            with replacing(self.path) as partial:
+                partial.write_text(json.dumps(self.entries, separators=(",", ":")))
         self.changed = False
 
     def get(self, path: str, status: os.stat_result) -> str | None:

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 from posttrain.errors import UserError
 from posttrain.pipeline.code import CodeClosure
 from posttrain.pipeline.dvc.records import LockEntry
+from posttrain.pipeline.files import replacing
 from posttrain.pipeline.recipe import PARAMS_FILE, Recipe
 from posttrain.pipeline.spec import Dag, Reference
 from posttrain.pipeline.workspace import Workspace
@@ -58,10 +59,9 @@ def write_generated(directory: Path, files: Mapping[str, str]) -> list[str]:
     """Write the generated files that differ; return their names."""
     changed = stale_files(directory, files)
     for name in changed:
-        temporary = directory / f".{name}.{os.getpid()}"
         try:
-            temporary.write_text(files[name], encoding="utf-8")
-            temporary.replace(directory / name)
+            with replacing(directory / name) as partial:
+                partial.write_text(files[name], encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {directory / name}: {error.strerror}") from None
     return changed

@@ -3,13 +3,12 @@
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.code.symbols import ModuleTable
+from posttrain.pipeline.files import replacing
 
 
 class TableStore:
@@ -61,10 +60,8 @@ def write_if_possible(file: Path, content: bytes) -> None:
     """Replace a cache file atomically; where it cannot be written, the next run works again."""
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=file.name)
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(name).replace(file)
+        with replacing(file) as partial:
+            partial.write_bytes(content)
 
 
 @cache

@@ -7,12 +7,12 @@ DVC's own.
 """
 
 import io
-import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.pipeline.files import replacing
 
 _HEAD = "schema: '2.0'\nstages:\n"
 _STAGE = re.compile(r"^  (?! )(?P<name>\S.*):\n", re.MULTILINE)
@@ -39,7 +39,8 @@ def replace(path: Path, entries: Mapping[str, Entry], keep: Collection[str] | No
     new = _HEAD + "".join(blocks.values()) + tail if blocks or tail else ""
     if new == old:
         return False
-    _write(path, new)
+    with replacing(path) as partial:
+        partial.write_text(new, encoding="utf-8")
     return True
 
 
@@ -113,13 +114,3 @@ def _yaml(data: object) -> str:
     stream = io.StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace the file in one step, so that a kill leaves the old or the new one, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)

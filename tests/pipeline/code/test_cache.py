@@ -89,7 +89,7 @@ def test_a_read_only_cache_costs_only_time(project, tmp_path, monkeypatch):
         raise PermissionError(13, "read-only")
 
     project.write(TEXT)
-    monkeypatch.setattr(store.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(store, "replacing", refuse)
     assert project.closure(cache=tmp_path / "cache") == project.closure()
 
 

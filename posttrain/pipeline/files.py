@@ -1,0 +1,20 @@
+"""Replace a file in one step: who reads it sees the old one or the new one, never a part."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A place to write to that takes the place of `path` by rename at the end of the block.
+
+    An error, a kill or a full disk leaves the old file as it was; several writers do not meet.
+    """
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        yield partial
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
