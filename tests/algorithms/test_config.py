@@ -219,6 +219,25 @@ def test_a_penalty_may_start_at_the_last_token_but_not_beyond(choose):
         check(late, where="rl.algorithm", max_tokens=100)
 
 
+def test_defaults_of_sections_that_are_opened_without_a_word(choose):
+    critic = choose("default", advantage={"estimator": "gae"}, critic={}).critic
+    assert (critic.coefficient, critic.clip) == (1.0, 0.2)
+    gae = choose("default", advantage={"estimator": "gae"}, critic={}).advantage
+    assert (gae.gamma, gae.lam, gae.whiten) == (1.0, 1.0, "none")
+    overlong = choose("default", overlong={}).overlong
+    assert (overlong.share, overlong.limit, overlong.factor) == (0.2, None, 1.0)
+    assert overlong.buffer(100) == (100, 20)
+    assert overlong.buffer(2) == (2, 1)
+    assert choose("default", overlong={"share": 1.0, "limit": 1}).overlong.buffer(9) == (1, 1)
+
+
+def test_gmpo_takes_an_entropy_in_the_loss_but_none_in_the_advantages(choose):
+    entropy = {"coefficient": 0.1, "place": "loss"}
+    assert choose("gmpo", entropy=entropy).entropy.place == "loss"
+    with pytest.raises(ValueError, match="needs one advantage per sequence"):
+        choose("gmpo", entropy=entropy | {"place": "advantage"})
+
+
 def test_methods_without_a_group_take_a_group_of_one():
     for name in ("reinforce", "reinforce_plus_plus", "ppo"):
         check(preset(name).algorithm, where="rl.algorithm", group_size=1)
