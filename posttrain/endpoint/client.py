@@ -4,7 +4,7 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -100,6 +100,8 @@ class Client:
                 return None
             try:
                 answer, value = self._send(path, self._body(missing[key]), read, stop)
+            except CancelledError:
+                return None
             except BaseException:
                 stop.set()
                 raise
@@ -144,10 +146,8 @@ class Client:
             except (ValueError, LookupError, TypeError) as error:
                 failure = f"sent an answer that cannot be read ({_short(str(error))}); check that"
                 failure += " base_url is an OpenAI-compatible endpoint"
-            if attempt < self.endpoint.retries:
-                stop.wait(wait_seconds(attempt, headers))
-            if stop.is_set():
-                break
+            if attempt < self.endpoint.retries and stop.wait(wait_seconds(attempt, headers)):
+                raise CancelledError
         tries = self.endpoint.retries + 1
         raise UserError(f"{self._url(path)} {failure} ({tries} attempts; {_KEPT})")
 

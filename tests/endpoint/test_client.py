@@ -112,6 +112,14 @@ def test_a_fault_that_stays_ends_with_one_sentence(server):
     assert len(server.requests) == 3
 
 
+def test_the_refusal_is_said_not_who_was_waiting_for_another_try(server, monkeypatch):
+    """One waits a minute after a 429 while the other is refused: that ends the wait."""
+    monkeypatch.setattr("posttrain.endpoint.retry.FIRST_WAIT_S", 60)
+    server.delay = 0.1
+    server.faults = [(429, "later"), (400, {"error": {"message": "too long"}})]
+    assert "refused a request (400: too long)" in refusal(server.endpoint(), "a", "b")
+
+
 def test_a_used_up_quota_is_not_asked_for_again(server):
     broke = {"error": {"message": "pay first", "code": "insufficient_quota"}}
     server.faults = [(429, broke)] * 9
