@@ -129,7 +129,7 @@ def _ask(url, body):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read())
+        return json.loads(answer.read() or b"null")
 
 
 @pytest.fixture
