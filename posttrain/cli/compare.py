@@ -8,7 +8,15 @@ from posttrain.cli.ledger import existing_ledger, ledger_option
 from posttrain.lineage.names import find_run
 
 
-@click.command(short_help="Compare two runs, stage by stage.")
+@click.command(
+    short_help="Compare two runs, stage by stage.",
+    epilog="""
+\b
+Examples:
+  posttrain lineage diff latest~1 latest   the last run against the one before
+  posttrain lineage diff 20261121-06 latest
+""",
+)
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
 @click.option("--all", "everything", is_flag=True, help="Show stages that are equal, too.")

@@ -14,7 +14,16 @@ from posttrain.lineage.render.as_json import as_object
 from posttrain.lineage.render.view import caption, counted, details, omission
 
 
-@click.command(short_help="List what depends on NODE and must run again.")
+@click.command(
+    short_help="List what depends on NODE and must run again.",
+    epilog="""
+\b
+Examples:
+  posttrain lineage impact data/curate/traces.parquet  what learned from them
+  posttrain lineage impact judge:numeric               what hangs on a verifier
+  posttrain lineage impact 3fa9c1d2 --json             for a program
+""",
+)
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(

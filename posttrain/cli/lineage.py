@@ -68,19 +68,29 @@ def _drawing(command: Callable[..., None]) -> Callable[..., None]:
 @click.group(
     epilog="""
 \b
-A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), or a release tag.
+A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), a release tag,
+judge:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
 \b
 Examples:
   posttrain lineage up data/rl/policy           what the policy was made from
   posttrain lineage down 3fa9c1d2 --format dot  what was made from those bytes
   posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
+  posttrain lineage down judge:numeric          what hangs on the verdicts of a verifier
 """
 )
 def lineage() -> None:
     """Follow artifacts and stage runs up and down the graph that the ledger remembers."""
 
 
-@lineage.command()
+@lineage.command(
+    epilog="""
+\b
+Examples:
+  posttrain lineage up data/rl/policy            as a tree
+  posttrain lineage up v1.2 --depth 2            a release and what is next to it
+  posttrain lineage up rl@latest -o graph.html   a page to click through
+"""
+)
 @click.argument("node")
 @_drawing
 def up(node: str, **options: Any) -> None:
@@ -88,7 +98,14 @@ def up(node: str, **options: Any) -> None:
     _answer("up", [node], options, queries.up)
 
 
-@lineage.command()
+@lineage.command(
+    epilog="""
+\b
+Examples:
+  posttrain lineage down data/synthesize/problems.parquet
+  posttrain lineage down data/pretrain/policy#tokenizer --format mermaid
+"""
+)
 @click.argument("node")
 @_drawing
 def down(node: str, **options: Any) -> None:
@@ -96,7 +113,13 @@ def down(node: str, **options: Any) -> None:
     _answer("down", [node], options, queries.down)
 
 
-@lineage.command()
+@lineage.command(
+    epilog="""
+\b
+Examples:
+  posttrain lineage path data/synthesize/problems.parquet data/rl/policy
+"""
+)
 @click.argument("start", metavar="A")
 @click.argument("end", metavar="B")
 @_drawing

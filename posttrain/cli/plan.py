@@ -21,7 +21,15 @@ _ACTIONS = {
 }
 
 
-@click.command()
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain plan                              the recipe of this folder
+  posttrain plan --set rl.learning_rate=2e-4  what that change would run
+  posttrain plan --from rl -v                 every reason
+"""
+)
 @recipe_argument
 @overrides_option
 @click.option("--from", "start", metavar="STAGE", help="As in `posttrain run --from`.")

@@ -17,7 +17,17 @@ from posttrain.lineage.render.view import caption, counted
 from posttrain.pipeline.ledger import Ledger
 
 
-@click.command(short_help="Mark NODE as bad, so that nothing uses it any more.")
+@click.command(
+    short_help="Mark NODE as bad, so that nothing uses it any more.",
+    epilog="""
+\b
+Examples:
+  posttrain lineage recall synthesize@latest --reason 'leaked test problems'
+  posttrain lineage recall judge:numeric --reason 'takes 1,2 for 12'
+  posttrain lineage recall data/curate/traces.parquet --rows "source = 'sum'" --reason 'wrong sums'
+  posttrain lineage recall judge:numeric --withdraw --reason 'it was the font'
+""",
+)
 @click.argument("node")
 @click.option(
     "--reason", required=True, help="What is wrong; everyone who is refused will read it."

@@ -119,7 +119,7 @@ def test_runs_through_prefect(toy, prefect, meeting):
     meeting("fail")
     failed = toy.cli("run", "--slots", "2", env=QUIET)
     assert failed.returncode == 1
-    assert "Error: stage 'middle' failed: RuntimeError: told to fail; log: " in failed.stderr
+    assert "error: stage 'middle' failed: RuntimeError: told to fail; log: " in failed.stderr
     assert "Traceback" not in failed.stderr
     ((second, state),) = prefect("SELECT id, state_type FROM flow_run WHERE id != ?", flow_run)
     assert state == "FAILED"
