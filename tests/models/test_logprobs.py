@@ -1,3 +1,8 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -101,3 +106,15 @@ def test_the_first_token_has_no_log_probability(model, batch):
     wanted[2, 0] = True
     with pytest.raises(ValueError, match="no past"):
         token_logprobs(model, ids, wanted_BT=wanted)
+
+
+@pytest.mark.slow
+def test_at_150_000_tokens_of_vocabulary_the_peak_is_at_most_a_quarter_of_the_naive_one(tmp_path):
+    found = tmp_path / "memory.json"
+    script = Path(__file__).parents[2] / "benchmarks/learner/memory.py"
+    subprocess.run([sys.executable, str(script), "--json", str(found)], check=True)
+    peaks = {
+        (c["kind"], c["entropy"]): c["peak_mib"] for c in json.loads(found.read_text())["cases"]
+    }
+    for entropy in (False, True):
+        assert 0 < peaks["chunked", entropy] <= peaks["naive", entropy] / 4
