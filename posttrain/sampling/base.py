@@ -28,6 +28,7 @@ class Prompt:
     """What to continue: `Prompt("9f2c", (1, 57, 88))`.
 
     `id` is the problem's id. It seeds the randomness of its samples and names the prompt in errors.
+    To go on with a completion from given tokens, end the prompt with them.
     """
 
     id: str

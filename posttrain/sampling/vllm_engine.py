@@ -16,6 +16,7 @@ from posttrain.sampling.vllm_process import import_vllm, random_states, unchange
 from posttrain.sampling.vllm_weights import plain_weights, write_description
 
 if TYPE_CHECKING:
+    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from posttrain.sampling.engines import VllmEngine
@@ -32,6 +33,7 @@ class VllmSampler:
     of is not seen. Keys and values of a prompt are shared by its samples within a call; calls
     share none, as a prompt that is found in the cache rounds otherwise than one that is read.
     With `adapter`, a directory that peft wrote, samples come from the policy with that adapter on.
+    A process has one at a time: engines share state, which goes with the first that is closed.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class VllmSampler:
         self._process = unchanged_process()
         self._asleep = False
         self._engine = self._start()
+        self._names = self._engine.apply_model(_parameter_names)[0]
         self.update(policy_version)
 
     @property
@@ -63,7 +66,7 @@ class VllmSampler:
     def update(self, policy_version: int) -> None:
         """Write the policy's present weights into the engine; later samples carry this version."""
         self._wake()
-        weights = plain_weights(self.model)
+        weights = plain_weights(self.model, self._names)
         self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         self.policy_version = policy_version
 
@@ -159,6 +162,10 @@ class VllmSampler:
             self._asleep = False
 
 
+def _parameter_names(model: "torch.nn.Module") -> frozenset[str]:
+    return frozenset(name for name, _ in model.named_parameters(remove_duplicate=False))
+
+
 def _check(vllm: Any, model: "PreTrainedModel", config: "VllmEngine") -> None:
     """Refuse what vLLM would only find out about in the middle of a batch."""
     if model.device.type != "cpu":
@@ -198,7 +205,8 @@ def _refusals() -> Iterator[None]:
     """A refusal by vLLM, of a model or for want of memory, as one sentence."""
     try:
         yield
-    except (ValueError, RuntimeError, NotImplementedError) as error:
+    # An architecture that vLLM's own code for it does not start with ends as an AttributeError.
+    except (ValueError, RuntimeError, NotImplementedError, AttributeError) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UserError(
             f"engine vllm cannot take this policy: {' '.join(lines[:3])}; lower max_num_seqs,"

@@ -22,7 +22,6 @@ _ENVIRONMENT = {
     "VLLM_HOST_IP": "127.0.0.1",
     "GLOO_SOCKET_IFNAME": "lo",
     "HF_HUB_OFFLINE": "1",
-    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
 }
 _ON_CPU = "pip install --no-deps --requirement requirements-engines.txt"
@@ -32,6 +31,7 @@ _ON_GPU = "uv pip install --editable '.[vllm]'"
 def import_vllm(device: torch.device) -> Any:
     """The package, told to stay in this process and off the network; `UserError` without it."""
     os.environ.update(_ENVIRONMENT)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     try:
         import vllm
     except ModuleNotFoundError as error:

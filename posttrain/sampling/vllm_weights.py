@@ -1,6 +1,7 @@
 """A policy's weights as vLLM loads them, and a checkpoint directory that is without them."""
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +18,24 @@ def write_description(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path
 ) -> None:
     """All that an engine reads of a checkpoint but the weights, which it is handed in memory."""
-    model.config.save_pretrained(path)
+    config = copy.deepcopy(model.config)
+    # A config that was not read from a file does not say so, and vLLM would have to guess.
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(path)
     model.generation_config.save_pretrained(path)
     tokenizer.save_pretrained(path)
 
 
 @torch.no_grad()
-def plain_weights(model: "PreTrainedModel") -> Iterator[tuple[str, Tensor]]:
+def plain_weights(model: "PreTrainedModel", known: Container[str]) -> Iterator[tuple[str, Tensor]]:
     """Names and tensors of the model's weights, adapters added to their base.
 
-    Tied ones come under each of their names: a CPU's output head is a packed copy, which is only
-    made anew when a tensor of its own name arrives.
+    A tied weight comes under its further names too, where the engine has them (`known`): a CPU's
+    output head is a packed copy, which is made anew only when a tensor of its own name arrives.
     """
+    first_names = {name for name, _ in model.named_parameters()}
     for name, tensor in model.named_parameters(remove_duplicate=False):
-        if ".lora_" in name:
+        if ".lora_" in name or (name not in first_names and name not in known):
             continue
         if _WRAPPED not in name:
             yield name, tensor.detach()

@@ -37,6 +37,7 @@ ARCHITECTURES = {
     "qwen2": ("Qwen2", {"num_key_value_heads": 2}),
     "mistral-window": ("Mistral", {"num_key_value_heads": 2, "sliding_window": 8}),
     "gpt-neox": ("GPTNeoX", {}),
+    "gemma-tied": ("Gemma", {"num_key_value_heads": 1, "head_dim": 32}),
 }
 
 # Heads of width 32, the narrowest that vLLM's attention on a CPU knows.

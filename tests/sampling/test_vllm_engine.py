@@ -83,6 +83,25 @@ def test_a_change_is_not_seen_before_it_is_told(sampler, policy, prompts):
     assert sampler.sample(prompts, params) != before
 
 
+# From here on engines of their own: one at a time, as closing one closes what all share.
+
+
+@pytest.mark.parametrize("name", ["mistral-window", "gemma-tied"])
+def test_other_architectures_are_updated_whole(name, wide_model, tokenizer, prompts):
+    """Gemma's output head is its embedding, and no module of its own as in Llama."""
+    policy = Policy(wide_model(name), tokenizer)
+    params = SamplingParams(max_tokens=24, seed=1)
+    with open_sampler(VllmEngine(**SMALL), policy) as sampler:
+        with torch.no_grad():
+            for parameter in policy.model.parameters():
+                parameter.add_(0.05 * torch.randn(parameter.shape))
+        sampler.update(1)
+        theirs = sampler.sample(prompts, params)
+    ours = TorchSampler(policy.model, policy.tokenizer).sample(prompts, params)
+    assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
+    torch.testing.assert_close(logprobs(theirs), logprobs(ours), atol=1e-4, rtol=0)
+
+
 def test_a_long_prompt_that_is_read_in_pieces_draws_the_same(wide_model, tokenizer):
     """512 prompts of up to 60 tokens are several times what vLLM reads in one forward pass."""
     policy = Policy(wide_model("llama"), tokenizer)
