@@ -27,6 +27,11 @@ def terminate(tick: Tick) -> None:
         _signal(pid, signal.SIGTERM)
 
 
+def sweep(pid: int) -> None:
+    """End what a run that is over has left behind, such as a process that preloads for stages."""
+    _signal(pid, signal.SIGKILL)
+
+
 def end_runs(journal: Journal, children: Children) -> list[Tick]:
     """End every run of this machine, also those that an earlier worker started.
 

@@ -21,7 +21,7 @@ from posttrain.schedule.admit import admit
 from posttrain.schedule.flow import TICK
 from posttrain.schedule.journal import ENVIRONMENT, Journal, Tick, journal_location, open_journal
 from posttrain.schedule.reconcile import OUTCOMES, reconcile, sync
-from posttrain.schedule.running import end_runs, terminate
+from posttrain.schedule.running import end_runs, sweep, terminate
 from posttrain.schedule.server import FlowRun, Server, away, connect
 from posttrain.schedule.worktree import link_inputs, prepare, shared
 
@@ -67,6 +67,7 @@ class Worker:
     def _reap(self) -> None:
         for num, child in list(self.children.items()):
             if child.poll() is not None:
+                sweep(child.pid)
                 del self.children[num]
                 self._reconciled = float("-inf")
 

@@ -144,6 +144,10 @@ def services(project, quiet):
     yield make
     for each in made:
         each.down()
+    # What preloads for the stages of a run that was killed ends once it has loaded.
+    deadline = time.monotonic() + 30
+    while processes_in(project.root) and time.monotonic() < deadline:
+        time.sleep(0.2)
     assert processes_in(project.root) == []
 
 
