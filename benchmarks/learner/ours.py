@@ -1,0 +1,243 @@
+"""This package's side: the very stages that a recipe runs, as a child of `compare`.
+
+python -m benchmarks.learner.ours FOLDER WORKLOAD WARM_UP BURST [DEVICE [DTYPE]]
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from benchmarks.learner.pace import Pace
+from benchmarks.learner.settings import (
+    GROUP,
+    LEARNING_RATE,
+    PAIRS,
+    PROBLEMS,
+    RL_LEARNING_RATE,
+    SFT_ROWS,
+    SFT_TOKENS,
+    half_reward,
+)
+from posttrain.data.rows import encode_rows
+from posttrain.data.tables import write_table
+from posttrain.models.load import load_policy, load_tokenizer, weights_digest
+from posttrain.pipeline.context import StageContext
+from posttrain.records import (
+    COMPLETIONS,
+    IDENTITY,
+    SOLVE_RATES,
+    Completion,
+    Problem,
+    completions_table,
+    problems_table,
+    with_row_ids,
+)
+from posttrain.records import (
+    PROBLEMS as PROBLEMS_SCHEMA,
+)
+from posttrain.rewards import VERIFIERS, Verdict
+
+MANY = 20_000
+"""Steps that are planned; the parent ends the process long before."""
+
+
+def main() -> None:
+    """Train until the parent has heard enough."""
+    folder, workload, warm_up, burst, *rest = sys.argv[1:]
+    device, dtype = [*rest, *("cpu", "float32")[len(rest) :]]
+    torch.set_num_threads(1)
+    pace = Pace(warm_up=int(warm_up), burst=int(burst))
+    rows = json.loads((Path(folder) / "rows.json").read_text())
+    own = Path(folder) / "ours" / workload
+    own.mkdir(parents=True, exist_ok=True)
+    pace.facts["history"] = []
+
+    def hear(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "metrics":
+            pace.facts["history"].append({"step": event["step"], **event["metrics"]})
+        elif event["kind"] == "progress":
+            pace.step()
+
+    context = StageContext(seed=0, threads=1, device=device, scratch=own / "scratch", emit=hear)
+    context.scratch.mkdir(exist_ok=True)
+    learner = {"precision": "bf16" if dtype == "bfloat16" else "fp32"}
+    common = {
+        "optimizer": "adamw",
+        "learning_rate": LEARNING_RATE,
+        "checkpoint_every": 0,
+        "learner": learner,
+    }
+    STAGES[workload](Path(folder), own, rows, common, context, pace)
+
+
+def supervised(batch_tokens: int) -> dict[str, Any]:
+    """A whole data set in every batch, at a constant rate."""
+    return {
+        "steps": MANY,
+        "batch_tokens": batch_tokens,
+        "schedule": "constant",
+        "warmup_steps": 0,
+    }
+
+
+def outputs(own: Path, *names: str) -> dict[str, Path]:
+    return {name: own / name for name in names}
+
+
+def sft(folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace) -> None:
+    from tasks.sft.config import SftConfig
+    from tasks.sft.stage import run
+
+    traces = [
+        Completion(problem(row["prompt"]), row["completion"], "random", 1.0, True, "correct")
+        for row in rows["sft"]
+    ]
+    write_table(completions_table(traces), own / "traces.parquet", COMPLETIONS)
+    pace.facts["tokens"] = num_tokens(folder, rows["sft"], "completion")
+    config = SftConfig(**common, **supervised(SFT_ROWS * SFT_TOKENS))
+    inputs = {"policy": folder / "policy", "traces": own / "traces.parquet"}
+    run(config, inputs, outputs(own, "policy", "curve"), context)
+
+
+def preference(
+    folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
+) -> None:
+    """Training on the pairs as they are; the stage would hold some of them out for its report."""
+    from posttrain.training.curve import Curve
+    from posttrain.training.prepare import prepare_for_training
+    from tasks.preference.config import PreferenceConfig
+    from tasks.preference.lesson import learn
+
+    pace.facts["tokens"] = sum(
+        num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
+    )
+    config = PreferenceConfig(**common, **supervised(2 * PAIRS * 64))
+    policy = load_policy(folder / "policy", device=context.device)
+    learn(
+        prepare_for_training(policy.model, config.learner, seed=0),
+        policy,
+        pairs(rows),
+        reference=policy.model,
+        config=config,
+        context=context,
+        curve=Curve(context),
+    )
+
+
+def reward(
+    folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
+) -> None:
+    """As `preference`, for the reason given there."""
+    from posttrain.models.reward_head import start_reward_model
+    from posttrain.training.curve import Curve
+    from posttrain.training.prepare import prepare_for_training
+    from posttrain.training.supervised import train
+    from tasks.reward.config import RewardConfig
+    from tasks.reward.stage import _lesson
+
+    pace.facts["tokens"] = sum(
+        num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
+    )
+    config = RewardConfig(
+        parameterisation="head", scale=1.0, **common, **supervised(2 * PAIRS * 64)
+    )
+    model = start_reward_model(
+        folder / "policy", parameterisation="head", scale=1.0, device=context.device
+    )
+    train(
+        prepare_for_training(model.model, config.learner, seed=0),
+        _lesson(model, pairs(rows), config, context),
+        config=config,
+        context=context,
+        curve=Curve(context),
+        prefix="reward",
+    )
+
+
+def grpo(
+    folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
+) -> None:
+    from tasks.rl.config import RlConfig
+    from tasks.rl.stage import run
+
+    VERIFIERS["half"] = lambda text, _: Verdict(half_reward(text), "")
+    size = json.loads((folder / "size.json").read_text())
+    problems = [problem(text) for text in rows["prompts"]]
+    write_table(problems_table(problems), own / "problems.parquet", PROBLEMS_SCHEMA)
+    policy = weights_digest(load_policy(folder / "endless").model)
+    write_table(solve_rates(problems, policy), own / "solve_rates.parquet", SOLVE_RATES)
+    config = RlConfig(
+        **common | {"learning_rate": RL_LEARNING_RATE},
+        algorithm="grpo_trl",
+        steps=MANY,
+        problems_per_step=PROBLEMS,
+        group_size=GROUP,
+        max_tokens=size["new_tokens"],
+        # The peer spends time on every group, with signal or without.
+        draw={"train_on": "all"},
+        optimisation={"schedule": "constant", "warmup_steps": 0},
+    )
+    inputs = {
+        "policy": folder / "endless",
+        "problems": own / "problems.parquet",
+        "solve_rates": own / "solve_rates.parquet",
+    }
+    run(config, inputs, outputs(own, "policy", "rollouts", "curve", "report"), context)
+
+
+def problem(text: str) -> Problem:
+    return Problem(source="random", prompt=text, answer="", difficulty=1, verifier="half")
+
+
+def pairs(rows: Any) -> pl.DataFrame:
+    """Columns that `encode_pairs` reads."""
+    frame = pl.DataFrame(rows["pairs"])
+    return frame.with_columns(pl.Series("problem_id", [str(i) for i in range(len(frame))]))
+
+
+def solve_rates(problems: list[Problem], policy: str) -> pl.DataFrame:
+    """Every problem solved in half of four attempts."""
+    rows = [
+        {
+            "parents": [],
+            "problem_id": each.id,
+            "source": each.source,
+            "difficulty": 1,
+            "attempts": 4,
+            "solved": 2,
+            "solve_rate": 0.5,
+            "low": 0.1,
+            "high": 0.9,
+            "policy": policy,
+        }
+        for each in problems
+    ]
+    schema = {name: kind for name, kind in SOLVE_RATES.items() if name != "id"}
+    return with_row_ids(pl.DataFrame(rows, schema=schema), IDENTITY["solve_rates"])
+
+
+def num_tokens(folder: Path, rows: Any, column: str) -> int:
+    """Tokens of prompts and completions, encoded as the stage encodes them."""
+    encoded = encode_rows(
+        load_tokenizer(folder / "policy"),
+        [row["prompt"] for row in rows],
+        [row[column] for row in rows],
+    )
+    return sum(len(row.ids) for row in encoded)
+
+
+STAGES = {
+    "sft": sft,
+    "dpo": preference,
+    "dpo_precomputed": preference,
+    "reward": reward,
+    "grpo": grpo,
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Models and data that both sides of the comparison are given: the same weights, the same tokens."""
+
+import json
+import random
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+END = "<end>"
+PAD = "<pad>"
+SPECIAL = (PAD, END, "<unk>")
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model from random weights, and how long its rows are."""
+
+    vocabulary: int
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    kv_heads: int
+    new_tokens: int
+    """Tokens of every completion that RL draws."""
+    parameters: int
+    positions: int = 512
+
+
+SIZES = {
+    "156k": Size(512, 64, 256, 2, 4, 2, new_tokens=32, parameters=156_224),
+    "1.25m": Size(2048, 128, 512, 4, 4, 2, new_tokens=64, parameters=1_247_360),
+    # For the tests of these scripts.
+    "tiny": Size(64, 16, 32, 1, 2, 1, new_tokens=8, parameters=3_440),
+}
+GROUP, PROBLEMS, PROMPT_TOKENS = 8, 4, 16
+SFT_ROWS, SFT_TOKENS = 16, 64
+PAIRS, DPO_TOKENS, REWARD_TOKENS = 8, 48, 48
+LEARNING_RATE, BETA2 = 1e-4, 0.95
+RL_LEARNING_RATE = 1e-6
+"""So small that rewards stay mixed while the clock runs."""
+
+
+def prepare(folder: Path, name: str) -> dict[str, Any]:
+    """Write policies and data of one size; returns the facts for the report."""
+    size = SIZES[name]
+    words = [*SPECIAL, *(f"w{i}" for i in range(size.vocabulary - len(SPECIAL)))]
+    policy = folder / "policy"
+    save(policy, size, words, never_ends=False)
+    save(folder / "endless", size, words, never_ends=True)
+    source = random.Random(0)
+
+    def text(num_words: int) -> str:
+        return " ".join(source.choice(words[len(SPECIAL) :]) for _ in range(num_words))
+
+    # A completion is closed by the end token on both sides. One word of prompt, so that all tokens
+    # but the first bear loss, as in language modelling.
+    rows = {
+        "sft": [
+            {"prompt": text(1), "completion": " " + text(SFT_TOKENS - 2)} for _ in range(SFT_ROWS)
+        ],
+        "pairs": [
+            {
+                "prompt": text(PROMPT_TOKENS),
+                "chosen": " " + text(DPO_TOKENS - PROMPT_TOKENS - 1),
+                "rejected": " " + text(DPO_TOKENS - PROMPT_TOKENS - 1),
+            }
+            for _ in range(PAIRS)
+        ],
+        "prompts": [text(PROMPT_TOKENS) for _ in range(64)],
+    }
+    (folder / "rows.json").write_text(json.dumps(rows))
+    return asdict(size)
+
+
+def save(path: Path, size: Size, words: list[str], *, never_ends: bool) -> None:
+    """A Qwen2 of random weights with a tokenizer of whole words.
+
+    `never_ends` turns the end token's embedding away from all others, so that no completion ends
+    before its limit: forced tokens without a rule that only one side would have to apply.
+    """
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(
+        vocab_size=size.vocabulary,
+        hidden_size=size.hidden,
+        intermediate_size=size.intermediate,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        num_key_value_heads=size.kv_heads,
+        max_position_embeddings=size.positions,
+        tie_word_embeddings=True,
+        pad_token_id=words.index(PAD),
+        bos_token_id=None,
+        eos_token_id=words.index(END),
+    )
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(config)
+    assert model.num_parameters() == size.parameters, model.num_parameters()
+    if never_ends:
+        with torch.no_grad():
+            model.model.embed_tokens.weight[:, 0] = 1.0
+            model.model.embed_tokens.weight[words.index(END), 0] = -8.0
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, eos_token=END, pad_token=PAD, unk_token="<unk>"
+    )
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+def half_reward(text: str) -> float:
+    """1 where the words' numbers are even more often than odd: half of what is drawn at random."""
+    numbers = [int(word[1:]) for word in text.split() if word[:1] == "w"]
+    return float(2 * sum(number % 2 == 0 for number in numbers) > len(numbers))
