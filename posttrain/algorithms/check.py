@@ -65,3 +65,29 @@ def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> 
             f"{where}.overlong: the penalty starts beyond {limit - buffer} tokens, but completions"
             f" end at max_tokens {max_tokens}; lower overlong.limit, or leave it out"
         )
+
+
+def check_on_policy(
+    algorithm: Algorithm, *, where: str, updates_per_step: int, staleness: int
+) -> None:
+    """Refuse to learn without a ratio from what another policy sampled: the gradient is wrong.
+
+    Raises:
+        UserError: With the place and the remedy.
+
+    """
+    if algorithm.ratio.surrogate != "reinforce":
+        return
+    remedy = "or take a ratio.surrogate that weighs by the ratio, such as clip"
+    if updates_per_step > 1:
+        raise UserError(
+            f"{where}.ratio.surrogate reinforce has no ratio, so it may learn from a rollout once,"
+            f" but a step makes {updates_per_step} updates; set optimisation.epochs and"
+            f" optimisation.minibatches to 1, {remedy}"
+        )
+    if staleness and algorithm.correction.weights is None:
+        raise UserError(
+            f"{where}.ratio.surrogate reinforce has no ratio, so staleness {staleness} would bias it"
+            " with rollouts of older policies; set staleness to 0, set correction.old to recomputed"
+            f" and correction.weights, {remedy}"
+        )

@@ -5,10 +5,10 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from posttrain.algorithms.advantage_config import GroupAdvantage
-from posttrain.algorithms.check import check
+from posttrain.algorithms.check import check, check_on_policy
 from posttrain.algorithms.choice import Chosen
 from posttrain.algorithms.config import Algorithm
-from posttrain.errors import nearest
+from posttrain.errors import UserError, nearest
 from posttrain.pipeline.config import StageConfig
 from posttrain.sampling.engines import EngineConfig, TorchEngine
 from posttrain.training.config import LearnerConfig
@@ -158,18 +158,7 @@ class RlConfig(StageConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        advantage = self.algorithm.advantage
-        check(
-            self.algorithm,
-            where="algorithm",
-            group_size=self.group_size,
-            max_tokens=self.max_tokens,
-        )
-        if isinstance(advantage, GroupAdvantage) and advantage.turns is not None:
-            raise ValueError(
-                "algorithm.advantage.turns gives credit by turns, but a rollout of this stage has"
-                " one; leave turns out"
-            )
+        self._check_algorithm()
         if self.optimisation.minibatches > self.problems_per_step:
             raise ValueError(
                 f"optimisation.minibatches {self.optimisation.minibatches} exceeds"
@@ -192,6 +181,31 @@ class RlConfig(StageConfig):
                 " come from the first policy; lower staleness"
             )
         return self
+
+    def _check_algorithm(self) -> None:
+        """Refuse an algorithm that this stage cannot carry out."""
+        try:
+            check(
+                self.algorithm,
+                where="algorithm",
+                group_size=self.group_size,
+                max_tokens=self.max_tokens,
+            )
+            check_on_policy(
+                self.algorithm,
+                where="algorithm",
+                updates_per_step=self.updates_per_step,
+                staleness=self.staleness,
+            )
+        except UserError as error:
+            # Only a ValueError gets the name of the stage put before it.
+            raise ValueError(str(error)) from None
+        advantage = self.algorithm.advantage
+        if isinstance(advantage, GroupAdvantage) and advantage.turns is not None:
+            raise ValueError(
+                "algorithm.advantage.turns gives credit by turns, but a rollout of this stage has"
+                " one; leave turns out"
+            )
 
     def _check_learner(self) -> None:
         """Refuse what other learners do and this one does not."""

@@ -17,7 +17,12 @@ def outcomes(
     reference: Sequence[Sequence[float]] | None = None,
     values: Sequence[Sequence[float]] | None = None,
 ) -> Outcomes:
-    """Rewards and drawn tokens, left-aligned: column t is the t-th drawn token of each rollout."""
+    """Rewards and drawn tokens, left-aligned: column t is the t-th drawn token of each rollout.
+
+    A rollout that was cut off ends like any other, with its reward and no value after it: that is
+    the task as TRL and verl pose it to their critics too, where running out of tokens is a failure
+    of the answer and not an interruption.
+    """
     lengths_B = torch.tensor([len(rollout.completion_ids) for rollout in rollouts])
     mask_BT = torch.arange(int(lengths_B.max()))[None] < lengths_B[:, None]
 
@@ -27,11 +32,13 @@ def outcomes(
 
     # Only a divergence in the reward asks what the sampler thought of each token.
     sampled = None if reference is None else padded([rollout.logprobs for rollout in rollouts])
+    scored = [rollout.scored for rollout in rollouts]
     return Outcomes(
         rewards_B=torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64),
         group_B=torch.tensor([rollout.group for rollout in rollouts]),
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
+        scored_B=None if all(scored) else torch.tensor(scored),
         sampled_logprobs_BT=sampled,
         reference_logprobs_BT=None if reference is None else padded(reference),
         values_BT=None if values is None else padded(values),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class Learner:
 
         What needs a model (a critic's values, a divergence in the reward, log-probabilities of
         the policy as it is now) is computed here once, and stays as it is through all updates.
+        Rollouts that bear no loss (cut off, where the algorithm does not keep those, or not to be
+        judged) have no lesson, so no denominator counts them.
         """
         algorithm, rollouts = self.config.algorithm, [r for group in groups for r in group]
         if not rollouts:
@@ -82,15 +85,15 @@ class Learner:
             columns |= {"values": values, "returns": token_rows(credit.returns_BT, rollouts)}
         if self._needs_old_logprobs(rollouts, step=step):
             columns["old_logprobs"] = self._rows(bare, self._present_logprobs)
-        rows = iter(
-            [
-                Lesson.of(rollout, credited, **{name: columns[name][i] for name in columns})
-                for i, (rollout, credited) in enumerate(
-                    zip(rollouts, token_rows(credit.advantages_BT, rollouts), strict=True)
-                )
-            ]
-        )
-        return [[next(rows) for _ in group] for group in groups]
+        rows = [
+            Lesson.of(rollout, credited, **{name: columns[name][i] for name in columns})
+            for i, (rollout, credited) in enumerate(
+                zip(rollouts, token_rows(credit.advantages_BT, rollouts), strict=True)
+            )
+        ]
+        found = iter(zip(rows, credit.bears_loss_B.tolist(), strict=True))
+        taught = [[row for row, bears in islice(found, len(group)) if bears] for group in groups]
+        return [group for group in taught if group]
 
     def update(
         self, lessons: Sequence[Lesson], *, step: int, index: int, seed: int

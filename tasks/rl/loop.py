@@ -86,7 +86,11 @@ def train(
         if buffer.generation is None:
             generation = drop_stale(queue.take(), version=step, bound=config.staleness)
             trained = [group for group in generation.groups if group[0].trained]
-            buffer.open(generation, learner.lessons(trained, step=step))
+            lessons = learner.lessons(trained, step=step)
+            num_masked = sum(map(len, trained)) - sum(map(len, lessons))
+            if num_masked:
+                generation.facts["rollouts_masked"] = float(num_masked)
+            buffer.open(generation, lessons)
 
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)

@@ -19,6 +19,7 @@ METRICS: Mapping[str, str] = {
     "rl/tokens_drawn": "tokens drawn for the step",
     "rl/rounds": "rounds of sampling",
     "rl/rollouts_trained": "rollouts that the learner was given",
+    "rl/rollouts_masked": "of those, cut off or not to be judged, so that they bear no loss",
     "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
     "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",
     "rl/rollouts_stale": "rollouts dropped as older than the bound",

@@ -12,6 +12,7 @@ import polars as pl
 from posttrain.attempts import Attempt
 from posttrain.errors import UserError
 from posttrain.records import IDENTITY, ROLLOUTS, with_row_ids
+from posttrain.rewards.judge import NO_GRADE
 from posttrain.sampling.base import FinishReason, Prompt
 
 
@@ -45,8 +46,14 @@ class Rollout:
         """True where it was cut off at the limit of tokens."""
         return self.finish_reason == FinishReason.LENGTH
 
+    @property
+    def scored(self) -> bool:
+        """False where nothing could judge it: a judge's reply had no grade in it."""
+        return self.reward_components != _UNSCORED
+
 
 Group = list[Rollout]
+_UNSCORED = json.dumps({"verifier": None})
 _FIELDS = tuple(field.name for field in fields(Rollout))
 _values = attrgetter(*_FIELDS)
 
@@ -57,6 +64,11 @@ def reward(attempt: Attempt) -> float:
     reasoning-gym's arithmetic grants it for an answer that merely contains the right digits.
     """
     return float(attempt.verdict.correct)
+
+
+def _components(attempt: Attempt) -> str:
+    verdict = attempt.verdict
+    return _UNSCORED if verdict == NO_GRADE else json.dumps({"verifier": verdict.score})
 
 
 def as_groups(
@@ -77,7 +89,7 @@ def as_groups(
             finish_reason=str(made.sample.finish_reason),
             text=made.sample.text,
             reward=reward(made),
-            reward_components=json.dumps({"verifier": made.verdict.score}),
+            reward_components=_components(made),
             policy_version=made.sample.policy_version,
         )
         for index, made in enumerate(attempts)

@@ -188,62 +188,6 @@ def policy_bytes(inputs, folder, **config):
     return (folder / "policy" / "model.safetensors").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("bad", "remedy"),
-    [
-        ({"group_size": 1}, "group_size 1 makes every advantage 0.* set group_size to at least 2"),
-        ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
-        ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
-        (
-            {"optimisation": {"minibatches": 40}},
-            "minibatches 40 exceeds problems_per_step 32.* lower minibatches",
-        ),
-        (
-            {"reference": {"kind": "ema", "decay": 0.9}},
-            "reference.kind is ema, but the algorithm has no kl.* add algorithm.kl",
-        ),
-        ({"reference": {"kind": "ema"}}, "rl.reference: kind ema needs decay; set it"),
-        ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
-        ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
-        (
-            {"algorithm": {"advantage": {"estimator": "gae"}}},
-            "estimator gae needs the values of a critic",
-        ),
-        ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
-        ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
-        ({"learner": {"lora": {"save": "adapter"}}}, "lora.save adapter .* set it to merged"),
-        ({"learner": {"lora": {"dropout": 0.1}}}, "lora.dropout would make .* set it to 0"),
-        (
-            {
-                "algorithm": {"kl": {"coefficient": 0.1}},
-                "reference": {"kind": "ema", "decay": 0.9},
-                "learner": {"lora": {}},
-            },
-            "follows whole weights, but learner.lora trains adapters.* leave lora out",
-        ),
-        (
-            {"algorithm": {"advantage": {"turns": {}}}},
-            "advantage.turns gives credit by turns.* leave turns out",
-        ),
-        ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
-        ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
-        (
-            {"draw": {"max_rounds": 2, "train_on": "all"}},
-            "max_rounds above 1 makes up for groups without signal.* max_rounds to 1",
-        ),
-        (
-            {"stop": {"metric": "rl/rewards"}},
-            "no metric is called 'rl/rewards'; did you mean 'rl/reward'",
-        ),
-        ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),
-        ({"group_sise": 4}, "unknown key; did you mean 'group_size'"),
-    ],
-)
-def test_contradictions_are_refused_with_the_remedy(bad, remedy):
-    with pytest.raises(UserError, match=remedy):
-        RlConfig.parse(bad, where="rl")
-
-
 def test_rates_of_another_policy_or_other_problems_are_refused(inputs, tmp_path):
     rates = read_table(inputs["solve_rates"], SOLVE_RATES)
     for column, value, message in (

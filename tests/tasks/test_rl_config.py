@@ -1,0 +1,95 @@
+"""What a recipe may not ask of reinforcement learning, each with its remedy."""
+
+import pytest
+
+from posttrain.errors import UserError
+from tasks.rl.config import RlConfig
+
+
+@pytest.mark.parametrize(
+    ("bad", "remedy"),
+    [
+        (
+            {"group_size": 1},
+            "rl: algorithm.advantage.baseline mean: group_size 1 makes every.* set group_size to at least 2",
+        ),
+        ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
+        ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
+        (
+            {"optimisation": {"minibatches": 40}},
+            "minibatches 40 exceeds problems_per_step 32.* lower minibatches",
+        ),
+        (
+            {"reference": {"kind": "ema", "decay": 0.9}},
+            "reference.kind is ema, but the algorithm has no kl.* add algorithm.kl",
+        ),
+        ({"reference": {"kind": "ema"}}, "rl.reference: kind ema needs decay; set it"),
+        ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
+        ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
+        (
+            {"algorithm": {"advantage": {"estimator": "gae"}}},
+            "estimator gae needs the values of a critic",
+        ),
+        ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
+        ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
+        ({"learner": {"lora": {"save": "adapter"}}}, "lora.save adapter .* set it to merged"),
+        ({"learner": {"lora": {"dropout": 0.1}}}, "lora.dropout would make .* set it to 0"),
+        (
+            {
+                "algorithm": {"kl": {"coefficient": 0.1}},
+                "reference": {"kind": "ema", "decay": 0.9},
+                "learner": {"lora": {}},
+            },
+            "follows whole weights, but learner.lora trains adapters.* leave lora out",
+        ),
+        (
+            {"algorithm": {"advantage": {"turns": {}}}},
+            "advantage.turns gives credit by turns.* leave turns out",
+        ),
+        ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
+        ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
+        (
+            {"draw": {"max_rounds": 2, "train_on": "all"}},
+            "max_rounds above 1 makes up for groups without signal.* max_rounds to 1",
+        ),
+        (
+            {"stop": {"metric": "rl/rewards"}},
+            "no metric is called 'rl/rewards'; did you mean 'rl/reward'",
+        ),
+        (
+            {"algorithm": "reinforce", "optimisation": {"epochs": 2}},
+            "rl: algorithm.ratio.surrogate reinforce has no ratio, .* a step makes 2 updates;"
+            " set optimisation.epochs and optimisation.minibatches to 1",
+        ),
+        (
+            {"algorithm": "nsr", "optimisation": {"minibatches": 2}},
+            "reinforce has no ratio, .* a step makes 2 updates",
+        ),
+        (
+            {"algorithm": "rloo", "staleness": 1},
+            "reinforce has no ratio, so staleness 1 would bias it.* correction.weights",
+        ),
+        (
+            {"algorithm": {"advantage": {"estimator": "returns"}, "overlong": {"limit": 200}}},
+            "rl: algorithm.overlong: the penalty starts beyond 160 tokens.* lower overlong.limit",
+        ),
+        ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),
+        ({"group_sise": 4}, "unknown key; did you mean 'group_size'"),
+    ],
+)
+def test_contradictions_are_refused_with_the_remedy(bad, remedy):
+    with pytest.raises(UserError, match=remedy):
+        RlConfig.parse(bad, where="rl")
+
+
+@pytest.mark.parametrize("name", ["grpo", "ppo", "gspo", "cispo"])
+def test_what_has_a_ratio_may_learn_several_times(name):
+    config = {"algorithm": name, "optimisation": {"epochs": 2, "minibatches": 2}}
+    assert RlConfig.parse(config, where="rl").updates_per_step == 4
+
+
+def test_importance_weights_make_up_for_a_missing_ratio():
+    """Of one update on older rollouts: the weight is that of the present policy."""
+    correction = {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}}
+    algorithm = {"preset": "rloo", "correction": correction}
+    assert RlConfig.parse({"algorithm": algorithm, "staleness": 1}, where="rl").staleness == 1

@@ -1,0 +1,192 @@
+"""Rollouts that bear no loss leave the mask and every denominator, also in a replay."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from posttrain.attempts import Attempt
+from posttrain.models.load import load_policy, weights_digest
+from posttrain.models.logprobs import token_logprobs
+from posttrain.pipeline.context import StageContext
+from posttrain.records import ROLLOUTS, Problem
+from posttrain.rewards import Verdict
+from posttrain.rewards.judge import NO_GRADE
+from posttrain.sampling.base import FinishReason, Prompt, Sample
+from posttrain.training.config import LearnerConfig
+from posttrain.training.prepare import Trainable
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+from tasks.rl.config import RlConfig
+from tasks.rl.credit import outcomes, relative
+from tasks.rl.learner import Learner
+from tasks.rl.replay import replay
+from tasks.rl.rollout import Rollout, as_groups
+from tasks.rl.stage import run
+
+PROMPT = (1, 5, 7)
+STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
+
+
+class Collecting:
+    """Stands in for the optimiser: keeps the gradient that it is given."""
+
+    def __init__(self, model):
+        self.model, self.gradient = model, []
+
+    def step(self, *, factor, max_grad_norm):
+        self.gradient = [p.grad.clone() for p in self.model.parameters()]
+        self.model.zero_grad()
+        return 0.0
+
+
+def rollout(policy, ids, *, verdict, finish):
+    """As the stage would make it of a sample that the policy itself drew."""
+    whole = torch.tensor([PROMPT + ids])
+    wanted = torch.arange(whole.shape[1])[None] >= len(PROMPT)
+    with torch.no_grad():
+        found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, len(PROMPT) :]
+    sample = Sample("p", 0, ids, tuple(found.tolist()), "", finish, 0)
+    attempt = Attempt(Problem("s", "p", "1", 1, "exact"), sample, verdict)
+    return as_groups([attempt], [Prompt("p", PROMPT)])[0][0]
+
+
+def learner_of(policy, folder, **config):
+    return Learner(
+        trainable=Trainable(policy.model, LearnerConfig(), None, None),
+        optimizer=Collecting(policy.model),
+        reference=None,
+        critic=None,
+        config=RlConfig(**config),
+        pad=0,
+        device="cpu",
+        scratch=folder,
+    )
+
+
+def naive_gradient(policy, weighted, *, denominator):
+    """d/dθ of ``-1/denominator Σ A Σ_t log p``, row by row."""
+    policy.model.zero_grad()
+    for each, advantage in weighted:
+        logits = policy.model(torch.tensor([each.ids])).logits[0, len(PROMPT) - 1 : -1]
+        targets = torch.tensor(each.completion_ids)
+        logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
+        (-advantage / denominator * logprobs.sum()).backward()
+    return [p.grad.clone() for p in policy.model.parameters()]
+
+
+RIGHT, WRONG = Verdict(1.0, "correct"), Verdict(0.0, "wrong_answer")
+LONG = tuple(range(10, 20))
+
+
+def three(policy, *, last):
+    """Right in 2 tokens, wrong in 3, and a third of 10 tokens: cut off, or without a grade."""
+    verdict, finish = last
+    return [
+        rollout(policy, (10, 2), verdict=RIGHT, finish=STOP),
+        rollout(policy, (11, 12, 2), verdict=WRONG, finish=STOP),
+        rollout(policy, LONG, verdict=verdict, finish=finish),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("truncated", "last", "advantages"),
+    [
+        # Mean reward of all three is 1/3: 1 - 1/3 and 0 - 1/3.
+        ("mask", (WRONG, CUT), (2 / 3, -1 / 3)),
+        # Left out of the mean too, which is 1/2.
+        ("drop", (WRONG, CUT), (1 / 2, -1 / 2)),
+        ("keep", (NO_GRADE, STOP), (1 / 2, -1 / 2)),
+    ],
+)
+@pytest.mark.parametrize(
+    ("aggregation", "denominators"),
+    [
+        # The tokens of the two that are left; these two; these two times 72.
+        ({"kind": "token_mean"}, (5, 5)),
+        ({"kind": "sequence_mean_token_mean"}, (2 * 2, 2 * 3)),
+        ({"kind": "constant_length"}, (2 * 72, 2 * 72)),
+    ],
+)
+def test_they_leave_the_gradient_and_its_denominator(
+    guesser, tmp_path, truncated, last, advantages, aggregation, denominators
+):
+    policy = load_policy(guesser)
+    rollouts = three(policy, last=last)
+    algorithm = {"advantage": {"truncated": truncated}, "aggregation": aggregation}
+    learner = learner_of(policy, tmp_path, algorithm=algorithm)
+    (lessons,) = learner.lessons([rollouts], step=0)
+    assert [len(lesson.completion_ids) for lesson in lessons] == [2, 3]
+    learner.update(lessons, step=0, index=0, seed=0)
+    found = learner.optimizer.gradient
+    weights = [2 * a / d for a, d in zip(advantages, denominators, strict=True)]
+    expected = naive_gradient(policy, list(zip(rollouts, weights, strict=False)), denominator=2)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_those_that_are_kept_count(guesser, tmp_path):
+    """The same three where `truncated` is keep: 15 tokens, and a third advantage of -1/3."""
+    policy = load_policy(guesser)
+    rollouts = three(policy, last=(WRONG, CUT))
+    learner = learner_of(policy, tmp_path)
+    (lessons,) = learner.lessons([rollouts], step=0)
+    learner.update(lessons, step=0, index=0, seed=0)
+    found = learner.optimizer.gradient
+    weighted = list(zip(rollouts, (2 / 3, -1 / 3, -1 / 3), strict=True))
+    for one, other in zip(found, naive_gradient(policy, weighted, denominator=15), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
+
+
+def test_a_group_of_which_nothing_is_left_has_no_lesson(guesser, tmp_path):
+    policy = load_policy(guesser)
+    cut = [rollout(policy, LONG, verdict=v, finish=CUT) for v in (RIGHT, WRONG)]
+    whole = [rollout(policy, LONG, verdict=v, finish=STOP) for v in (RIGHT, WRONG)]
+    learner = learner_of(policy, tmp_path, algorithm={"advantage": {"truncated": "drop"}})
+    groups = [cut, [replace(each, group=1) for each in whole]]
+    (lessons,) = learner.lessons(groups, step=0)
+    assert [lesson.advantages[0] for lesson in lessons] == [0.5, -0.5]
+
+
+def test_what_has_no_grade_says_so_in_the_table(guesser):
+    policy = load_policy(guesser)
+    unscored = rollout(policy, LONG, verdict=NO_GRADE, finish=STOP)
+    wrong = rollout(policy, LONG, verdict=WRONG, finish=STOP)
+    assert unscored.reward_components == '{"verifier": null}'
+    assert (unscored.scored, wrong.scored) == (False, True)
+    assert outcomes([wrong]).scored_B is None
+    algorithm = RlConfig().algorithm
+    (group,) = relative([[unscored, wrong]], algorithm, max_tokens=72)
+    assert [each.advantage for each in group] == [0.0, 0.0]
+    assert isinstance(group[0], Rollout)
+    assert "reward_components" in ROLLOUTS
+
+
+def test_the_stored_rollouts_lead_to_the_same_weights(guesser, coins_path, tmp_path):
+    """Completions end at 5 tokens at the latest, which cuts some off: those teach nothing."""
+    given = {"policy": guesser, "problems": coins_path}
+    probed = {name: tmp_path / name for name in ("samples", "solve_rates")}
+    probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(tmp_path / "scratch"))
+    config = RlConfig(
+        steps=4,
+        problems_per_step=6,
+        group_size=4,
+        max_tokens=4,
+        temperature=1.5,
+        algorithm={"preset": "dapo", "advantage": {"truncated": "drop"}},
+        draw={"train_on": "all"},
+        optimisation={"minibatches": 2, "warmup_steps": 0},
+    )
+    roles = ("policy", "rollouts", "curve", "report")
+    outputs = {name: tmp_path / "run" / name for name in roles}
+    Path(outputs["policy"]).mkdir(parents=True)
+    inputs = {**given, "solve_rates": probed["solve_rates"]}
+    events = []
+    context = StageContext(0, 1, "cpu", tmp_path / "one", emit=events.append)
+    run(config, inputs, outputs, context)
+    logged = [e["metrics"] for e in events if e["kind"] == "metrics" and "rl/loss" in e["metrics"]]
+    assert sum(each.get("rl/rollouts_masked", 0.0) for each in logged) > 0
+    digest = weights_digest(load_policy(outputs["policy"]).model)
+    again = StageContext.quiet(tmp_path / "two")
+    assert replay(config, {"policy": guesser}, outputs["rollouts"], again) == digest
