@@ -19,6 +19,11 @@ class Verb(NamedTuple):
 
 
 VERBS: Mapping[str, Mapping[str, Verb]] = {
+    "Start": {
+        "init": Verb(
+            "posttrain.cli.init:init", "Write a new project: recipe, flow, task and tests."
+        ),
+    },
     "Run": {
         "run": Verb(
             "posttrain.cli.run:run", "Run a recipe: only the stages that are not up to date."

@@ -13,6 +13,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posttrain.errors import UserError
+from posttrain.pipeline.installed import SHARED
 from posttrain.pipeline.recipe import Recipe
 
 STATE_DIR = ".posttrain"
@@ -48,10 +49,9 @@ class Workspace:
         return "root" if relative == "." else relative.replace("/", "-")
 
     def packages(self) -> list[str]:
-        """First-party code: the Python packages at the project's root, and this library."""
-        return sorted(
-            {"posttrain", *(path.parent.name for path in self.root.glob("*/__init__.py"))}
-        )
+        """First-party code: the Python packages at the project's root, and posttrain's own."""
+        own = {path.parent.name for path in self.root.glob("*/__init__.py")}
+        return sorted({"posttrain", *SHARED} | own)
 
     def staging(self, stage: str, attempt_id: str) -> Path:
         """Where a stage writes before its outputs are verified and published."""

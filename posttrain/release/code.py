@@ -1,11 +1,11 @@
 """The first-party code of a release, as an archive that it can be rebuilt from."""
 
-import importlib.util
 import io
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from posttrain.pipeline.installed import SHARED, home
 from posttrain.pipeline.workspace import Workspace
 from posttrain.release.contents import MemoryContents, walk_files, write_archive
 
@@ -30,15 +30,20 @@ def unpack_code(archive: bytes, folder: Path) -> None:
 
 def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
     for package in workspace.packages():
-        folder = workspace.root / package
-        if not folder.is_dir():
-            found = importlib.util.find_spec(package)
-            assert found is not None
-            assert found.origin is not None
-            folder = Path(found.origin).parent
-        for name, path in walk_files(folder):
-            if not name.endswith(_LEFT_OUT):
-                yield f"{package}/{name}", path
+        own = workspace.root / package
+        if not own.is_dir() or package in SHARED:
+            yield from _code(package, home() / package, besides=own)
+        if own.is_dir() and own != home() / package:
+            yield from _code(package, own)
     for name in _FILES:
         if (workspace.root / name).is_file():
             yield name, workspace.root / name
+
+
+def _code(package: str, folder: Path, besides: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """Files of a package; without the modules that the project's own of that name hide."""
+    hidden = {path.name for path in besides.iterdir()} if besides and besides.is_dir() else set()
+    for name, path in walk_files(folder):
+        first = name.partition("/")[0]
+        if not name.endswith(_LEFT_OUT) and (besides == folder or first not in hidden):
+            yield f"{package}/{name}", path

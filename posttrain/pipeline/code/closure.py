@@ -21,6 +21,7 @@ INTERFACE = (
     "posttrain.errors",
     "posttrain.pipeline.config",
     "posttrain.pipeline.context",
+    "posttrain.pipeline.installed",
     "posttrain.pipeline.spec",
 )
 

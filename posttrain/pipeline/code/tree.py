@@ -11,18 +11,19 @@ from posttrain.errors import UserError
 from posttrain.pipeline.code.archive import ModuleText
 from posttrain.pipeline.code.store import TableStore
 from posttrain.pipeline.code.symbols import Definitions, ModuleTable, parse_module
+from posttrain.pipeline.installed import SHARED, beside, home
 
 
 class SourceTree:
     """A snapshot of the first-party modules below `root`; each file is read at most once.
 
-    A package that `root` lacks is looked for where Python would import it from, so that a project
-    of the user's own also sees the code of the framework that it runs on.
+    What `root` lacks is looked for where Python would import it from: a project of the user's own
+    runs on the framework's code, and its stages and flows stand beside the installed ones.
     """
 
     def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
         self._packages = tuple(packages)
-        self._homes = {name: _home(root, name) for name in packages}
+        self._homes = {name: _homes(root, name) for name in packages}
         self._places: dict[str, Path | None] = {}
         self._tables: dict[str, ModuleTable | None] = {}
         self._versions: dict[str, str] = {}
@@ -30,7 +31,7 @@ class SourceTree:
 
     def is_first_party(self, module: str) -> bool:
         """Whether the module belongs to one of the packages whose code counts."""
-        return self._homes.get(module.partition(".")[0]) is not None
+        return bool(self._homes.get(module.partition(".")[0]))
 
     def place(self, module: str) -> Path | None:
         """The module's file; its directory where it is a package without `__init__.py`."""
@@ -78,14 +79,12 @@ class SourceTree:
 
     def _find(self, module: str) -> Path | None:
         head, *rest = module.split(".")
-        home = self._homes.get(head)
-        if home is None:
-            return None
-        stem = home.joinpath(head, *rest)
-        for candidate in (stem / "__init__.py", stem.with_name(f"{stem.name}.py")):
-            if candidate.is_file():
-                return candidate
-        return stem if stem.is_dir() else None
+        homes = self._homes.get(head, ())
+        # A project's own package hides an installed one of that name with all that is in it.
+        own = [home for home in homes if _source(home.joinpath(head, *rest[:1])) is not None]
+        stems = [home.joinpath(head, *rest) for home in own[:1] or homes]
+        files = [file for stem in stems if (file := _source(stem)) is not None]
+        return next(iter(files), None) or next((stem for stem in stems if stem.is_dir()), None)
 
     def _read(self, module: str) -> bytes | None:
         place = self.place(module)
@@ -116,9 +115,9 @@ class SourceTree:
         return place is not None and place.name == "__init__.py"
 
     def _shown(self, module: str) -> str:
-        place, home = self.place(module), self._homes[module.partition(".")[0]]
+        place = self.place(module)
         assert place is not None
-        assert home is not None
+        home = next(home for home in self._homes[module.partition(".")[0]] if home in place.parents)
         return place.relative_to(home).as_posix()
 
 
@@ -133,10 +132,19 @@ def _room_to_recurse() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
-def _home(root: Path, package: str) -> Path | None:
-    """The directory that holds a first-party package."""
-    if (root / package).is_dir() or (root / f"{package}.py").is_file():
-        return root
-    spec = find_spec(package)
-    locations = spec.submodule_search_locations if spec is not None else None
-    return Path(next(iter(locations))).parent if locations else None
+def _source(stem: Path) -> Path | None:
+    """The file of a package or module."""
+    candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _homes(root: Path, package: str) -> tuple[Path, ...]:
+    """The directories that hold a first-party package, the project's own first."""
+    found = [root] if (root / package).is_dir() or (root / f"{package}.py").is_file() else []
+    if package in SHARED and len(beside(package, [str(root / package)])) > 1:
+        found.append(home())
+    if not found:
+        spec = find_spec(package)
+        locations = spec.submodule_search_locations if spec is not None else None
+        found = [Path(next(iter(locations))).parent] if locations else []
+    return tuple(found)

@@ -1,0 +1,1 @@
+"""A new project of the user's own: what `posttrain init` writes."""
