@@ -87,7 +87,7 @@ def check_on_policy(
         )
     if staleness and algorithm.correction.weights is None:
         raise UserError(
-            f"{where}.ratio.surrogate reinforce has no ratio, so staleness {staleness} would bias it"
-            " with rollouts of older policies; set staleness to 0, set correction.old to recomputed"
-            f" and correction.weights, {remedy}"
+            f"{where}.ratio.surrogate reinforce has no ratio, so staleness {staleness} would bias"
+            " it with rollouts of older policies; set staleness to 0, set correction.old to"
+            f" recomputed and correction.weights, {remedy}"
         )

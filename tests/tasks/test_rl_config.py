@@ -11,7 +11,7 @@ from tasks.rl.config import RlConfig
     [
         (
             {"group_size": 1},
-            "rl: algorithm.advantage.baseline mean: group_size 1 makes every.* set group_size to at least 2",
+            "rl: algorithm.advantage.baseline mean: group_size 1 .* set group_size to at least 2",
         ),
         ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
         ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
