@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from posttrain.errors import UserError
+from posttrain.pipeline.context import TRACKED_RUN
 
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{9})")
@@ -82,6 +83,7 @@ class Checkpointer:
             "identity": self.identity,
             "facts": dict(facts or {}),
             "states": sorted(states),
+            TRACKED_RUN: self._tracked_run(),
             "digests": {path: _digest(draft / path) for path in _contents(draft)},
         }
         (draft / _MANIFEST).write_text(json.dumps(manifest, sort_keys=True))
@@ -106,6 +108,11 @@ class Checkpointer:
             }
             return Snapshot(manifest["step"], states, manifest["facts"], path)
         return None
+
+    def _tracked_run(self) -> str | None:
+        """Where the curve up to here is, as far as the executor has said so."""
+        noted = self.folder.parent / TRACKED_RUN
+        return noted.read_text() if noted.is_file() else None
 
     def _steps(self) -> list[Path]:
         """Published checkpoint directories, oldest first."""

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Self
 
 
+TRACKED_RUN = "mlflow_run_id"
+"""File in a stage's scratch: the tracker's own id of the run that its metrics go to."""
+
+
 def _ignore(_event: Mapping[str, object]) -> None:
     """Drop an event: nobody is watching."""
 
@@ -15,7 +19,8 @@ class StageContext:
     """Seed, resources and channels of one stage run.
 
     `scratch` survives a kill, is private to this exact stage key, and is removed once the
-    stage's outputs are published: the place for resumable checkpoints.
+    stage's outputs are published: the place for resumable checkpoints. With more than one of
+    `processes`, this is one of them, in a process group that is open already.
     """
 
     seed: int
@@ -23,6 +28,7 @@ class StageContext:
     device: str
     scratch: Path
     emit: Callable[[Mapping[str, object]], None] = _ignore
+    processes: int = 1
 
     @classmethod
     def quiet(cls, scratch: Path, *, seed: int = 0) -> Self:

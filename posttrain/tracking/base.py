@@ -14,7 +14,8 @@ Status = Literal["running", "succeeded", "failed", "killed"]
 class Started:
     """The start of a run, or of a stage where `parent` is the id of its run.
 
-    `at` is in UTC epoch seconds, for a replay; None is now.
+    `at` is in UTC epoch seconds, for a replay; None is now. `resumes` is the external id of the
+    killed attempt that this one goes on from: its metrics go to that run, each step once.
     """
 
     name: str
@@ -23,6 +24,7 @@ class Started:
     params: Mapping[str, object] = field(default_factory=dict)
     inputs: tuple[ArtifactRecord, ...] = ()
     at: float | None = None
+    resumes: str | None = None
 
 
 @dataclass(frozen=True)

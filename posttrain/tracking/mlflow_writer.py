@@ -42,6 +42,7 @@ class MlflowWriter:
     model_of: dict[str, str] = field(default_factory=dict)
     buffer: dict[str, list[Any]] = field(default_factory=dict)
     last: dict[str, tuple[int, float]] = field(default_factory=dict)
+    told: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
     def open(cls, state: Path, uri: str | None, external: dict[str, str]) -> "MlflowWriter":
@@ -64,7 +65,7 @@ class MlflowWriter:
         return cls(client, (state / "mlartifacts").as_uri() if local else None, external)
 
     def start(self, handle: str, started: Started, moment: float) -> None:
-        """Create the run, with its parameters, tags and inputs."""
+        """Create the run, with its parameters, tags and inputs; or take up one that was killed."""
         tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
         tags[_PROCESS] = this_process()
         if started.parent is None:
@@ -72,6 +73,9 @@ class MlflowWriter:
         else:
             experiment = self.experiment_of[started.parent]
             tags["mlflow.parentRunId"] = self.external[started.parent]
+        if started.resumes and self._take_up(handle, started.resumes, experiment):
+            self._tags(started.resumes, tags)
+            return
         run = self.client.create_run(
             experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
         )
@@ -80,7 +84,13 @@ class MlflowWriter:
         self._inputs(run.info.run_id, started.inputs, experiment)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
-        """Buffer the metrics of one step."""
+        """Buffer the metrics of one step, but for what an earlier attempt has told."""
+        told = self.told.get(handle)
+        if told:
+            values = {k: value for k, value in values.items() if step > told.get(_name(k), -1)}
+        self._add(handle, step, values, moment)
+
+    def _add(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
         from mlflow.entities import Metric
 
         self.last[handle] = max((step, moment), self.last.get(handle, (0, 0.0)))
@@ -101,12 +111,34 @@ class MlflowWriter:
         """Write final metrics at the last step, tags and models, then close the run."""
         step, before = self.last.get(handle, (0, 0.0))
         # MLflow shows the newest of the last step's values, and counts time in milliseconds.
-        self.metrics(handle, step, finished.metrics, max(moment, before + 0.001))
+        self._add(handle, step, finished.metrics, max(moment, before + 0.001))
         self.flush()
         run_id = self.external[handle]
         self._tags(run_id, finished.tags)
         self._models(handle, finished.outputs)
         self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
+
+    def _take_up(self, handle: str, run_id: str, experiment: str) -> bool:
+        """Go on in a run of an earlier attempt; False where this store does not have it."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            run = self.client.get_run(run_id)
+        except MlflowException:
+            return False
+        if run.info.lifecycle_stage != "active" or run.info.experiment_id != experiment:
+            return False
+        self.client.update_run(run_id, status="RUNNING")
+        points = [
+            p for name in run.data.metrics for p in self.client.get_metric_history(run_id, name)
+        ]
+        self.told[handle] = told = {}
+        for point in points:
+            told[point.key] = max(point.step, told.get(point.key, -1))
+        if points:
+            self.last[handle] = max((point.step, point.timestamp / 1000) for point in points)
+        self.external[handle], self.experiment_of[handle] = run_id, experiment
+        return True
 
     def _experiment(self, name: str) -> str:
         """The experiment of a recipe: created on first use, its dead runs closed."""

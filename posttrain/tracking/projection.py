@@ -28,7 +28,7 @@ def run_finished(run: Run) -> Finished:
     return Finished(run.status, at=run.ended)
 
 
-def stage_started(stage: StageRun, parent: str) -> Started:
+def stage_started(stage: StageRun, parent: str, *, resumes: str | None = None) -> Started:
     """The start of one stage inside the tracked run `parent`; its parameters are the key's."""
     tags = {
         "posttrain.stage_run": stage.id,
@@ -38,7 +38,7 @@ def stage_started(stage: StageRun, parent: str) -> Started:
         "posttrain.attempt": str(stage.attempt),
     }
     params = {name: _plain(text) for name, text in stage.components.get("params", {}).items()}
-    return Started(stage.stage, parent, tags, params, stage.inputs, stage.started)
+    return Started(stage.stage, parent, tags, params, stage.inputs, stage.started, resumes)
 
 
 def stage_finished(stage: StageRun) -> Finished:

@@ -1,6 +1,8 @@
 """Learning curves: what a stage measured at each step, as a table and as a stream."""
 
 from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +41,13 @@ class Curve:
         return {"rows": list(self._rows)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from the rows of an earlier attempt."""
+        """Go on from the rows of an earlier attempt.
+
+        They go to the tracker once more, which may have lost what it had not yet written.
+        """
         self._rows = [(int(step), str(name), float(value)) for step, name, value in state["rows"]]
+        for step, rows in groupby(self._rows, key=itemgetter(0)):
+            self._context.log(step, {name: value for _, name, value in rows})
 
     def metrics(self) -> dict[str, float]:
         """The last value of every metric."""

@@ -9,7 +9,10 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from posttrain.errors import UserError
-from posttrain.models.checkpoint import Checkpointer
+from posttrain.models.checkpoint import Checkpointer, Snapshot
+from posttrain.training.generators import generator_states, restore_generators
+
+_GENERATORS = "generators"
 
 
 class Stateful(Protocol):
@@ -26,7 +29,10 @@ class Stateful(Protocol):
 
 @dataclass(frozen=True)
 class Progress:
-    """The parts of a training run by name; a checkpoint holds the state of each, and no other."""
+    """The parts of a training run by name.
+
+    A checkpoint holds the state of each, those of the random generators, and no other.
+    """
 
     parts: Mapping[str, Stateful]
     checkpointer: Checkpointer
@@ -40,6 +46,7 @@ class Progress:
     ) -> None:
         """Write a checkpoint of the state after `step` steps."""
         states = {name: part.state_dict() for name, part in self.parts.items()}
+        states[_GENERATORS] = generator_states()
         self.checkpointer.save(step, states, facts=facts, files=files)
 
     def save_if_due(self, step: int) -> None:
@@ -49,18 +56,26 @@ class Progress:
 
     def restore(self, device: str) -> int:
         """Take up the newest checkpoint, if there is one; returns the steps that are done."""
-        snapshot = self.checkpointer.load(device=device)
+        snapshot = self.newest(device)
         if snapshot is None:
             return 0
-        differing = sorted(snapshot.states.keys() ^ self.parts.keys())
+        for name, part in self.parts.items():
+            part.load_state_dict(snapshot.states[name])
+        restore_generators(snapshot.states[_GENERATORS])
+        return snapshot.step
+
+    def newest(self, device: str) -> Snapshot | None:
+        """The newest checkpoint, if there is one; refuses one that is not of these parts."""
+        snapshot = self.checkpointer.load(device=device)
+        if snapshot is None:
+            return None
+        differing = sorted(snapshot.states.keys() ^ {*self.parts, _GENERATORS})
         if differing:
             owner = "only the checkpoint" if differing[0] in snapshot.states else "only this run"
             raise UserError(
                 f"{snapshot.path}: {owner} has a part '{differing[0]}'; remove the checkpoint"
             )
-        for name, part in self.parts.items():
-            part.load_state_dict(snapshot.states[name])
-        return snapshot.step
+        return snapshot
 
 
 def run_identity(config: BaseModel, *, seed: int, **digests: str) -> dict[str, str]:

@@ -80,7 +80,9 @@ def train(
             context.note(f"stopped after step {step} of {config.steps}: {practice.stopping.reason}")
             break
         started = time.perf_counter()
-        torch.manual_seed(purpose_seed(context.seed, "rl", step))
+        if buffer.generation is None:
+            # Else a checkpoint between two updates brought the generators' states with it.
+            torch.manual_seed(purpose_seed(context.seed, "rl", step))
         while queue.num_drawn <= min(step + config.staleness, config.steps - 1):
             queue.put(draw(practice, queue.num_drawn, version=step))
         if buffer.generation is None:
