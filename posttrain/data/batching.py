@@ -35,22 +35,41 @@ AnyBatch = TypeVar("AnyBatch", bound=MicroBatch)
 
 @dataclass(frozen=True)
 class Batches(Generic[AnyBatch]):
-    """The micro-batches of every optimiser step, made when they are asked for."""
+    """The micro-batches of every optimiser step, made when they are asked for.
+
+    A step with enough rows has `at_least` so many parts, for as many processes that share it.
+    """
 
     steps: Sequence[Sequence[int]]
     lengths: Sequence[int]
     collate: Callable[[Sequence[int]], AnyBatch]
     micro_batch_tokens: int | None = None
     packed: bool = False
+    at_least: int = 1
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """The parts of 0-based `step`; their gradients add up to the whole batch's."""
         rows = self.steps[step]
-        if self.micro_batch_tokens is None:
-            return [self.collate(rows)]
-        cut = end_to_end if self.packed else length_buckets
-        parts = cut(rows, self.lengths, self.micro_batch_tokens)
+        parts: list[Sequence[int]] = [rows]
+        if self.micro_batch_tokens is not None:
+            cut = end_to_end if self.packed else length_buckets
+            parts = [*cut(rows, self.lengths, self.micro_batch_tokens)]
+        if len(parts) < self.at_least:
+            parts = self._finer(parts)
         return [self.collate(part) for part in parts]
+
+    def _finer(self, parts: list[Sequence[int]]) -> list[Sequence[int]]:
+        """Halve the part that takes most until there are `at_least`, or one row in each."""
+        while len(parts) < self.at_least and any(len(part) > 1 for part in parts):
+            index = max(range(len(parts)), key=lambda i: (len(parts[i]) > 1, self._taken(parts[i])))
+            part, middle = parts[index], (len(parts[index]) + 1) // 2
+            parts = [*parts[:index], part[:middle], part[middle:], *parts[index + 1 :]]
+        return parts
+
+    def _taken(self, rows: Sequence[int]) -> int:
+        """Tokens of a batch of these rows, its padding counted."""
+        lengths = [self.lengths[row] for row in rows]
+        return sum(lengths) if self.packed else max(lengths) * len(lengths)
 
 
 @dataclass(frozen=True)

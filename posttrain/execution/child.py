@@ -42,6 +42,7 @@ class Assignment:
     seed: int
     threads: int
     device: str
+    processes: int = 1
 
 
 @dataclass(frozen=True)

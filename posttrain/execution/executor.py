@@ -24,6 +24,7 @@ from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import digest_path
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.judges import judge_digest
+from posttrain.pipeline.key import checkpoints_digest
 from posttrain.pipeline.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.tracking.base import Tracker
@@ -280,11 +281,12 @@ class Executor:
             inputs=paths,
             outputs=staged,
             types={role: port.type for role, port in stage.task.outputs.items()},
-            scratch=workspace.scratch(stage.name, base.key),
+            scratch=workspace.scratch(stage.name, checkpoints_digest(base.components)),
             log=log,
             seed=derived_seed(settings.seed, stage.name),
             threads=settings.threads,
             device=settings.device,
+            processes=stage.resources.processes,
         )
 
     def _finals(self, name: str) -> dict[str, Path]:

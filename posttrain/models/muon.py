@@ -46,16 +46,23 @@ class BatchedMuon(torch.optim.Muon):
             torch._foreach_mul_(parameters, 1 - group["lr"] * group["weight_decay"])
         for members in _by_shape(parameters).values():
             wide = [parameters[i].shape[0] <= parameters[i].shape[1] for i in members]
-            stack = torch.stack(
-                [updates[i] if w else updates[i].mT for i, w in zip(members, wide, strict=True)]
-            )
+            matrices = [self.whole(updates[i]) for i in members]
+            stack = torch.stack([m if w else m.mT for m, w in zip(matrices, wide, strict=True)])
             orthogonal = newton_schulz(
                 stack, group["ns_coefficients"], group["ns_steps"], group["eps"]
             )
             # 0.2 sqrt(longer side) gives the update AdamW's usual root mean square.
             rate = group["lr"] * 0.2 * max(stack.shape[1:]) ** 0.5
             for i, w, update in zip(members, wide, orthogonal, strict=True):
-                parameters[i].add_(update if w else update.mT, alpha=-rate)
+                self.move(parameters[i], update if w else update.mT, rate)
+
+    def whole(self, update: Tensor) -> Tensor:
+        """The matrix of one update; a subclass may have to put it together."""
+        return update
+
+    def move(self, parameter: Tensor, update: Tensor, rate: float) -> None:
+        """Take one step against `update`."""
+        parameter.add_(update, alpha=-rate)
 
     def _momentum(self, parameter: Tensor) -> Tensor:
         state = self.state[parameter]

@@ -32,7 +32,7 @@ class Optimizer:
 
     def step(self, *, factor: float, max_grad_norm: float) -> float:
         """Clip, step at `factor` times the base rates, drop the gradients; returns the raw norm."""
-        norm = float(nn.utils.clip_grad_norm_(self.parameters, max_grad_norm, foreach=True))
+        norm = self.clip(max_grad_norm)
         if not math.isfinite(norm):
             raise NotFiniteError(
                 f"the gradient is {norm}, so training stopped; "
@@ -44,6 +44,10 @@ class Optimizer:
             part.step()
             part.zero_grad(set_to_none=True)
         return norm
+
+    def clip(self, max_grad_norm: float) -> float:
+        """Scale the gradients down to the norm, if theirs is larger; returns theirs."""
+        return float(nn.utils.clip_grad_norm_(self.parameters, max_grad_norm, foreach=True))
 
     def state_dict(self) -> dict[str, Any]:
         """The states of the parts, by name."""
@@ -62,11 +66,13 @@ def build_optimizer(
     learning_rate: float,
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.95),
+    muon: type[BatchedMuon] = BatchedMuon,
 ) -> Optimizer:
     """AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest.
 
     Muon's rate is on AdamW's scale (``match_rms_adamw``), so one `learning_rate` serves both.
-    Weight decay falls on matrices only: embeddings, norms and biases are not pulled to zero.
+    Weight decay falls on matrices only: embeddings, norms and biases are not pulled to zero. `muon`
+    is the class that takes the matrices.
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -76,9 +82,9 @@ def build_optimizer(
     rest = [p for _, p in named if id(p) not in chosen]
     everything = [p for _, p in named]
     if kind == "muon":
-        muon = BatchedMuon(matrices, learning_rate=learning_rate, weight_decay=weight_decay)
+        first = muon(matrices, learning_rate=learning_rate, weight_decay=weight_decay)
         adamw = torch.optim.AdamW(rest, lr=learning_rate, betas=betas, weight_decay=0.0, fused=True)
-        return Optimizer(everything, {"muon": muon, "adamw": adamw})
+        return Optimizer(everything, {"muon": first, "adamw": adamw})
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": rest, "weight_decay": 0.0},

@@ -93,7 +93,16 @@ def stage_key(
         "packages": {name: version(name) for name in sorted(code.packages)},
         "runtime": dict(runtime),
     }
-    return Key(hashlib.sha256(_canonical(components).encode()).hexdigest(), components)
+    return Key(_digest(components), components)
+
+
+def checkpoints_digest(components: Components) -> str:
+    """Of all that a stage's checkpoints depend on: its key, but for the number of processes.
+
+    They are the same from any number, so that a stage goes on where another number left it.
+    """
+    runtime = {k: v for k, v in components["runtime"].items() if k != "processes"}
+    return _digest({**components, "runtime": runtime})
 
 
 def differences(before: Components, after: Components) -> list[Difference]:
@@ -120,6 +129,10 @@ def _flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple
             yield from _flattened(value, f"{name}.")
         else:
             yield name, _canonical(value)
+
+
+def _digest(components: Components) -> str:
+    return hashlib.sha256(_canonical(components).encode()).hexdigest()
 
 
 def _canonical(value: object) -> str:

@@ -200,7 +200,9 @@ class Planner:
         )
 
     def _runtime(self, stage: Stage) -> dict[str, str]:
-        return self.recipe.run.keyed() | {
+        return {
+            **self.recipe.run.keyed(),
+            **stage.resources.keyed(),
             # A stage's seed derives from its name, so equal work in two stages is not the same.
             "stage": stage.name,
             "task": stage.task.package,

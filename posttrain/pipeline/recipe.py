@@ -15,6 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.config import StageConfig
+from posttrain.pipeline.resources import Resources
 from posttrain.pipeline.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
@@ -38,6 +39,8 @@ class RunSettings(StageConfig):
     """A stage that runs longer is stopped."""
     stall_minutes: float = Field(default=10.0, gt=0)
     """A stage that shows no sign of progress for this long is stopped."""
+    resources: Resources = Resources()
+    """What every stage that can make use of it is given, unless its own section says otherwise."""
 
     def lanes(self) -> int:
         """Stages that fit on this machine's cores at once."""
@@ -85,6 +88,8 @@ class Recipe:
             resolved[stage.name] = stage.config.model_dump(mode="json")
             if rewired := self.sections.get(stage.name, {}).get("inputs"):
                 resolved[stage.name]["inputs"] = dict(rewired)
+            if stage.resources != Resources():
+                resolved[stage.name]["resources"] = stage.resources.model_dump(mode="json")
         return resolved
 
 
@@ -105,17 +110,30 @@ class FlowBuilder:
         """Add a stage whose parameters are the recipe's section `name`.
 
         An input is another stage's output (`sft["policy"]`), or a mapping of them for a `many`
-        port. The section's own `inputs:` mapping rewires single ports. Local files that the
-        config names arrive at the task's `files` port.
+        port. The section's own `inputs:` mapping rewires single ports, and its `resources:` go
+        before those of the run. Local files that the config names arrive at the task's `files`
+        port.
         """
         section = dict(self._recipe.sections.get(name, {}))
+        resources = self._resources(name, task, section.pop("resources", None))
         rewired = _section(self._recipe.path, f"{name}.inputs", section.pop("inputs", None))
         config = task.config.parse(section, where=name)
         wired = _flatten(inputs)
         wired.update(_files(self._recipe.directory, name, config))
         for port, text in rewired.items():
             wired[port] = _reference(f"{name}.inputs.{port}", str(text), task, port)
-        return self._dag.add(Stage(name, task, config, wired))
+        return self._dag.add(Stage(name, task, config, wired, resources))
+
+    def _resources(self, name: str, task: Task, given: object) -> Resources:
+        """Those of the run, changed by the section's own; what the task cannot use is refused."""
+        own = _section(self._recipe.path, f"{name}.resources", given)
+        values = self._recipe.run.resources.model_dump() if task.parallel else {}
+        resources = Resources.parse(values | own, where=f"{name}.resources")
+        if resources.processes > 1 and not task.parallel:
+            raise UserError(
+                f"{name}.resources.processes: {task.package} works in one process; leave it out"
+            )
+        return resources
 
     def finish(self) -> Dag:
         """The checked DAG; a recipe section that no stage uses is refused."""

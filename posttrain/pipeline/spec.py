@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.config import StageConfig
+from posttrain.pipeline.resources import Resources
 
 
 class ArtifactType(StrEnum):
@@ -67,12 +68,14 @@ class Task:
     """The implementation of one kind of stage: a package with `config.py` and `stage.py`.
 
     Importing a task must stay cheap: its heavy imports live in `stage.py`, named by `entry`.
+    A `parallel` one trains in a loop whose steps several processes can share.
     """
 
     package: str
     config: type[StageConfig]
     inputs: Mapping[str, Port]
     outputs: Mapping[str, Port]
+    parallel: bool = False
 
     @property
     def entry(self) -> str:
@@ -106,6 +109,7 @@ class Stage:
     task: Task
     config: StageConfig
     inputs: Mapping[str, Reference]
+    resources: Resources = Resources()
 
     def outputs(self) -> dict[str, PurePosixPath]:
         """Workspace paths of the outputs, relative to the recipe's directory."""

@@ -12,7 +12,7 @@ from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer, Snapshot
 from posttrain.training.generators import generator_states, restore_generators
 
-_GENERATORS = "generators"
+GENERATORS = "generators"
 
 
 class Stateful(Protocol):
@@ -45,9 +45,12 @@ class Progress:
         files: Mapping[str, Path] | None = None,
     ) -> None:
         """Write a checkpoint of the state after `step` steps."""
+        self.checkpointer.save(step, self.states(), facts=facts, files=files)
+
+    def states(self) -> dict[str, Any]:
+        """The state of every part, and of the random generators."""
         states = {name: part.state_dict() for name, part in self.parts.items()}
-        states[_GENERATORS] = generator_states()
-        self.checkpointer.save(step, states, facts=facts, files=files)
+        return states | {GENERATORS: generator_states()}
 
     def save_if_due(self, step: int) -> None:
         """Write a checkpoint where the schedule asks for one."""
@@ -61,7 +64,7 @@ class Progress:
             return 0
         for name, part in self.parts.items():
             part.load_state_dict(snapshot.states[name])
-        restore_generators(snapshot.states[_GENERATORS])
+        restore_generators(snapshot.states[GENERATORS])
         return snapshot.step
 
     def newest(self, device: str) -> Snapshot | None:
@@ -69,7 +72,7 @@ class Progress:
         snapshot = self.checkpointer.load(device=device)
         if snapshot is None:
             return None
-        differing = sorted(snapshot.states.keys() ^ {*self.parts, _GENERATORS})
+        differing = sorted(snapshot.states.keys() ^ {*self.parts, GENERATORS})
         if differing:
             owner = "only the checkpoint" if differing[0] in snapshot.states else "only this run"
             raise UserError(

@@ -20,4 +20,5 @@ TASK = Task(
         "curve": Port(ArtifactType.CURVE, "loss, accuracy and margin per step"),
         "report": Port(ArtifactType.REPORT, "held-out accuracy and margin, divergence, algorithm"),
     },
+    parallel=True,
 )

@@ -16,4 +16,5 @@ TASK = Task(
         "policy": Port(ArtifactType.CHECKPOINT, "base model and tokenizer"),
         "curve": Port(ArtifactType.CURVE, "loss, gradient norm and learning rate per step"),
     },
+    parallel=True,
 )

@@ -16,4 +16,5 @@ TASK = Task(
         "curve": Port(ArtifactType.CURVE, "loss, accuracy and margin per step"),
         "report": Port(ArtifactType.REPORT, "accuracy, AUROC and calibration on held-out pairs"),
     },
+    parallel=True,
 )

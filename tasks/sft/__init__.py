@@ -14,4 +14,5 @@ TASK = Task(
         "policy": Port(ArtifactType.CHECKPOINT, "fine-tuned model and its tokenizer"),
         "curve": Port(ArtifactType.CURVE, "loss, gradient norm and learning rate per step"),
     },
+    parallel=True,
 )

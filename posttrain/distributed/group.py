@@ -1,0 +1,60 @@
+"""The processes that train together, as each of them sees the others."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+_TIMEOUT = timedelta(hours=2)
+
+
+class Dismissed(Exception):  # noqa: N818 - not an error
+    """Raised where a process is done: what comes after training is done in the main one alone."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """One process of a group; process 0 is the main one, which writes and reports."""
+
+    rank: int
+    size: int
+    device: torch.device
+    mesh: DeviceMesh
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes checkpoints and outputs."""
+        return self.rank == 0
+
+    def from_main(self, value: Any) -> Any:
+        """What the main process gave here; the others may give anything."""
+        box = [value if self.is_main else None]
+        dist.broadcast_object_list(box, src=0, device=self.device)
+        return box[0]
+
+    def totals(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Sums over all processes, by names that are the same in each."""
+        sums = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return dict(zip(values, sums.tolist(), strict=True))
+
+
+def open_group(device: str) -> None:
+    """Join the group that the environment names, as torchrun sets it."""
+    backend = "nccl" if device.startswith("cuda") else "gloo"
+    dist.init_process_group(backend, timeout=_TIMEOUT)
+
+
+def current_group(device: str) -> Group:
+    """The group that `open_group` joined."""
+    mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
+    return Group(dist.get_rank(), dist.get_world_size(), torch.device(device), mesh)
+
+
+def close_group() -> None:
+    """Leave the group."""
+    dist.destroy_process_group()
