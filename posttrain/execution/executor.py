@@ -19,6 +19,7 @@ from posttrain.execution.failures import StageFailed
 from posttrain.execution.fitness import models, refuse_mixed
 from posttrain.execution.parts import Part
 from posttrain.execution.publish import discard, prepare, publish
+from posttrain.execution.resumption import note_run, resumed_run
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
 from posttrain.lineage.recalls import refuse_recalled
 from posttrain.pipeline.digest import digest_path
@@ -145,13 +146,14 @@ class Executor:
         self.display.started(name, decision.reasons)
         with timings.phase("sources"), self._lock:
             self.planner.keep_sources(name)
-        tracked = self.tracker.start(stage_started(base, self.tracked_run))
+        resumed = resumed_run(self._scratch(base))
+        tracked = self.tracker.start(stage_started(base, self.tracked_run, resumes=resumed))
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:
             staged = prepare(staging, self._finals(name))
             assignment = self._assignment(base, staged, log)
             with timings.phase("execute"):
-                outcome = self._attempt(assignment, name, tracked)
+                outcome = self._attempt(assignment, tracked)
             if outcome.ok:
                 record = self._publish(base, staged, outcome, timings)
         except (UserError, OSError) as error:
@@ -165,17 +167,24 @@ class Executor:
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
 
-    def _attempt(self, assignment: Assignment, name: str, tracked: str) -> Outcome:
+    def _attempt(self, assignment: Assignment, tracked: str) -> Outcome:
         settings = self.planner.recipe.run
         limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
-        return self.processes.attempt(assignment, limits, self._watcher(name, tracked))
+        return self.processes.attempt(assignment, limits, self._watcher(assignment, tracked))
 
-    def _watcher(self, name: str, tracked: str) -> Callable[[Mapping[str, Any]], None]:
+    def _watcher(
+        self, assignment: Assignment, tracked: str
+    ) -> Callable[[Mapping[str, Any]], None]:
+        noted = False
+
         def watch(event: Mapping[str, Any]) -> None:
+            nonlocal noted
             if event["kind"] == "progress":
-                self.display.progress(name, event["done"], event["total"], event["unit"])
+                done, total = event["done"], event["total"]
+                self.display.progress(assignment.stage, done, total, event["unit"])
             elif event["kind"] == "metrics":
                 self.tracker.metrics(tracked, event["step"], event["metrics"])
+            noted = noted or note_run(assignment.scratch, self.tracker.external_id(tracked))
 
         return watch
 
@@ -281,13 +290,16 @@ class Executor:
             inputs=paths,
             outputs=staged,
             types={role: port.type for role, port in stage.task.outputs.items()},
-            scratch=workspace.scratch(stage.name, checkpoints_digest(base.components)),
+            scratch=self._scratch(base),
             log=log,
             seed=derived_seed(settings.seed, stage.name),
             threads=settings.threads,
             device=settings.device,
             processes=stage.resources.processes,
         )
+
+    def _scratch(self, base: StageRun) -> Path:
+        return self.planner.workspace.scratch(base.stage, checkpoints_digest(base.components))
 
     def _finals(self, name: str) -> dict[str, Path]:
         stage = self.planner.dag.stages[name]
