@@ -10,7 +10,7 @@ import polars as pl
 from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
 from posttrain.records import PROBLEMS, Completion, Problem
-from posttrain.rewards import Verdict, verify
+from posttrain.rewards import Verdict, verify_all
 from posttrain.sampling.base import Prompt, Sample, Sampler, SamplingParams
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ class Attempt:
 class Judge:
     """Verifies answers, the same answer to the same problem only once."""
 
-    known: dict[tuple[Problem, str], Verdict] = field(default_factory=dict)
+    known: dict[tuple[str, Problem], Verdict] = field(default_factory=dict)
 
-    def __call__(self, text: str, problem: Problem) -> Verdict:
-        """The verdict of the problem's own verifier."""
-        key = (problem, text)
-        if key not in self.known:
-            self.known[key] = verify(text, problem)
-        return self.known[key]
+    def __call__(self, answers: Sequence[tuple[str, Problem]]) -> list[Verdict]:
+        """The verdict of each problem's own verifier; models that judge are asked all at once."""
+        new = [answer for answer in dict.fromkeys(answers) if answer not in self.known]
+        self.known.update(zip(new, verify_all(new), strict=True))
+        return [self.known[answer] for answer in answers]
 
 
 def read_problems(path: Path) -> list[Problem]:
@@ -81,9 +80,10 @@ def attempt(
     """`params.num_samples` attempts at every problem, problem by problem."""
     samples = sampler.sample(prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
+    verdicts = judge([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
     return [
-        Attempt(problem, sample, judge(sample.text, problem))
-        for problem, sample in zip(owners, samples, strict=True)
+        Attempt(problem, sample, verdict)
+        for problem, sample, verdict in zip(owners, samples, verdicts, strict=True)
     ]
 
 
