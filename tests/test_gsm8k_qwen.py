@@ -76,7 +76,7 @@ def project(toy):
     torch.manual_seed(0)
     config = Qwen2Config(
         vocab_size=len(tokenizer), hidden_size=64, intermediate_size=128, num_hidden_layers=2,
-        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=512,
+        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=512,
         eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
     )  # fmt: skip
     save_policy(Qwen2ForCausalLM(config), tokenizer, toy.root / "model")

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from posttrain.data.rows import TokenBatch, position_ids
+from posttrain.models.final_logits import FinalLogits, final_logits
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -97,9 +98,10 @@ def wanted_logprobs(
     targets_N = input_ids_BT[:, 1:][wanted_BT[:, 1:]]
     head: Any = model.get_output_embeddings()
     weight_VD, bias_V = head.weight, head.bias
+    final = final_logits(model.config)
     rows = max(1, options.get("chunk_elements", CHUNK_ELEMENTS) // weight_VD.shape[0])
     if len(targets_N) <= rows:
-        return _logprobs(hidden_ND, weight_VD, bias_V, targets_N, temperature, with_entropy)
+        return _logprobs(hidden_ND, weight_VD, bias_V, targets_N, final, temperature, with_entropy)
     parts = [
         torch.utils.checkpoint.checkpoint(
             _logprobs,
@@ -107,6 +109,7 @@ def wanted_logprobs(
             weight_VD,
             bias_V,
             targets,
+            final,
             temperature,
             with_entropy,
             use_reentrant=False,
@@ -146,12 +149,14 @@ def _logprobs(
     weight_VD: Tensor,
     bias_V: Tensor | None,
     targets_N: Tensor,
+    final: FinalLogits,
     temperature: float,
     with_entropy: bool,
 ) -> tuple[Tensor, Tensor | None]:
     # Under autocast the head would round the logits, which a loss over many tokens does not bear.
     with torch.autocast(hidden_ND.device.type, enabled=False):
-        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V).float()
+        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V)
+        logits_NV = final(logits_NV).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
     logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")

@@ -3,6 +3,7 @@
 Every learner, supervised or not, begins with `prepare_for_training` and ends with `finish`.
 """
 
+import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -132,9 +133,16 @@ def prepare_for_training(
             seed=purpose_seed(seed, "lora"),
         )
     if config.activation_checkpointing:
-        model.activation_checkpointing_enable({"use_reentrant": False})
+        _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
     return Trainable(model, config, adapter, average)
+
+
+def _recompute_activations(model: "PreTrainedModel") -> None:
+    with warnings.catch_warnings():
+        # The name that every transformers 5 has; its newest calls it activation_checkpointing.
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable({"use_reentrant": False})
 
 
 def without_dropout(model: torch.nn.Module) -> None:

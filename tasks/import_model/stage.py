@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from posttrain.errors import UserError
+from posttrain.models.final_logits import final_logits
 from posttrain.models.hub import fetch_model
 from posttrain.models.load import Policy, load_policy, save_policy
 from posttrain.models.logprobs import hidden_states
@@ -46,14 +47,15 @@ def _check_context(policy: Policy, source: Path) -> None:
 
 
 def _check_head(policy: Policy, source: Path) -> None:
-    """Refuse a model whose logits are more than its output layer on its last hidden states."""
+    """Refuse a model whose logits are not what the learner computes of its last hidden states."""
     probe_BT = torch.arange(4, device=policy.model.device)[None] % len(policy.tokenizer)
     with torch.inference_mode():
         wanted = policy.model(input_ids=probe_BT, use_cache=False).logits
         head = policy.model.get_output_embeddings()
-        found = head(hidden_states(policy.model, probe_BT))
+        found = final_logits(policy.model.config)(head(hidden_states(policy.model, probe_BT)))
     if not torch.allclose(wanted, found, rtol=1e-4, atol=1e-4):
         raise UserError(
             f"{source}: the architecture '{policy.model.config.model_type}' changes its logits "
-            "after the output layer (a soft cap or a scale), which this learner does not support"
+            "after the output layer in a way that this learner does not know; "
+            "take an architecture that ends with its output layer, a scale or a soft cap"
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from posttrain.algorithms.credit import advantages
 from posttrain.algorithms.objective import (
@@ -19,8 +20,9 @@ from posttrain.algorithms.objective import (
 )
 from posttrain.data.batching import length_buckets
 from posttrain.errors import UserError
-from posttrain.maths.entropy import entropy_from_hidden
+from posttrain.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.maths.reduce import masked_mean
+from posttrain.models.final_logits import final_logits
 from posttrain.models.logprobs import hidden_states, token_logprobs
 from posttrain.models.optim import NotFiniteError, Optimizer, learning_rate_factor
 from posttrain.training.failed_batch import kept_for_replay
@@ -281,8 +283,13 @@ class Learner:
         with self.trainable.computing():
             hidden_BTD = hidden_states(self.model, batch.input_ids_BT)[:, :-1].float()
         head: Any = self.model.get_output_embeddings()
-        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]] / self.config.temperature
-        entropy_N = entropy_from_hidden(hidden_ND, head.weight)
+        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]]
+        final = final_logits(self.model.config)
+        if final.changes_nothing and head.bias is None:
+            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
+        else:
+            logits_NV = final(F.linear(hidden_ND, head.weight, head.bias))
+            entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
 

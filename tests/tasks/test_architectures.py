@@ -42,6 +42,14 @@ CONFIGS = {
     "gemma": hf.GemmaConfig(**GROUPED, head_dim=8),
     "gpt_neox": hf.GPTNeoXConfig(**SIZES, rotary_pct=0.25),
     "mistral": hf.MistralConfig(**GROUPED, sliding_window=16),
+    "gemma2": hf.Gemma2Config(
+        **GROUPED, head_dim=8, sliding_window=16, final_logit_softcapping=8.0
+    ),
+    "gemma3": hf.Gemma3TextConfig(**GROUPED, head_dim=8, sliding_window=16),
+    "phi3": hf.Phi3Config(**GROUPED),
+    "olmo2": hf.Olmo2Config(**GROUPED),
+    "cohere": hf.CohereConfig(**GROUPED, logit_scale=2.0),
+    "granite": hf.GraniteConfig(**GROUPED, logits_scaling=0.5),
 }
 
 

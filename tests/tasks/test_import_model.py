@@ -1,6 +1,5 @@
 import pytest
-import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, load_tokenizer, weights_digest
@@ -25,17 +24,19 @@ def test_a_local_model_keeps_its_weights_and_its_tokenizer(base, tmp_path):
     assert metrics["import_model/vocab_size"] == len(load_tokenizer(base))
 
 
-def test_an_architecture_that_caps_its_logits_is_refused(base, tmp_path):
-    tokenizer = load_tokenizer(base)
-    torch.manual_seed(0)
-    config = Gemma2Config(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, num_key_value_heads=1, head_dim=8, final_logit_softcapping=0.01,
-    )  # fmt: skip
-    Gemma2ForCausalLM(config).save_pretrained(tmp_path / "gemma")
-    tokenizer.save_pretrained(tmp_path / "gemma")
-    with pytest.raises(UserError, match="'gemma2' changes its logits after the output layer"):
-        imported(tmp_path / "gemma", tmp_path)
+def test_an_architecture_that_changes_its_logits_in_its_own_way_is_refused(
+    base, tmp_path, monkeypatch
+):
+    own = LlamaForCausalLM.forward
+
+    def changed(model, *arguments, **options):
+        output = own(model, *arguments, **options)
+        output.logits = output.logits + 0.01
+        return output
+
+    monkeypatch.setattr(LlamaForCausalLM, "forward", changed)
+    with pytest.raises(UserError, match="'llama' changes its logits after the output layer in a w"):
+        imported(base, tmp_path)
 
 
 def test_an_architecture_without_a_context_length_is_refused(base, tmp_path):
