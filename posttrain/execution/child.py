@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection, parent_process
 from pathlib import Path
@@ -22,6 +22,7 @@ from posttrain.execution.determinism import make_deterministic
 from posttrain.execution.parts import parts_of
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.context import StageContext
+from posttrain.pipeline.resources import RayResources
 from posttrain.pipeline.spec import ArtifactType
 
 HEARTBEAT_SECONDS = 1.0
@@ -43,6 +44,7 @@ class Assignment:
     threads: int
     device: str
     processes: int = 1
+    ray: RayResources | None = None
 
 
 @dataclass(frozen=True)
@@ -85,36 +87,52 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
 
 def _run(assignment: Assignment, channel: Channel) -> None:
     _start_watchers(channel)
-    with _logged(assignment.log), _exclusive(assignment.scratch):
-        try:
-            final = _perform(assignment, channel)
-        except UserError as error:
-            final = {"kind": "refused", "error": str(error)}
-        except OSError as error:
-            final = _os_failure(error, assignment)
-        except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
-            traceback.print_exc()
-            final = {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+    with logged(assignment.log), _exclusive(assignment.scratch):
+        final = concluded(assignment, lambda: _perform(assignment, channel))
         sys.stdout.flush()
         sys.stderr.flush()
         channel.send(final)
 
 
+def concluded(
+    assignment: Assignment, perform: Callable[[], dict[str, object]]
+) -> dict[str, object]:
+    """The final event of a performance, also where it raises."""
+    try:
+        return perform()
+    except UserError as error:
+        return {"kind": "refused", "error": str(error)}
+    except OSError as error:
+        return _os_failure(error, assignment)
+    except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
+        traceback.print_exc()
+        return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+
+
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     make_deterministic(assignment.seed, assignment.threads)
     _require_device(assignment)
-    context = StageContext(
-        seed=assignment.seed,
-        threads=assignment.threads,
-        device=assignment.device,
-        scratch=assignment.scratch,
-        emit=lambda event: _emit(channel, event),
-    )
-    module, _, function = assignment.entry.partition(":")
-    imported = time.perf_counter()
-    run = getattr(importlib.import_module(module), function)
-    started = time.perf_counter()
-    metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+    imported = started = time.perf_counter()
+    if assignment.processes > 1:
+        from posttrain.execution.ranks import run_ranks
+
+        final = run_ranks(assignment, channel)
+        if final["kind"] != "done":
+            return dict(final)
+        metrics = final["metrics"]
+    else:
+        context = StageContext(
+            seed=assignment.seed,
+            threads=assignment.threads,
+            device=assignment.device,
+            scratch=assignment.scratch,
+            emit=emitter(channel),
+            ray=assignment.ray,
+        )
+        module, _, function = assignment.entry.partition(":")
+        run = getattr(importlib.import_module(module), function)
+        started = time.perf_counter()
+        metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
     ran = time.perf_counter()
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
     parts = {
@@ -149,12 +167,22 @@ def _require_device(assignment: Assignment) -> None:
             f"stage '{assignment.stage}': run.device is cuda, and torch sees no CUDA device here; "
             "set run.device to cpu, or run where there is one"
         )
+    if assignment.device == "cuda" and torch.cuda.device_count() < assignment.processes:
+        raise UserError(
+            f"stage '{assignment.stage}': {assignment.processes} processes need a CUDA device each,"
+            f" and there are {torch.cuda.device_count()}; lower resources.processes"
+        )
 
 
-def _emit(channel: Channel, event: Mapping[str, object]) -> None:
-    if event["kind"] == "note":
-        print(event["line"], flush=True)
-    channel.send(event)
+def emitter(channel: Channel) -> Callable[[Mapping[str, object]], None]:
+    """What a stage reports through: notes go to its log as well."""
+
+    def emit(event: Mapping[str, object]) -> None:
+        if event["kind"] == "note":
+            print(event["line"], flush=True)
+        channel.send(event)
+
+    return emit
 
 
 def _verify(assignment: Assignment, name: str) -> int | None:
@@ -189,7 +217,7 @@ def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
 
 
 @contextlib.contextmanager
-def _logged(log: Path) -> Iterator[None]:
+def logged(log: Path) -> Iterator[None]:
     """Send everything that this process prints, native code included, to the stage's log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a", encoding="utf-8") as file:

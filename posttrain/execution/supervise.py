@@ -16,6 +16,9 @@ from posttrain.execution.processes import Workers
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
+_FINAL = frozenset({"done", "refused", "failed", "lost"})
+# Trying again may help: what ended it came from outside.
+_RETRYABLE = frozenset({"stopped", "lost"})
 
 Watch = Callable[[Mapping[str, Any]], None]
 
@@ -96,7 +99,7 @@ def _listen(
             except EOFError:
                 return {"kind": "died"}
             beaten = time.monotonic()
-            if event["kind"] in ("done", "refused", "failed"):
+            if event["kind"] in _FINAL:
                 return dict(event)
             if event["kind"] != "heartbeat":
                 progressed = beaten
@@ -128,7 +131,7 @@ def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) ->
         return Outcome(ok=False, error=final["error"], refused=True)
     if kind == "died":
         return Outcome(ok=False, error=f"{_death(process.exitcode)}; log: {log}", retryable=True)
-    return Outcome(ok=False, error=f"{final['error']}; log: {log}", retryable=kind == "stopped")
+    return Outcome(ok=False, error=f"{final['error']}; log: {log}", retryable=kind in _RETRYABLE)
 
 
 def _death(code: int | None) -> str:

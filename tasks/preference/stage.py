@@ -32,6 +32,11 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Take or build pairs, train on one split, grade on the other, save."""
+    if config.rounds and context.processes > 1:
+        raise UserError(
+            "preference: rounds sample in one process; set rounds to 0, or leave"
+            " resources.processes out"
+        )
     pairs = _given_pairs(config, inputs, context)
     policy = load_policy(inputs["policy"], device=context.device)
     initial = load_policy(inputs["policy"], device=context.device).model

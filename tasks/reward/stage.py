@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 from torch import Tensor
@@ -22,6 +24,9 @@ from posttrain.training.prepare import prepare_for_training
 from posttrain.training.supervised import Lesson, Loss, train
 from tasks.reward.config import RewardConfig
 from tasks.reward.heldout import grade
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 def run(
@@ -69,9 +74,9 @@ def run(
 
 def _pair_loss(reward_model: RewardModel, centring: float) -> Loss[TokenBatch]:
     def loss(
-        _model: object, batch: TokenBatch, denominator: float
+        model: "PreTrainedModel", batch: TokenBatch, denominator: float
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        chosen_B, rejected_B = reward_model.rewards(batch).chunk(2)
+        chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
         return bradley_terry_loss(chosen_B, rejected_B, denominator=denominator, centring=centring)
 
     return loss
