@@ -101,6 +101,10 @@ class ServerSampler:
             "prompt": list(prompt.token_ids),
             "max_tokens": min(params.max_tokens, self.context_length - len(prompt.token_ids)),
             "temperature": params.temperature,
+            # A served model's own generation config would fill in what is not said.
+            "top_k": params.top_k,
+            "min_p": 0.0,
+            "repetition_penalty": 1.0,
             "logprobs": 1,
             "return_token_ids": True,
         }
@@ -109,8 +113,6 @@ class ServerSampler:
         if not params.greedy:
             body["seed"] = purpose_seed(params.seed, prompt.id, index) % 2**_SEED_BITS
             body["top_p"] = params.top_p
-            if params.top_k:
-                body["top_k"] = params.top_k
         return body
 
     def _sample(self, prompt: Prompt, index: int, row: "_Row", stop: tuple[str, ...]) -> Sample:

@@ -12,7 +12,7 @@ from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams
 from posttrain.sampling.choose import draw, greedy
 from posttrain.sampling.compaction import fill_the_gaps
 from posttrain.sampling.decoder import Decoder, open_decoder
-from posttrain.sampling.endings import end_tokens, text_before
+from posttrain.sampling.endings import end_tokens, text_before, without_end
 from posttrain.sampling.llama import is_lean
 from posttrain.sampling.memory import Memory
 from posttrain.sampling.noise import Keys, row_keys, uniforms
@@ -61,6 +61,7 @@ class TorchSampler:
         ordered = sorted(range(len(prompts)), key=lambda index: len(prompts[index].token_ids))
         per_batch = max(1, self.batch_size // params.num_samples)
         samples: list[list[Sample]] = [[] for _ in prompts]
+        ends = end_tokens(self.model, self.tokenizer)
         was_training = self.model.training
         self.model.eval()
         # Inference mode is a tenth faster, but a tensor that a model's own forward keeps for later
@@ -70,7 +71,7 @@ class TorchSampler:
             for begin in range(0, len(ordered), per_batch):
                 chosen = ordered[begin : begin + per_batch]
                 rows = list(self._decode(decoder, [prompts[index] for index in chosen], params))
-                texts = self._texts([row.token_ids for row in rows])
+                texts = self._texts([without_end(row.token_ids, ends) for row in rows])
                 drawn = zip(rows, texts, strict=True)
                 for index in chosen:
                     samples[index] = self._samples(prompts[index], drawn, params)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.errors import UserError
 from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams, check_prompts
-from posttrain.sampling.endings import end_tokens, text_before
+from posttrain.sampling.endings import end_tokens, text_before, without_end
 from posttrain.sampling.noise import row_keys
 from posttrain.sampling.vllm_choice import ROW, Draws, choice_class
 from posttrain.sampling.vllm_process import import_vllm, random_states, unchanged_process
@@ -134,8 +134,9 @@ class VllmSampler:
     def _samples(
         self, rows: Sequence[tuple[Prompt, int]], ended: Sequence[Any], draws: Draws
     ) -> Iterator[Sample]:
+        ends = end_tokens(self.model, self.tokenizer)
         texts = self.tokenizer.batch_decode(
-            [output.token_ids for output in ended], skip_special_tokens=True
+            [without_end(output.token_ids, ends) for output in ended], skip_special_tokens=True
         )
         answers = zip(rows, ended, texts, draws.logprobs, strict=True)
         for (prompt, index), output, text, logprobs in answers:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import GenerationConfig
 
 from posttrain.errors import UserError
 from posttrain.models.load import Policy
@@ -24,6 +25,13 @@ ENGINES = [
 ]
 
 
+# What instruction-tuned models bring along, and would quietly change what is drawn.
+OPINIONS = {
+    "do_sample": True, "temperature": 0.1, "top_k": 2, "top_p": 0.5, "repetition_penalty": 3.0,
+    "eos_token_id": [2], "pad_token_id": 0,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: "-".join(engine))
 def sampler(request, tokenizer, models, wide_model):
     engine, name = request.param
@@ -33,7 +41,11 @@ def sampler(request, tokenizer, models, wide_model):
         yield TorchSampler(models[name], tokenizer, batch_size=8)
     else:
         config = VllmEngine(max_num_seqs=16, kv_cache_gib=0.1)
-        with open_sampler(config, Policy(wide_model(name), tokenizer)) as sampler:
+        model = wide_model(name)
+        # All that an engine reads is written as it starts; the tests then see whether it obeys.
+        plain, model.generation_config = model.generation_config, GenerationConfig(**OPINIONS)
+        with open_sampler(config, Policy(model, tokenizer)) as sampler:
+            model.generation_config = plain
             yield sampler
 
 
@@ -109,6 +121,27 @@ def test_tokens_text_logprobs_and_reason_agree(sampler, prompts, tokenizer):
         assert ended or len(sample.token_ids) == 24
         assert tokenizer.eos_token_id not in sample.token_ids[:-1]
     assert {sample.finish_reason for sample in samples} == set(FinishReason)
+
+
+def test_any_of_several_end_tokens_ends_a_sample_and_is_no_text(
+    policy_sampler, prompts, tokenizer, monkeypatch
+):
+    params = SamplingParams(max_tokens=24, num_samples=4)
+    free = policy_sampler.sample(prompts, params)
+    drawn = [token for sample in free for token in sample.token_ids[1:] if token > 2]
+    other = max(sorted(set(drawn)), key=drawn.count)
+    opinions = GenerationConfig(**{**OPINIONS, "eos_token_id": [2, other]})
+    monkeypatch.setattr(policy_sampler.model, "generation_config", opinions)
+    num_other = 0
+    for before, after in zip(free, policy_sampler.sample(prompts, params), strict=True):
+        ids = list(before.token_ids)
+        at = next((place for place, token in enumerate(ids) if token in (2, other)), None)
+        assert list(after.token_ids) == ids[: None if at is None else at + 1]
+        assert (after.finish_reason is FinishReason.STOP) == (at is not None)
+        text = after.token_ids if at is None else after.token_ids[:-1]
+        assert after.text == tokenizer.decode(text, skip_special_tokens=True)
+        num_other += after.token_ids[-1] == other
+    assert num_other >= 3
 
 
 def test_the_same_call_twice_gives_the_same_samples(sampler, prompts):
