@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from posttrain.pipeline.resources import RayResources
 
 TRACKED_RUN = "mlflow_run_id"
 """File in a stage's scratch: the tracker's own id of the run that its metrics go to."""
@@ -20,7 +21,8 @@ class StageContext:
 
     `scratch` survives a kill, is private to this exact stage key, and is removed once the
     stage's outputs are published: the place for resumable checkpoints. With more than one of
-    `processes`, this is one of them, in a process group that is open already.
+    `processes`, this is one of them, in a process group that is open already. With `ray`, rollouts
+    and work on tables go to that cluster.
     """
 
     seed: int
@@ -29,6 +31,7 @@ class StageContext:
     scratch: Path
     emit: Callable[[Mapping[str, object]], None] = _ignore
     processes: int = 1
+    ray: RayResources | None = None
 
     @classmethod
     def quiet(cls, scratch: Path, *, seed: int = 0) -> Self:

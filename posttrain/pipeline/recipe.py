@@ -127,11 +127,18 @@ class FlowBuilder:
     def _resources(self, name: str, task: Task, given: object) -> Resources:
         """Those of the run, changed by the section's own; what the task cannot use is refused."""
         own = _section(self._recipe.path, f"{name}.resources", given)
-        values = self._recipe.run.resources.model_dump() if task.parallel else {}
+        usable = {
+            name for name, used in (("processes", task.parallel), ("ray", task.on_ray)) if used
+        }
+        values = self._recipe.run.resources.model_dump(include=usable)
         resources = Resources.parse(values | own, where=f"{name}.resources")
         if resources.processes > 1 and not task.parallel:
             raise UserError(
                 f"{name}.resources.processes: {task.package} works in one process; leave it out"
+            )
+        if resources.ray and not task.on_ray:
+            raise UserError(
+                f"{name}.resources.ray: {task.package} has no work for it; leave it out"
             )
         return resources
 

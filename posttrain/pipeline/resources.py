@@ -10,14 +10,16 @@ from posttrain.pipeline.config import StageConfig
 class RayResources(StageConfig):
     """A Ray cluster, and the share of it that one stage takes."""
 
-    address: str = Field("auto", min_length=1)
+    address: str = Field(default="auto", min_length=1)
     """`auto` finds the cluster of this machine, `local` starts one for the stage; or host:port."""
-    actors: int = Field(2, ge=1)
+    actors: int = Field(default=2, ge=1)
     """Processes that work for the stage at once."""
-    cpus: float = Field(1.0, gt=0.0)
-    """CPUs of the cluster that each of them holds."""
-    gpus: float = Field(0.0, ge=0.0)
-    """GPUs that each of them holds; more than 0 puts its engine there."""
+    cpus: float = Field(default=1.0, gt=0.0)
+    """CPUs of the cluster that each of them holds; take as many as `run.threads`."""
+    gpus: float = Field(default=0.0, ge=0.0)
+    """GPUs that each of them holds; with `run.device` cuda its engine needs one, or a share."""
+    rows: int | None = Field(default=None, ge=1)
+    """Sequences that one of them draws together; null takes as many as one process would."""
 
 
 def _by_address(value: Any) -> Any:
@@ -28,12 +30,12 @@ def _by_address(value: Any) -> Any:
 class Resources(StageConfig):
     """The `resources` of a stage's section."""
 
-    processes: int = Field(1, ge=1)
+    processes: int = Field(default=1, ge=1)
     """Processes that train together."""
     ray: Annotated[RayResources | None, BeforeValidator(_by_address)] = None
     """Where rollouts are drawn and tables are worked on, if not in the stage's own process."""
 
     def keyed(self) -> dict[str, str]:
-        """What can change a stage's bytes: not where, or on how many actors, Ray works."""
+        """What can change a stage's bytes: of Ray not where it works, nor on how many actors."""
         keyed = {"processes": str(self.processes)} if self.processes > 1 else {}
-        return keyed | ({"ray": "true"} if self.ray else {})
+        return keyed | ({"ray.rows": str(self.ray.rows)} if self.ray else {})

@@ -68,7 +68,8 @@ class Task:
     """The implementation of one kind of stage: a package with `config.py` and `stage.py`.
 
     Importing a task must stay cheap: its heavy imports live in `stage.py`, named by `entry`.
-    A `parallel` one trains in a loop whose steps several processes can share.
+    A `parallel` one trains in a loop whose steps several processes can share; one `on_ray` draws
+    samples or works on tables that a Ray cluster can share.
     """
 
     package: str
@@ -76,6 +77,7 @@ class Task:
     inputs: Mapping[str, Port]
     outputs: Mapping[str, Port]
     parallel: bool = False
+    on_ray: bool = False
 
     @property
     def entry(self) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from posttrain.pipeline.config import StageConfig
+from posttrain.pipeline.resources import RayResources
 
 if TYPE_CHECKING:
     from posttrain.models.load import Policy
@@ -50,13 +51,23 @@ EngineConfig = Annotated[
 
 @contextmanager
 def open_sampler(
-    engine: TorchEngine | VllmEngine, policy: "Policy", *, batch_size: int = 512
+    engine: TorchEngine | VllmEngine,
+    policy: "Policy",
+    *,
+    batch_size: int = 512,
+    ray: RayResources | None = None,
 ) -> "Iterator[Sampler]":
     """The engine on this policy, for as long as the context lasts; then its memory is free again.
 
-    `batch_size` is the torch engine's. Raises `UserError` where the engine is not installed, or
-    cannot take the policy.
+    `batch_size` is the torch engine's. With `ray`, actors on a cluster have an engine each. Raises
+    `UserError` where the engine is not installed, or cannot take the policy.
     """
+    if ray is not None:
+        from posttrain.sampling.ray_sampler import open_actors
+
+        with open_actors(engine, policy, ray, batch_size=ray.rows or batch_size) as sampler:
+            yield sampler
+        return
     with _ENGINES[engine.name](engine, policy, batch_size) as sampler:
         yield sampler
 

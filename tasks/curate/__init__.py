@@ -18,4 +18,5 @@ TASK = Task(
         "dropped_traces": Port(ArtifactType.DROPPED, "every other solution, with the reason"),
         "report": Port(ArtifactType.REPORT, "counts per reason, source and difficulty bucket"),
     },
+    on_ray=True,
 )

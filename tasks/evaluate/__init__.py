@@ -15,4 +15,5 @@ TASK = Task(
         "report": Port(ArtifactType.REPORT, "estimates with intervals, changes, exhibits"),
         "completions": Port(ArtifactType.COMPLETIONS, "every sample with its verdict"),
     },
+    on_ray=True,
 )

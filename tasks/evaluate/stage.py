@@ -51,7 +51,9 @@ def run(
     )
     judge, tallies, total = Judge(), [], len(policies) * len(problems)
     for place, (name, policy) in enumerate(policies.items()):
-        with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
+        with open_sampler(
+            config.engine, policy, batch_size=config.batch_size, ray=context.ray
+        ) as sampler:
             attempts = attempt_all(
                 sampler,
                 problems,

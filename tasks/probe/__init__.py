@@ -14,4 +14,5 @@ TASK = Task(
         "samples": Port(ArtifactType.COMPLETIONS, "every attempt with its verdict"),
         "solve_rates": Port(ArtifactType.SOLVE_RATES, "solve rate and interval per problem"),
     },
+    on_ray=True,
 )

@@ -45,7 +45,9 @@ def run(
         num_samples=config.num_samples,
         seed=purpose_seed(context.seed, "probe"),
     )
-    with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
+    with open_sampler(
+        config.engine, policy, batch_size=config.batch_size, ray=context.ray
+    ) as sampler:
         attempts = attempt_all(
             sampler,
             problems,

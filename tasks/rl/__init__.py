@@ -25,4 +25,5 @@ TASK = Task(
         "curve": Port(ArtifactType.CURVE, "reward, length, yield and optimisation per step"),
         "report": Port(ArtifactType.REPORT, "the algorithm by switches and digest; how it ended"),
     },
+    on_ray=True,
 )

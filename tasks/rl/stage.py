@@ -50,7 +50,7 @@ def run(
         note=context.note,
     )
     # Opened on the policy as the learner left it: its precision, and with its adapters.
-    with open_sampler(config.engine, policy) as sampler:
+    with open_sampler(config.engine, policy, ray=context.ray) as sampler:
         drawing = _drawing(
             config, inputs, policy, sampler=sampler, seed=context.seed, digest=before
         )

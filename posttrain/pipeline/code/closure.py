@@ -18,10 +18,13 @@ FIRST_PARTY = ("posttrain", "tasks", "flows")
 # The interface between a stage and whoever runs it. What it hands over (parameters, seed, threads,
 # device) is in the key by value; how it reports progress and mistakes cannot change a result.
 INTERFACE = (
+    # Which actor does what decides nothing about its result.
+    "posttrain.cluster",
     "posttrain.errors",
     "posttrain.pipeline.config",
     "posttrain.pipeline.context",
     "posttrain.pipeline.installed",
+    "posttrain.pipeline.resources",
     "posttrain.pipeline.spec",
 )
 

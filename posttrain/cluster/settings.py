@@ -1,0 +1,49 @@
+"""What one process computes with that another must share to get the same bits."""
+
+import os
+from dataclasses import dataclass
+
+_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "TOKENIZERS_PARALLELISM",
+    "HF_HUB_DISABLE_TELEMETRY",
+    "HF_HUB_DISABLE_PROGRESS_BARS",
+    "CUBLAS_WORKSPACE_CONFIG",
+    "PYTHONHASHSEED",
+)
+"""Read once by native libraries, and none of them a secret: no other variable is sent along."""
+
+
+def environment() -> dict[str, str]:
+    """The variables of this process that one which works for it needs at its start."""
+    return {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+
+
+@dataclass(frozen=True)
+class TorchSettings:
+    """Threads and kernels of torch."""
+
+    threads: int
+    deterministic: bool
+    version: str
+
+    @classmethod
+    def present(cls) -> "TorchSettings":
+        """Those of this process."""
+        import torch
+
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        return cls(torch.get_num_threads(), deterministic, torch.__version__)
+
+    def take_over(self) -> None:
+        """Make them this process's own; `ValueError` for another torch than theirs."""
+        import torch
+
+        if torch.__version__ != self.version:
+            raise ValueError(f"torch is {torch.__version__} here and {self.version} at the stage")
+        torch.set_num_threads(self.threads)
+        torch.use_deterministic_algorithms(mode=self.deterministic)
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
