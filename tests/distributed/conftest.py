@@ -50,7 +50,8 @@ class Made:
 
     def digests(self) -> dict[str, str]:
         """Of every file that the stage made."""
-        files = [*self.folder.glob("*.parquet"), *self.folder.glob("*/*.*")]
+        files = [*self.folder.glob("*.parquet"), *self.folder.glob("*.json")]
+        files += self.folder.glob("*/*.*")
         found = [file for file in files if file.is_file() and "scratch" not in file.parts]
         return {
             str(file.relative_to(self.folder)): hashlib.sha256(file.read_bytes()).hexdigest()
@@ -68,6 +69,7 @@ class Stages:
 
     processes: StageProcesses
     inputs: Mapping[str, Path]
+    steps: Mapping[str, Any]
 
     def run(
         self,
@@ -90,7 +92,7 @@ class Stages:
         assignment = Assignment(
             stage=task,
             entry=declared.entry,
-            config=declared.config.parse({**STEPS, **(config or {})}, where=task),
+            config=declared.config.parse({**self.steps, **(config or {})}, where=task),
             inputs={port: self.inputs[port] for port in INPUTS[task]},
             outputs={n: folder / (n + port.type.suffix) for n, port in declared.outputs.items()},
             types={n: port.type for n, port in declared.outputs.items()},
@@ -104,6 +106,18 @@ class Stages:
         made.outcome = self.processes.attempt(assignment, Limits(300, 200), seen)
         return made
 
+    @staticmethod
+    def ranks() -> dict[int, psutil.Process]:
+        """The processes that share a stage right now, by rank."""
+        found = {}
+        for process in psutil.Process().children(recursive=True):
+            try:
+                if "posttrain.execution.rank" in process.cmdline():
+                    found[int(process.environ()["RANK"])] = process
+            except (psutil.NoSuchProcess, psutil.ZombieProcess, KeyError):
+                continue
+        return found
+
 
 INPUTS = {
     "pretrain": ("corpus",),
@@ -111,18 +125,6 @@ INPUTS = {
     "reward": ("policy", "samples"),
     "preference": ("policy", "samples"),
 }
-
-
-def ranks() -> dict[int, psutil.Process]:
-    """The processes that share a stage right now, by rank."""
-    found = {}
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "posttrain.execution.rank" in process.cmdline():
-                found[int(process.environ()["RANK"])] = process
-        except (psutil.NoSuchProcess, psutil.ZombieProcess, KeyError):
-            continue
-    return found
 
 
 def _answers() -> list[Completion]:
@@ -158,5 +160,6 @@ def stages(tmp_path_factory):
             "traces": folder / "verified.parquet",
             "policy": folder / "policy",
         },
+        STEPS,
     )
     processes.close()

@@ -1,5 +1,6 @@
 """Two processes learn what one does."""
 
+import pytest
 from transformers import AutoModelForCausalLM
 
 TOLERANCE = 1e-4
@@ -18,8 +19,29 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
     assert gap(one.curve(), two.curve()) < TOLERANCE
     first, last = (one.curve()[step, "sft/loss"] for step in (1, max(s for s, _ in one.curve())))
     assert last < first - 0.2  # it learnt something, so equal curves say something
-    names = {name for name in one.digests() if not name.endswith(".log")}
-    assert {name for name in two.digests() if not name.endswith(".log")} == names
+    assert one.digests().keys() == two.digests().keys()
     weights = [AutoModelForCausalLM.from_pretrained(m.folder / "policy") for m in (one, two)]
     for mine, other in zip(*(model.parameters() for model in weights), strict=True):
         assert (mine - other).abs().max() < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("task", "config"),
+    [
+        ("pretrain", {"hidden": 16, "heads": 2, "optimizer": "adamw"}),
+        ("reward", {"parameterisation": "likelihood", "optimizer": "adamw"}),
+        ("reward", {"parameterisation": "head", "optimizer": "adamw"}),
+        ("preference", {}),
+        ("preference", {"algorithm": "kto"}),
+        ("sft", {"learner": {"lora": {"rank": 2}, "ema_decay": 0.9}, "micro_batch_tokens": 60}),
+        ("sft", {"learner": {"packing": True, "early_stop": {"every": 3}}}),
+    ],
+)
+def test_every_training_stage_has_the_curve_of_one_process(stages, tmp_path, task, config):
+    one = stages.run(task, tmp_path / "one", processes=1, config=config)
+    two = stages.run(task, tmp_path / "two", processes=2, config=config)
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    assert gap(one.curve(), two.curve()) < TOLERANCE
+    assert one.outcome.metrics == pytest.approx(two.outcome.metrics, abs=1e-3)
+    assert one.digests().keys() == two.digests().keys()
