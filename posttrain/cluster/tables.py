@@ -1,45 +1,45 @@
 """Work on parts of a table as Ray tasks; one that is lost with its machine is done again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 
 from posttrain.cluster.connection import connected
 from posttrain.cluster.settings import environment
 from posttrain.pipeline.resources import RayResources
 
-
-class Spread(Protocol):
-    """Applies a function to every part; the results come in the order of the parts."""
-
-    def __call__(
-        self, function: Callable[..., Any], parts: Sequence[Any], *shared: Any
-    ) -> list[Any]:
-        """`[function(part, *shared) for part in parts]`, wherever that is computed."""
-        ...
+_ROWS = 20_000
+"""Rows of a part where the recipe does not say: some seconds of work."""
+_MAX_RETRIES = 3
 
 
-def here(function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
-    """Part by part in this process."""
-    return [function(part, *shared) for part in parts]
+@dataclass(frozen=True)
+class Tasks:
+    """Parts of equal size as tasks, what they share stored once; a `curation.spread.Spread`."""
+
+    ray: Any
+    rows: int
+    options: Mapping[str, Any]
+
+    def slices(self, num_rows: int) -> list[slice]:
+        """As many parts as it takes, whatever the size of the cluster."""
+        return [slice(at, at + self.rows) for at in range(0, max(num_rows, 1), self.rows)]
+
+    def each(self, function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
+        """The results in the order of the parts, whichever was done first."""
+        task = self.ray.remote(function).options(**self.options)
+        stored = [self.ray.put(value) for value in shared]
+        return list(self.ray.get([task.remote(part, *stored) for part in parts]))
 
 
 @contextmanager
-def spread_over(resources: RayResources | None) -> Iterator[Spread]:
-    """The way to work on parts: on the cluster where there is one to take, else `here`."""
-    if resources is None:
-        yield here
-        return
+def on_cluster(resources: RayResources) -> Iterator[Tasks]:
+    """Tasks on the cluster of the recipe."""
     with connected(resources) as ray:
         options = {
             "num_cpus": resources.cpus,
-            "max_retries": 3,
+            "max_retries": _MAX_RETRIES,
             "runtime_env": {"env_vars": environment()},
         }
-
-        def spread(function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
-            task = ray.remote(function).options(**options)
-            stored = [ray.put(value) for value in shared]
-            return list(ray.get([task.remote(part, *stored) for part in parts]))
-
-        yield spread
+        yield Tasks(ray, resources.rows or _ROWS, options)

@@ -11,6 +11,7 @@ from posttrain.curation.ngrams import (
     word_ngrams,
 )
 from posttrain.curation.sieve import KEEP
+from posttrain.curation.spread import HERE, Spread
 
 SAME_PROMPT = "evaluation_prompt"
 SHARED_NGRAM = "evaluation_ngram"
@@ -18,7 +19,12 @@ _NO_HITS = pl.DataFrame(schema={"row": pl.Int64, "shared": pl.String})
 
 
 def contamination(
-    frame: pl.DataFrame, heldout: pl.DataFrame, *, ngram: int | None, boilerplate: int
+    frame: pl.DataFrame,
+    heldout: pl.DataFrame,
+    *,
+    ngram: int | None,
+    boilerplate: int,
+    spread: Spread = HERE,
 ) -> pl.DataFrame:
     """Judge problems against `heldout`; `match` is the evaluation problem with the least id.
 
@@ -29,8 +35,8 @@ def contamination(
     what then has fewer than `ngram` words is judged by equality alone, as everything is where
     `ngram` is None.
     """
-    same = _same_prompt(frame, heldout)
-    shared = _shared_ngram(frame, heldout, ngram, boilerplate) if ngram else _NO_HITS
+    same = _same_prompt(frame, heldout, spread)
+    shared = _shared_ngram(frame, heldout, ngram, boilerplate, spread) if ngram else _NO_HITS
     matches = frame.select(pl.int_range(pl.len()).alias("row"))
     matches = matches.join(same, on="row", how="left", maintain_order="left")
     matches = matches.join(shared, on="row", how="left", maintain_order="left")
@@ -45,21 +51,33 @@ def contamination(
     return matches.select(reason.alias("reason"), match.alias("match"))
 
 
-def _same_prompt(frame: pl.DataFrame, heldout: pl.DataFrame) -> pl.DataFrame:
+def _same_prompt(frame: pl.DataFrame, heldout: pl.DataFrame, spread: Spread) -> pl.DataFrame:
     """Rows whose prompt is that of a held-out problem: (row, same)."""
-    key = skeleton(pl.col("prompt")).alias("key")
-    known = heldout.group_by(key).agg(pl.col("id").min().alias("same"))
-    rows = frame.select(pl.int_range(pl.len()).alias("row"), key)
+    known = heldout.group_by(_KEY).agg(pl.col("id").min().alias("same"))
+    prompts = frame["prompt"]
+    parts = [prompts[rows] for rows in spread.slices(len(prompts))]
+    return _renumbered(spread.each(_known_prompts, parts, known), parts)
+
+
+def _known_prompts(prompts: pl.Series, known: pl.DataFrame) -> pl.DataFrame:
+    """Those among some prompts whose key is known: (row, same)."""
+    rows = prompts.to_frame().select(pl.int_range(pl.len()).alias("row"), _KEY)
     return rows.join(known, on="key").select("row", "same")
 
 
+_KEY = skeleton(pl.col("prompt")).alias("key")
+
+
 def _shared_ngram(
-    frame: pl.DataFrame, heldout: pl.DataFrame, ngram: int, boilerplate: int
+    frame: pl.DataFrame, heldout: pl.DataFrame, ngram: int, boilerplate: int, spread: Spread
 ) -> pl.DataFrame:
     """Rows that share an n-gram outside of templates with a held-out problem: (row, shared)."""
-    train, asked = hash_words(frame["prompt"]), hash_words(heldout["prompt"])
+    asked, prompts = hash_words(heldout["prompt"]), frame["prompt"]
+    parts = [prompts[rows] for rows in spread.slices(len(prompts))]
     # Half a run in common is the least that a whole one needs: most rows end here.
-    shared = _runs_of(train, asked, ngram // 2)
+    read = spread.each(_read, parts, asked, ngram // 2)
+    train = Words.on_end([words for words, _ in read])
+    shared = _renumbered([runs for _, runs in read], parts)
     suspects = shared["row"].unique().sort()
     template = _template(shared, asked, ngram // 2, boilerplate)
     train = without_runs(train.take(suspects.to_numpy()), ngram // 2, template)
@@ -70,6 +88,21 @@ def _shared_ngram(
     hits = word_ngrams(train, ngram, whole_if_short=False).frame().join(known, on="gram")
     least = hits.group_by("row").agg(pl.col("id").min().alias("shared"))
     return least.with_columns(suspects.gather(least["row"]).alias("row"))
+
+
+def _read(prompts: pl.Series, asked: Words, size: int) -> tuple[Words, pl.DataFrame]:
+    """The words of some prompts, and the runs of `size` of them that stand in `asked` too."""
+    train = hash_words(prompts)
+    return train, _runs_of(train, asked, size)
+
+
+def _renumbered(found: list[pl.DataFrame], parts: list[pl.Series]) -> pl.DataFrame:
+    """What was found in every part, its rows counted from the first of all parts."""
+    offset, frames = 0, []
+    for frame, part in zip(found, parts, strict=True):
+        frames.append(frame.with_columns(pl.col("row") + offset))
+        offset += len(part)
+    return pl.concat(frames)
 
 
 def _runs_of(train: Words, asked: Words, size: int) -> pl.DataFrame:

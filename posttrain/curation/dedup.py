@@ -3,6 +3,8 @@
 Sort the table by id first, and which row stays does not depend on the order of the input.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -17,6 +19,7 @@ from posttrain.curation.ngrams import (
     word_ngrams,
 )
 from posttrain.curation.sieve import KEEP
+from posttrain.curation.spread import HERE, Spread
 
 # 16 bands of 4 rows put two texts of similarity 0.8 into a common bucket with probability
 # 1 - (1 - 0.8**4)**16 = 0.9998, of 0.7 with 0.988; a candidate is then compared exactly.
@@ -50,7 +53,9 @@ def exact_duplicates(frame: pl.DataFrame, texts: tuple[str, ...]) -> pl.DataFram
     return first.select(reason.alias("reason"), match.alias("match"))
 
 
-def near_duplicates(frame: pl.DataFrame, similarity: float, *, shingle: int) -> pl.DataFrame:
+def near_duplicates(
+    frame: pl.DataFrame, similarity: float, *, shingle: int, spread: Spread = HERE
+) -> pl.DataFrame:
     """Judge problems that say nearly the same as an earlier one: "near_duplicate".
 
     Two problems are nearly the same if their answers and their symbols are equal and the Jaccard
@@ -58,12 +63,14 @@ def near_duplicates(frame: pl.DataFrame, similarity: float, *, shingle: int) -> 
     with banding (Broder 1997); each is compared exactly with the first row of its bucket, so a
     wrong hit is impossible and a miss is rare. Of a chain of alike rows, one stays.
     """
-    grams = word_ngrams(hash_words(frame["prompt"]), shingle, whole_if_short=True)
-    same_problem = pl.concat_str(pl.col("answer").str.strip_chars(), pl.lit("\n"), _SYMBOLS)
-    blocks = text_hashes(frame.select(same_problem).to_series())
-    candidates = _candidates(grams, blocks)
+    texts = frame.select("prompt", "answer")
+    parts = [texts[rows] for rows in spread.slices(len(texts))]
+    signed = spread.each(_sign, parts, shingle)
+    grams = NGrams.on_end([each.grams for each in signed], [len(part) for part in parts])
+    candidates = _candidates(np.concatenate([each.keys_NB for each in signed]))
     compared = grams.frame(rows=pl.concat([candidates["leader"], candidates["row"]]))
-    pairs = _similar(candidates, compared, similarity)
+    chosen = [candidates[rows] for rows in spread.slices(len(candidates))]
+    pairs = pl.concat(spread.each(_similar, chosen, compared, similarity))
     earliest = pairs.group_by("row").agg(pl.col("leader").min())
     rows = frame.select(pl.int_range(pl.len()).alias("row"), "id")
     leaders = rows.rename({"row": "leader", "id": "match"})
@@ -78,16 +85,35 @@ def near_duplicates(frame: pl.DataFrame, similarity: float, *, shingle: int) -> 
 _SYMBOLS = symbols(pl.col("prompt"))
 
 
-def _candidates(grams: NGrams, blocks: U64Array) -> pl.DataFrame:
-    """Pairs (leader, row) of rows that share a block and a band of their MinHash signatures."""
-    rows = np.arange(len(blocks))
-    starts = np.searchsorted(grams.rows, rows)
-    pairs = []
+@dataclass(frozen=True)
+class _Signed:
+    """N-grams of some rows, and the key of every row `_N` in each band `_B`."""
+
+    grams: NGrams
+    keys_NB: U64Array
+
+
+def _sign(texts: pl.DataFrame, shingle: int) -> _Signed:
+    """N-grams and band keys of problems; a key covers the block (answer and symbols) as well."""
+    grams = word_ngrams(hash_words(texts["prompt"]), shingle, whole_if_short=True)
+    same_problem = pl.concat_str(pl.col("answer").str.strip_chars(), pl.lit("\n"), _SYMBOLS)
+    blocks = text_hashes(texts.select(same_problem).to_series())
+    starts = np.searchsorted(grams.rows, np.arange(len(blocks)))
+    keys_NB = np.empty((len(blocks), _NUM_BANDS), dtype=np.uint64)
     for band in range(_NUM_BANDS):
         key = blocks + np.uint64(band)
         for position in range(band * _BAND_ROWS, (band + 1) * _BAND_ROWS):
             key = mix(key ^ _min_hash(grams, starts, position))
-        bucketed = pl.DataFrame({"row": rows, "key": key})
+        keys_NB[:, band] = key
+    return _Signed(grams, keys_NB)
+
+
+def _candidates(keys_NB: U64Array) -> pl.DataFrame:
+    """Pairs (leader, row) of rows that share a block and a band of their MinHash signatures."""
+    rows = np.arange(len(keys_NB))
+    pairs = []
+    for band in range(_NUM_BANDS):
+        bucketed = pl.DataFrame({"row": rows, "key": keys_NB[:, band].copy()})
         led = bucketed.with_columns(pl.col("row").min().over("key").alias("leader"))
         pairs.append(led.filter(pl.col("leader") < pl.col("row")).select("leader", "row"))
     return pl.concat(pairs).unique()

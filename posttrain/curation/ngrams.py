@@ -6,6 +6,7 @@ Hashes come from SHA-256 and 64-bit arithmetic, so they are the same on every ma
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +47,12 @@ class Words:
     hashes: U64Array
     lengths: npt.NDArray[np.int64]
 
+    @classmethod
+    def on_end(cls, parts: Sequence["Words"]) -> "Words":
+        """The texts of several parts, one part after the other."""
+        hashes, lengths = [part.hashes for part in parts], [part.lengths for part in parts]
+        return cls(np.concatenate(hashes), np.concatenate(lengths))
+
     def take(self, rows: npt.NDArray[np.int64]) -> "Words":
         """Some of the texts, in the order asked for."""
         lengths = self.lengths[rows]
@@ -58,6 +65,13 @@ class NGrams:
 
     rows: npt.NDArray[np.int64]
     hashes: U64Array
+
+    @classmethod
+    def on_end(cls, parts: Sequence["NGrams"], num_texts: Sequence[int]) -> "NGrams":
+        """The n-grams of several parts of so many texts each, one part after the other."""
+        offsets = np.cumsum([0, *num_texts[:-1]])
+        rows = [part.rows + offset for part, offset in zip(parts, offsets, strict=True)]
+        return cls(np.concatenate(rows), np.concatenate([part.hashes for part in parts]))
 
     def frame(
         self, *, rows: pl.Series | None = None, grams: pl.Series | None = None

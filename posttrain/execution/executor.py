@@ -296,6 +296,7 @@ class Executor:
             threads=settings.threads,
             device=settings.device,
             processes=stage.resources.processes,
+            ray=stage.resources.ray,
         )
 
     def _scratch(self, base: StageRun) -> Path:

@@ -9,11 +9,14 @@ from posttrain.curation.dedup import exact_duplicates, near_duplicates
 from posttrain.curation.difficulty import bucket_size, difficulty_range
 from posttrain.curation.length import length
 from posttrain.curation.sieve import Filter, judge
+from posttrain.curation.spread import HERE, Spread
 from tasks.curate.config import CurateConfig
 
 
-def problem_filters(config: CurateConfig, heldout: pl.DataFrame) -> dict[str, Filter]:
-    """Filters of problems.
+def problem_filters(
+    config: CurateConfig, heldout: pl.DataFrame, *, spread: Spread = HERE
+) -> dict[str, Filter]:
+    """Filters of problems; `spread` shares out the work of the expensive ones.
 
     Leaks go before near duplicates, so that a leak does not take its innocent neighbours along.
     """
@@ -30,12 +33,14 @@ def problem_filters(config: CurateConfig, heldout: pl.DataFrame) -> dict[str, Fi
         heldout=heldout,
         ngram=config.contamination_ngram,
         boilerplate=config.contamination_boilerplate,
+        spread=spread,
     )
     if config.near_duplicate_similarity:
         filters["near_duplicates"] = partial(
             near_duplicates,
             similarity=config.near_duplicate_similarity,
             shingle=config.near_duplicate_shingle,
+            spread=spread,
         )
     if config.max_per_bucket:
         filters["max_per_bucket"] = partial(

@@ -10,6 +10,7 @@ import polars as pl
 from posttrain.curation.difficulty import bucket
 from posttrain.curation.order import ORDERS
 from posttrain.curation.sieve import sift_all
+from posttrain.curation.spread import spread_over
 from posttrain.curation.tally import tally, tally_by
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
@@ -31,7 +32,8 @@ def run(
     heldout = read_table(inputs["heldout"], PROBLEMS, columns=["id", "prompt"])
     traces = read_table(inputs["traces"], COMPLETIONS).sort("id", "score", "reason")
 
-    kept, dropped = sift_all(problems, problem_filters(config, heldout))
+    with spread_over(context.ray) as spread:
+        kept, dropped = sift_all(problems, problem_filters(config, heldout, spread=spread))
     _refuse_empty(kept, dropped, "problems")
     context.progress(1, 2, "table")
     kept_traces, dropped_traces = sift_all(traces, trace_filters(config, kept, dropped))
