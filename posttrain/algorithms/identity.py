@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from posttrain.algorithms.config import Algorithm
+from posttrain.algorithms.preference import PreferenceAlgorithm
+
+AnyAlgorithm = Algorithm | PreferenceAlgorithm
 
 # Digests of different formats are not to be compared: a format names the set of switches there is.
 _FORMAT = 1
 
 
-def switches(algorithm: Algorithm) -> dict[str, Any]:
+def switches(algorithm: AnyAlgorithm) -> dict[str, Any]:
     """Every switch, resolved, as plain values; None where another one leaves it without effect."""
     values = algorithm.model_dump(mode="json")
+    if isinstance(algorithm, PreferenceAlgorithm):
+        return values
     advantage = values["advantage"]
     if advantage["whiten"] == "none":
         advantage["whiten_epsilon"] = None
@@ -22,12 +27,12 @@ def switches(algorithm: Algorithm) -> dict[str, Any]:
     return values
 
 
-def flat(algorithm: Algorithm) -> dict[str, Any]:
+def flat(algorithm: AnyAlgorithm) -> dict[str, Any]:
     """The switches by dotted path, sorted: ``{"ratio.low": 0.2, ...}``."""
     return dict(sorted(_leaves(switches(algorithm), ())))
 
 
-def canonical(algorithm: Algorithm) -> str:
+def canonical(algorithm: AnyAlgorithm) -> str:
     """The switches as JSON: keys sorted, no spaces, numbers in their shortest exact spelling."""
     return json.dumps(
         {"format": _FORMAT, **switches(algorithm)},
@@ -37,7 +42,7 @@ def canonical(algorithm: Algorithm) -> str:
     )
 
 
-def digest(algorithm: Algorithm) -> str:
+def digest(algorithm: AnyAlgorithm) -> str:
     """SHA-256 of `canonical`, 64 hex digits: equal for equal algorithms, in every process."""
     return hashlib.sha256(canonical(algorithm).encode()).hexdigest()
 

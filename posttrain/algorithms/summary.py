@@ -2,6 +2,7 @@
 
 from posttrain.algorithms.advantage_config import GaeAdvantage, GroupAdvantage
 from posttrain.algorithms.config import Algorithm
+from posttrain.algorithms.preference import PreferenceAlgorithm
 from posttrain.algorithms.ratio_config import (
     CispoRatio,
     ClipRatio,
@@ -28,6 +29,25 @@ def summary(algorithm: Algorithm) -> str:
         parts.append("critic")
     if algorithm.overlong is not None:
         parts.append("length penalty")
+    return " · ".join(parts)
+
+
+def preference_summary(algorithm: PreferenceAlgorithm) -> str:
+    """``sigmoid β 0.1 · smoothing 0.1 · sums``."""
+    parts = [f"{algorithm.loss} β {algorithm.beta:g}"]
+    if algorithm.label_smoothing:
+        parts.append(f"smoothing {algorithm.label_smoothing:g}")
+    parts.append("per token" if algorithm.per_token else "sums")
+    if algorithm.length_alpha < 1:
+        parts.append(f"surplus tokens x{algorithm.length_alpha:g}")
+    if algorithm.target_margin:
+        parts.append(f"margin {algorithm.target_margin:g}")
+    if algorithm.undesirable_weight != 1:
+        parts.append(f"rejected x{algorithm.undesirable_weight:g}")
+    if algorithm.sft_coefficient:
+        parts.append(f"SFT {algorithm.sft_coefficient:g}")
+    if algorithm.optimism_coefficient:
+        parts.append(f"optimism {algorithm.optimism_coefficient:g}")
     return " · ".join(parts)
 
 

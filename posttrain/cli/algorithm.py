@@ -12,9 +12,10 @@ from rich.table import Table
 
 from posttrain.algorithms.choice import preset
 from posttrain.algorithms.config import Algorithm
-from posttrain.algorithms.identity import canonical, digest, flat, switches
+from posttrain.algorithms.identity import AnyAlgorithm, canonical, digest, flat, switches
+from posttrain.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
 from posttrain.algorithms.presets import PRESETS
-from posttrain.algorithms.summary import summary
+from posttrain.algorithms.summary import preference_summary, summary
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.workspace import Workspace
@@ -29,11 +30,14 @@ _output_option = click.option(
 )
 
 
+_PAIRS = "m: log-ratio to the reference of the chosen completion minus that of the rejected one."
+
+
 class _Shown(NamedTuple):
     """An algorithm and where it was found."""
 
     name: str
-    algorithm: Algorithm
+    algorithm: AnyAlgorithm
     equation: str = ""
     source: str = ""
     note: str = ""
@@ -70,17 +74,22 @@ def algorithm() -> None:
 @algorithm.command("list")
 @_output_option
 def list_(output: str) -> None:
-    """List the presets with their hashes and what sets them apart."""
+    """List the presets of RL and of preference optimisation, with their hashes."""
     if output == "json":
-        click.echo(json.dumps([_of_preset(name).as_object() for name in PRESETS], indent=2))
+        click.echo(json.dumps([_of_preset(name).as_object() for name in _names()], indent=2))
         return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    table.add_column("hash", no_wrap=True)
-    table.add_column("advantage · ratio · aggregation · ...", overflow="fold")
-    for name, each in PRESETS.items():
-        table.add_row(f"[bold]{name}[/]", digest(each.algorithm)[:12], summary(each.algorithm))
-    Console().print(table)
+    for presets, heading in (
+        (PRESETS, "advantage · ratio · aggregation · ..."),
+        (PREFERENCE_PRESETS, "loss on pairs (tasks.preference) · ..."),
+    ):
+        table = Table(box=None, pad_edge=False)
+        table.add_column("name", no_wrap=True, min_width=max(map(len, _names())))
+        table.add_column("hash", no_wrap=True)
+        table.add_column(heading, overflow="fold")
+        for name in presets:
+            known = _of_preset(name).algorithm
+            table.add_row(f"[bold]{name}[/]", digest(known)[:12], _summary(known))
+        Console().print(table)
 
 
 @algorithm.command()
@@ -105,6 +114,11 @@ def show(name: str, output: str, verbose: bool) -> None:
 def diff(before: str, after: str, output: str) -> None:
     """Show the switches in which the algorithms NAME and OTHER differ."""
     one, other = _find(before)[0], _find(after)[0]
+    if type(one.algorithm) is not type(other.algorithm):
+        raise UserError(
+            f"{one.name} and {other.name} have no switch in common, as one learns from rewards and"
+            " the other from pairs; name two of a kind"
+        )
     ours, theirs = flat(one.algorithm), flat(other.algorithm)
     names = sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
     if output == "json":
@@ -127,21 +141,31 @@ def _cell(side: dict[str, object], name: str) -> str:
     return _value(side[name]) if name in side else "[dim]-[/]"
 
 
+def _names() -> list[str]:
+    return [*PRESETS, *PREFERENCE_PRESETS]
+
+
+def _summary(known: AnyAlgorithm) -> str:
+    return summary(known) if isinstance(known, Algorithm) else preference_summary(known)
+
+
 def _of_preset(name: str) -> _Shown:
+    if name in PREFERENCE_PRESETS:
+        return _Shown(name, *PREFERENCE_PRESETS[name], note=_PAIRS)
     known = preset(name)
     return _Shown(name, known.algorithm, known.equation, known.source, known.note)
 
 
 def _find(name: str) -> list[_Shown]:
     """The preset of that name, or the algorithms of the stages of the recipe at that path."""
-    if name in PRESETS:
+    if name in _names():
         return [_of_preset(name)]
     path = Path(name)
     if not path.exists():
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
             raise UserError(f"there is no recipe at {name}; name one, or a preset")
         raise UserError(
-            f"there is no algorithm '{name}'{nearest(name, PRESETS) or '; see algorithm list'}"
+            f"there is no algorithm '{name}'{nearest(name, _names()) or '; see algorithm list'}"
         )
     recipe = load_recipe(path)
     stages = recipe.resolve(Workspace.of(recipe).root).stages.values()
@@ -149,24 +173,25 @@ def _find(name: str) -> list[_Shown]:
         _of_stage(f"{recipe.name}:{stage.name}", value)
         for stage in stages
         for _, value in stage.config
-        if isinstance(value, Algorithm)
+        if isinstance(value, Algorithm | PreferenceAlgorithm)
     ]
     if not found:
         raise UserError(f"{name}: no stage of this recipe has an algorithm; name another recipe")
     return found
 
 
-def _of_stage(name: str, found: Algorithm) -> _Shown:
+def _of_stage(name: str, found: AnyAlgorithm) -> _Shown:
     """An algorithm of a recipe, with the story of the preset that it equals, if it equals one."""
-    for known_as, each in PRESETS.items():
+    for known_as in _names():
+        each = _of_preset(known_as)
         if each.algorithm == found:
-            return _Shown(f"{name} = {known_as}", found, each.equation, each.source, each.note)
+            return each._replace(name=f"{name} = {known_as}")
     return _Shown(name, found)
 
 
 def _print(shown: _Shown, *, verbose: bool) -> None:
     console = Console(highlight=False)
-    console.print(f"[bold]{shown.name}[/]  {summary(shown.algorithm)}", soft_wrap=True)
+    console.print(f"[bold]{shown.name}[/]  {_summary(shown.algorithm)}", soft_wrap=True)
     console.print(f"sha256 {digest(shown.algorithm)}\n", soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("switch", no_wrap=True)

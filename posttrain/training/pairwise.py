@@ -23,6 +23,8 @@ from posttrain.training.supervised import Lesson, Loss
 if TYPE_CHECKING:
     from posttrain.models.load import Policy
 
+_TOKENS = "_tokens"
+
 
 @dataclass(frozen=True)
 class PairRows:
@@ -105,30 +107,51 @@ def encode_pairs(
 ) -> PairRows:
     """Token ids of the pairs that fit into `max_length`; refuses what could not be learnt from.
 
-    `extra` names a column of further completions of the same prompts.
+    `extra` names a column of further completions of the same prompts. A side whose tokens came
+    `with_tokens` is those tokens.
     """
     prompts = pairs["prompt"].to_list()
     sides = []
     for column in ("chosen", "rejected", *([extra] if extra else [])):
         texts = pairs[column].to_list()
         check_answers(policy.tokenizer, prompts, texts)
-        sides.append(encode_rows(policy.tokenizer, prompts, texts, allow_empty=True))
+        rows = encode_rows(policy.tokenizer, prompts, texts, allow_empty=True)
+        sides.append(_as_drawn(rows, pairs, column))
     longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
     kept = [index for index, length in enumerate(longest) if length <= config.max_length]
     if not kept:
         raise UserError(f"{where}: no pair fits into max_length {config.max_length}; raise it")
     if len(kept) < len(pairs):
         context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
-    rows = PairRows(
+    encoded = PairRows(
         sides=[[side[index] for index in kept] for side in sides],
         prompts=[prompts[index] for index in kept],
         kept=kept,
         pad=int(policy.tokenizer.pad_token_id),
     )
-    check_fit(policy, [row for side in rows.sides for row in side])
+    check_fit(policy, [row for side in encoded.sides for row in side])
     if config.learner.packing:
         check_packing(policy.model)
-    return rows
+    return encoded
+
+
+def with_tokens(pairs: pl.DataFrame, side: str, tokens: Sequence[Sequence[int]]) -> pl.DataFrame:
+    """The pairs with the tokens that were drawn for the completions in the column `side`.
+
+    What was cut off has no end token then, and what was spelt in an odd way stays as it was.
+    """
+    column = pl.Series(f"{side}{_TOKENS}", [list(each) for each in tokens], dtype=pl.List(pl.Int64))
+    return pairs.with_columns(column)
+
+
+def _as_drawn(rows: list[TokenRow], pairs: pl.DataFrame, side: str) -> list[TokenRow]:
+    if f"{side}{_TOKENS}" not in pairs.columns:
+        return rows
+    drawn = pairs[f"{side}{_TOKENS}"].to_list()
+    return [
+        TokenRow((*row.ids[: row.start], *ids), start=row.start)
+        for row, ids in zip(rows, drawn, strict=True)
+    ]
 
 
 def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]:

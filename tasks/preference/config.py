@@ -4,9 +4,10 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
 from posttrain.pipeline.config import StageConfig
+from posttrain.sampling.engines import EngineConfig, TorchEngine
 from posttrain.training.config import OptimisationConfig
-from tasks.preference.algorithm import PRESETS, Chosen
 
 
 class PairsConfig(StageConfig):
@@ -34,12 +35,14 @@ class SamplingConfig(StageConfig):
     """Sampling temperature."""
     max_tokens: int = Field(default=72, ge=1)
     """Longest attempt, in tokens."""
+    engine: EngineConfig = TorchEngine()
+    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
 
 
 class PreferenceConfig(OptimisationConfig):
     """The algorithm, its pairs, and the optimisation (of each round, where there are rounds)."""
 
-    algorithm: Chosen = PRESETS["dpo"].algorithm
+    algorithm: ChosenPreference = PREFERENCE_PRESETS["dpo"].algorithm
     """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
     xpo, ld_dpo), or switches that change `dpo` or the `preset` beside them."""
     pairs: PairsConfig = PairsConfig()

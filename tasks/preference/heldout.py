@@ -10,9 +10,9 @@ from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.maths.kl import kl_estimate
 from posttrain.models.logprobs import batch_logprobs
 from posttrain.sampling.base import Prompt, SamplingParams
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.sampling.engines import open_sampler
 from posttrain.training.pairwise import PairRows, accuracy_interval
-from tasks.preference.config import PreferenceConfig
+from tasks.preference.config import PreferenceConfig, SamplingConfig
 from tasks.preference.reference import reference_values
 
 if TYPE_CHECKING:
@@ -55,7 +55,12 @@ def grade(
 
 @torch.no_grad()
 def divergence(
-    policy: "Policy", reference: "PreTrainedModel", rows: PairRows, *, max_tokens: int, seed: int
+    policy: "Policy",
+    reference: "PreTrainedModel",
+    rows: PairRows,
+    *,
+    config: SamplingConfig,
+    seed: int,
 ) -> dict[str, float]:
     """KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
 
@@ -63,8 +68,8 @@ def divergence(
     """
     prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
     asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]
-    sampler = TorchSampler(policy.model, policy.tokenizer)
-    drawn = sampler.sample(asked, SamplingParams(max_tokens=max_tokens, seed=seed))
+    with open_sampler(config.engine, policy) as sampler:
+        drawn = sampler.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
     joined = [
         TokenRow((*prompt.token_ids, *sample.token_ids), start=len(prompt.token_ids))
         for prompt, sample in zip(asked, drawn, strict=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor
 
+from posttrain.algorithms.preference import PreferenceAlgorithm
 from posttrain.data.rows import TokenBatch
 from posttrain.maths.kto import kto_loss, kto_reference_point
 from posttrain.maths.pairs import pair_metrics
@@ -14,7 +15,6 @@ from posttrain.maths.preference import chosen_likelihood_loss, optimism_loss, pr
 from posttrain.maths.reference_free import orpo_loss, simpo_loss
 from posttrain.maths.sequence_logprobs import desensitised_logprobs, sequence_logprobs
 from posttrain.models.logprobs import batch_logprobs
-from tasks.preference.algorithm import PreferenceAlgorithm
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from posttrain.algorithms.identity import digest
+from posttrain.algorithms.preference import PreferenceAlgorithm
 from posttrain.data.batching import length_buckets
 from posttrain.models.load import weights_digest
 from posttrain.training.pairwise import PairRows
-from tasks.preference.algorithm import PreferenceAlgorithm, digest
 from tasks.preference.objective import reduced_logprobs
 
 if TYPE_CHECKING:

@@ -14,10 +14,11 @@ from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.records import IDENTITY, PAIRS, Problem, completions_table, row_id, with_row_ids
-from posttrain.sampling.base import SamplingParams
+from posttrain.sampling.base import Sampler, SamplingParams
+from posttrain.sampling.engines import open_sampler
 from posttrain.sampling.noise import purpose_seed
-from posttrain.sampling.torch_engine import TorchSampler
 from posttrain.training.curve import Curve
+from posttrain.training.pairwise import with_tokens
 from posttrain.training.prepare import Trainable
 from posttrain.training.progress import Progress, run_identity
 from tasks.preference.config import PreferenceConfig
@@ -70,49 +71,57 @@ def practise(
         ),
     )
     done = progress.restore(context.device)
-    for number in range(1, config.rounds + 1):
-        inner = replace(
-            context,
-            scratch=context.scratch / f"round-{number:03d}",
-            seed=purpose_seed(context.seed, "round", number),
-        )
-        if number <= done:
-            tables.append(read_table(inner.scratch / "pairs.parquet", PAIRS))
-            continue
-        reference = initial if config.reference == "initial" else policy.model
-        pairs, facts = _round_pairs(policy, problems, config=config, context=inner)
-        tables.append(pairs)
-        curve.begin_after(log.num_steps)
-        if len(pairs):
-            taught = _with_samples(pairs, problems, policy, reference, config=config, context=inner)
-            log.num_steps += learn(
-                trainable,
-                policy,
-                taught,
-                reference=reference,
-                config=config,
-                context=inner,
-                curve=curve,
+    with open_sampler(config.sampling.engine, policy) as sampler:
+        for number in range(1, config.rounds + 1):
+            inner = replace(
+                context,
+                scratch=context.scratch / f"round-{number:03d}",
+                seed=purpose_seed(context.seed, "round", number),
             )
-        else:
-            context.note(f"round {number} gave no pair: no problem was both solved and missed")
-        log.rounds.append(facts)
-        progress.save(number)
+            if number <= done:
+                tables.append(read_table(inner.scratch / "pairs.parquet", PAIRS))
+                continue
+            reference = initial if config.reference == "initial" else policy.model
+            sampler.update(number)
+            pairs, facts = _round_pairs(sampler, policy, problems, config=config, context=inner)
+            tables.append(pairs.select(list(PAIRS)))
+            curve.begin_after(log.num_steps)
+            if len(pairs):
+                taught = _with_samples(
+                    pairs, problems, policy, reference, config=config, context=inner
+                )
+                log.num_steps += learn(
+                    trainable,
+                    policy,
+                    taught,
+                    reference=reference,
+                    config=config,
+                    context=inner,
+                    curve=curve,
+                )
+            else:
+                context.note(f"round {number} gave no pair: no problem was both solved and missed")
+            log.rounds.append(facts)
+            progress.save(number)
     return log, pl.concat(tables)
 
 
 def _round_pairs(
+    sampler: Sampler,
     policy: "Policy",
     problems: Sequence[Problem],
     *,
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Pairs of this round's samples; everything random follows from the round's seed."""
+    """Pairs of this round's samples, with the tokens that were drawn: text has other spellings.
+
+    Everything random follows from the round's seed.
+    """
     drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
     attempts = attempt_all(
-        TorchSampler(policy.model, policy.tokenizer),
+        sampler,
         drawn,
         make_prompts(policy.tokenizer, drawn),
         _params(config, seed=purpose_seed(context.seed, "samples")),
@@ -133,6 +142,10 @@ def _round_pairs(
     context.scratch.mkdir(parents=True, exist_ok=True)
     write_table(pairs, context.scratch / "pairs.parquet", PAIRS)
     solved = sum(made.verdict.correct for made in attempts)
+    tokens = {(made.problem.id, made.sample.text): made.sample.token_ids for made in attempts}
+    for side in ("chosen", "rejected"):
+        texts = zip(pairs["problem_id"], pairs[side], strict=True)
+        pairs = with_tokens(pairs, side, [tokens[each] for each in texts])
     return pairs, {
         "num_pairs": float(len(pairs)),
         "num_samples": float(len(attempts)),
@@ -155,11 +168,12 @@ def _with_samples(
     wanted = set(pairs["problem_id"])
     asked = [problem for problem in problems if problem.id in wanted]
     params = _params(config, seed=purpose_seed(context.seed, "reference"))
-    drawn = TorchSampler(reference, policy.tokenizer).sample(
-        make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
-    )
-    texts = {sample.prompt_id: sample.text for sample in drawn}
-    return pairs.with_columns(pl.Series("sampled", [texts[name] for name in pairs["problem_id"]]))
+    prompts, once = make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
+    with open_sampler(config.sampling.engine, replace(policy, model=reference)) as sampler:
+        drawn = {sample.prompt_id: sample for sample in sampler.sample(prompts, once)}
+    samples = [drawn[name] for name in pairs["problem_id"]]
+    pairs = pairs.with_columns(pl.Series("sampled", [sample.text for sample in samples]))
+    return with_tokens(pairs, "sampled", [sample.token_ids for sample in samples])
 
 
 def _params(config: PreferenceConfig, *, seed: int) -> SamplingParams:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from posttrain.algorithms.identity import digest
 from posttrain.attempts import problems_of
 from posttrain.data.pairs import build_pairs, with_split
 from posttrain.data.tables import read_table, write_table
@@ -18,7 +19,6 @@ from posttrain.sampling.noise import purpose_seed
 from posttrain.training.curve import Curve
 from posttrain.training.pairwise import encode_pairs
 from posttrain.training.prepare import prepare_for_training, without_dropout
-from tasks.preference.algorithm import digest
 from tasks.preference.config import PreferenceConfig
 from tasks.preference.heldout import divergence, grade
 from tasks.preference.lesson import learn
@@ -79,7 +79,7 @@ def run(
         policy,
         initial,
         rows,
-        max_tokens=config.sampling.max_tokens,
+        config=config.sampling,
         seed=purpose_seed(context.seed, "divergence"),
     )
     trainable.save(policy.tokenizer, outputs["policy"])

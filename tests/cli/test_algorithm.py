@@ -5,6 +5,7 @@ import json
 import pytest
 
 from posttrain.algorithms.identity import canonical, digest, flat
+from posttrain.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.algorithms.presets import PRESETS
 
 
@@ -17,21 +18,23 @@ def test_list_shows_every_preset_with_its_hash_and_what_sets_it_apart(posttrain)
     listed = posttrain("algorithm", "list")
     assert listed.code == 0
     rows = {line.split()[0]: line for line in listed.out.splitlines()[1:]}
-    assert list(rows) == list(PRESETS)
+    del rows["name"]
+    every = {**PRESETS, **PREFERENCE_PRESETS}
+    assert list(rows) == list(every)
     for name, row in rows.items():
-        assert row.split()[1] == digest(PRESETS[name].algorithm)[:12]
+        assert row.split()[1] == digest(every[name].algorithm)[:12]
     assert "mean/sample · clip token -0.2 +0.2 · sequence_mean_token_mean · k3 0.04" in rows["grpo"]
     assert "gae 1 0.95 whitened" in rows["ppo"]
     assert len({row.split(maxsplit=2)[2] for row in rows.values()}) == len(rows)
     told = json.loads(posttrain("algorithm", "list", "-o", "json").out)
-    assert [each["name"] for each in told] == list(PRESETS)
+    assert [each["name"] for each in told] == list(every)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [*PRESETS, *PREFERENCE_PRESETS])
 def test_show_prints_tuple_equation_source_and_hash(posttrain, name):
     shown = posttrain("algorithm", "show", name)
     assert shown.code == 0
-    preset = PRESETS[name]
+    preset = {**PRESETS, **PREFERENCE_PRESETS}[name]
     words = shown.out.split()
     assert words[words.index("sha256") + 1] == digest(preset.algorithm)
     for path, value in flat(preset.algorithm).items():
@@ -40,7 +43,8 @@ def test_show_prints_tuple_equation_source_and_hash(posttrain, name):
     for line in preset.equation.splitlines():
         assert line in shown.out
     assert " ".join(preset.source.split()) in " ".join(words)
-    assert " ".join(preset.note.split()) in " ".join(words)
+    note = preset.note if name in PRESETS else "m: log-ratio to the reference"
+    assert " ".join(note.split()) in " ".join(words)
 
 
 def test_show_as_json_holds_the_text_that_is_hashed(posttrain):
@@ -99,3 +103,15 @@ def test_what_there_is_not_is_one_sentence(posttrain, arguments, sentence):
     said = posttrain("algorithm", *arguments)
     assert said.code == 2
     assert said.sentence == sentence
+
+
+def test_presets_of_two_kinds_are_not_compared(posttrain):
+    told = posttrain("algorithm", "diff", "dpo", "grpo")
+    assert told.code == 2
+    assert "dpo and grpo have no switch in common" in told.err
+    told = posttrain("algorithm", "diff", "dpo", "ipo", "-o", "json")
+    assert json.loads(told.out) == {"loss": ["sigmoid", "ipo"]}
+
+
+def test_an_unknown_name_is_looked_for_among_both_kinds(posttrain):
+    assert "did you mean 'simpo'?" in posttrain("algorithm", "show", "simppo").err

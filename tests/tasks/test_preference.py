@@ -1,20 +1,23 @@
 """Preference optimisation as a stage: it learns, its algorithms do what they say, it refuses."""
 
+import importlib.util
 import json
 
 import polars as pl
 import pytest
 
+from posttrain.algorithms.identity import digest
+from posttrain.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.attempts import Judge, attempt, make_prompts, read_problems
 from posttrain.data.tables import write_table
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.records import COMPLETIONS, PAIRS
-from posttrain.sampling.base import SamplingParams
+from posttrain.sampling.base import FinishReason, SamplingParams
 from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.training.pairwise import encode_pairs
 from tasks.preference import TASK
-from tasks.preference.algorithm import PRESETS, digest
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
@@ -76,14 +79,14 @@ def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path
     assert set(sides) == {1}
 
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if name != "xpo"])
+@pytest.mark.parametrize("name", [name for name in PREFERENCE_PRESETS if name != "xpo"])
 def test_every_offline_algorithm_orders_heldout_pairs(guesser, probed, tmp_path, name):
     rate = {"orpo": 3e-3, "kto": 3e-3}.get(name, 1e-3)
     _, _, report = go(
         {"policy": guesser, "samples": probed}, tmp_path, algorithm=name, learning_rate=rate
     )
     assert report["accuracy"] > 0.6
-    assert report["algorithm_digest"] == digest(PRESETS[name].algorithm)
+    assert report["algorithm_digest"] == digest(PREFERENCE_PRESETS[name].algorithm)
 
 
 # What each loss is where policy and reference are one: ln 2, (1/2beta)^2, 1, and half a weight.
@@ -124,6 +127,47 @@ def test_rounds_sample_from_the_policy_as_it_is_and_train_on_that(
     assert not set(train["problem_id"]) & set(heldout["problem_id"])
     steps = pl.read_parquet(outputs["curve"]).filter(metric="preference/loss")["step"].to_list()
     assert steps == list(range(1, int(report["num_steps"]) + 1))
+
+
+def test_a_round_trains_on_the_tokens_that_were_drawn(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """A right answer that runs on to the limit has no end token, and is given none."""
+    sampled, taught = {}, []
+    sample = TorchSampler.sample
+
+    def watched(self, prompts, params):
+        drawn = sample(self, prompts, params)
+        ids = {prompt.id: prompt.token_ids for prompt in prompts}
+        for each in drawn:
+            sampled.setdefault((*ids[each.prompt_id], *each.token_ids), each)
+        return drawn
+
+    def learnt(_trainable, policy, pairs, **given):
+        rows = encode_pairs(
+            policy, pairs, config=given["config"], context=given["context"], where="x"
+        )
+        taught.extend(row.ids for side in rows.sides for row in side)
+        return 1
+
+    monkeypatch.setattr(TorchSampler, "sample", watched)
+    monkeypatch.setattr("tasks.preference.rounds.learn", learnt)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    # Six tokens write "#### 1" and cut most of what goes on from there.
+    sampling = {"problems": 30, "num_samples": 6, "max_tokens": 6, "temperature": 1.5}
+    go(inputs, tmp_path, rounds=1, sampling=sampling)
+    assert taught
+    assert all(ids in sampled for ids in taught)
+    assert any(sampled[ids].finish_reason == FinishReason.LENGTH for ids in taught)
+
+
+def test_the_engine_of_a_recipe_is_the_one_that_samples(guesser, coins_path, probed, tmp_path):
+    """vLLM is not installed where this runs, so asking for it is refused by name."""
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    if importlib.util.find_spec("vllm"):
+        pytest.skip("vLLM is here")
+    with pytest.raises(UserError, match="vllm"):
+        go(inputs, tmp_path, rounds=1, sampling={"engine": "vllm"})
 
 
 def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_path):
@@ -217,7 +261,9 @@ def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     assert digest(named) == digest(spelt) != digest(other)
     # A frozen spelling: a change of these digits makes every stored digest incomparable.
     assert digest(named) == "8e0a2ff5c8d6ecb9b1dc604a9fc95c18d943596e464f0edfabc78f27afb0fc61"
-    assert len({digest(preset.algorithm) for preset in PRESETS.values()}) == len(PRESETS)
+    assert len({digest(preset.algorithm) for preset in PREFERENCE_PRESETS.values()}) == len(
+        PREFERENCE_PRESETS
+    )
 
 
 def test_the_pairs_are_a_table_of_their_schema(guesser, probed, tmp_path):

@@ -1,7 +1,5 @@
 """A preference algorithm as independent switches, and the named ones as presets of them."""
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
@@ -58,7 +56,7 @@ class PreferenceAlgorithm(StageConfig):
         return self
 
 
-class Named(NamedTuple):
+class NamedPreference(NamedTuple):
     """A preset with its equation and source. m: log-ratio of the chosen minus of the rejected."""
 
     algorithm: PreferenceAlgorithm
@@ -66,11 +64,11 @@ class Named(NamedTuple):
     source: str
 
 
-def _named(equation: str, source: str, **switches: Any) -> Named:
-    return Named(PreferenceAlgorithm(**switches), equation, source)
+def _named(equation: str, source: str, **switches: Any) -> NamedPreference:
+    return NamedPreference(PreferenceAlgorithm(**switches), equation, source)
 
 
-PRESETS: dict[str, Named] = {
+PREFERENCE_PRESETS: dict[str, NamedPreference] = {
     "dpo": _named("-log σ(β m)", "arXiv 2305.18290"),
     "conservative": _named(
         "-(1-s) log σ(β m) - s log σ(-β m)", "arXiv 2305.18290, note on noise", label_smoothing=0.1
@@ -111,7 +109,7 @@ PRESETS: dict[str, Named] = {
 }
 
 
-def expand(value: Any) -> Any:
+def _expand(value: Any) -> Any:
     """Switches in full from ``"dpo"`` or ``{"preset": "dpo", "beta": 0.3}``."""
     if isinstance(value, str):
         value = {"preset": value}
@@ -119,18 +117,12 @@ def expand(value: Any) -> Any:
         return value
     changes = dict(value)
     name = str(changes.pop("preset", "dpo"))
-    if name not in PRESETS:
-        raise ValueError(f"there is no preference algorithm '{name}'{nearest(name, PRESETS)}")
-    return {**PRESETS[name].algorithm.model_dump(), **changes}
+    if name not in PREFERENCE_PRESETS:
+        raise ValueError(
+            f"there is no preference algorithm '{name}'{nearest(name, PREFERENCE_PRESETS)}"
+        )
+    return {**PREFERENCE_PRESETS[name].algorithm.model_dump(), **changes}
 
 
-def digest(algorithm: PreferenceAlgorithm) -> str:
-    """SHA-256 of the switches as canonical JSON: equal for equal algorithms."""
-    text = json.dumps(
-        {"format": 1, **algorithm.model_dump(mode="json")}, sort_keys=True, separators=(",", ":")
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-Chosen = Annotated[PreferenceAlgorithm, BeforeValidator(expand)]
+ChosenPreference = Annotated[PreferenceAlgorithm, BeforeValidator(_expand)]
 """The type of a config field that holds an algorithm, a preset's name, or changes of one."""
