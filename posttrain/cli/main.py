@@ -54,6 +54,9 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "replay": Verb(
             "posttrain.cli.replay:replay", "Retrain from stored rollouts and compare the weights."
         ),
+        "verify": Verb(
+            "posttrain.cli.verify:verify", "Run a run again elsewhere: does it hold at L0, L2, L3?"
+        ),
     },
     "Schedule": {
         "schedule": Verb(
@@ -64,6 +67,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "worker": Verb("posttrain.cli.up:worker", "Run what is due of the schedules."),
     },
     "Keep": {
+        "gc": Verb("posttrain.cli.gc:gc", "Free disk space: what nothing needs goes, by budget."),
         "release": Verb(
             "posttrain.cli.release:release", "Make, verify, rebuild and promote signed releases."
         ),

@@ -45,6 +45,7 @@ def _add(odb: Any, fs: Any, files: dict[str, str]) -> None:
     for oid in set(files.values()):
         with contextlib.suppress(FileNotFoundError, Damaged):
             check(odb, oid)
+            _used(odb, oid)
     # The first of the cache's link types that works is used; a hard link saves the second copy.
     hardlink = next(iter(odb.cache_types), None) == "hardlink"
     odb.add(list(files), fs, list(files.values()), hardlink=hardlink)
@@ -56,6 +57,17 @@ def verify(odb: Any, md5: str) -> None:
     if md5.endswith(".dir"):
         for oid in sorted(set(tree(odb, md5).values())):
             check(odb, oid)
+
+
+def touch(odb: Any, md5: str) -> None:
+    """Show that an object and its files are in use: nobody clears away what changed just now."""
+    for oid in (md5, *(tree(odb, md5).values() if md5.endswith(".dir") else ())):
+        _used(odb, oid)
+
+
+def _used(odb: Any, oid: str) -> None:
+    with contextlib.suppress(OSError):
+        os.utime(odb.oid_to_path(oid))
 
 
 def check(odb: Any, oid: str) -> None:

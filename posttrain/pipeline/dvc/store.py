@@ -11,6 +11,7 @@ from typing import Any
 
 from posttrain.errors import UserError
 from posttrain.pipeline.dvc import lockfile, objects
+from posttrain.pipeline.dvc.guard import guarded, register
 from posttrain.pipeline.dvc.records import LockEntry, StoredObject
 
 _MOVE = "or move the cache with `dvc cache dir`"
@@ -44,11 +45,20 @@ class DvcStore:
         """Import dvc and open the repository now: 0.3 s that are better spent while waiting."""
         self._open()
 
+    @property
+    def cache(self) -> Path:
+        """The folder of the cache."""
+        return _cache(self._open())
+
     def store(self, outs: Sequence[Path]) -> dict[Path, StoredObject]:
         """Copy artifacts into the cache; an object that is there but damaged is replaced."""
         repo = self._open()
         stored = {}
-        with _explained("the DVC cache", repo.cache.local.path):
+        with (
+            _explained("the DVC cache", repo.cache.local.path),
+            guarded(_cache(repo)),
+        ):
+            register(_cache(repo), self._root)
             for out in outs:
                 meta, obj = objects.build(repo, out.absolute())
                 objects.add(repo.cache.local, repo.fs, out.absolute(), obj)
@@ -78,7 +88,7 @@ class DvcStore:
         """
         repo = self._open()
         odb = repo.cache.local
-        with _explained("the workspace", out):
+        with _explained("the workspace", out), guarded(_cache(repo)):
             try:
                 objects.verify(odb, md5)
             except (FileNotFoundError, objects.Damaged) as reason:
@@ -89,6 +99,7 @@ class DvcStore:
                         f"{reason}, so '{out}' cannot be restored from it; the object was removed: "
                         "run again to make it anew, or `dvc pull` it from a remote"
                     ) from None
+            objects.touch(odb, md5)
             objects.checkout(odb, md5, out.absolute())
         return True
 
@@ -181,6 +192,11 @@ class DvcStore:
         )
         with self._locking, lock:
             yield
+
+
+def _cache(repo: Any) -> Path:
+    """The folder of the cache, above its `files/md5`."""
+    return Path(repo.cache.local.path).parents[1]
 
 
 def _stored(meta: Any, obj: Any) -> StoredObject:

@@ -1,0 +1,105 @@
+"""What stays and what goes: pure functions over nodes with bytes and reasons."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal[
+    "artifact", "rollouts", "checkpoint", "staging", "run cache", "mlflow", "prefect", "requests"
+]
+
+UNUSED = "nothing names it"
+FITS = "fits the budget"
+
+
+@dataclass(frozen=True)
+class Node:
+    """Something that can be kept or removed as a whole.
+
+    `parts` are its pieces with their bytes; nodes may share pieces. `used` is when it was last
+    needed (UTC epoch seconds). It stays if it has a reason to.
+    """
+
+    name: str
+    kind: Kind
+    parts: Mapping[str, int]
+    used: float = 0.0
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Every node with why it stays, or why it goes; pieces that go are needed by none that stay."""
+
+    kept: tuple[tuple[Node, str], ...]
+    removed: tuple[Node, ...]
+    pieces: frozenset[str]
+    freed: int
+    left: int
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of the table: what happens to a kind, why, how many nodes, how many bytes."""
+
+    goes: bool
+    kind: str
+    reason: str
+    count: int
+    size: int
+
+
+def decide(nodes: Sequence[Node], budget: int | None = None) -> Decision:
+    """Keep every node with a reason; of the others remove all, or the longest unused first.
+
+    With a `budget` in bytes only so many go that what is left fits, if it can.
+    """
+    sizes = {piece: size for node in nodes for piece, size in node.parts.items()}
+    users = _users(nodes)
+    left = sum(sizes.values())
+    removed: list[Node] = []
+    gone: set[str] = set()
+    for node in sorted((n for n in nodes if not n.reasons), key=lambda n: (n.used, n.name)):
+        if budget is not None and left <= budget:
+            break
+        removed.append(node)
+        for piece in node.parts:
+            users[piece] -= 1
+            if users[piece] == 0:
+                gone.add(piece)
+                left -= sizes[piece]
+    names = {id(node) for node in removed}
+    kept = tuple(
+        (node, node.reasons[0] if node.reasons else FITS) for node in nodes if id(node) not in names
+    )
+    freed = sum(sizes[piece] for piece in gone)
+    return Decision(kept, tuple(removed), frozenset(gone), freed, left)
+
+
+def table(decision: Decision) -> list[Line]:
+    """Bytes by reason and kind, what goes last; a piece counts at the first node that has it."""
+    seen: set[str] = set()
+    lines: dict[tuple[bool, str, str], tuple[int, int]] = {}
+    rows = [(False, node, reason) for node, reason in decision.kept]
+    rows += [(True, node, UNUSED) for node in decision.removed]
+    for goes, node, reason in rows:
+        size = _counted(node, seen, decision.pieces if goes else None)
+        count, total = lines.get((goes, reason, node.kind), (0, 0))
+        lines[(goes, reason, node.kind)] = (count + 1, total + size)
+    ordered = sorted(lines.items(), key=lambda item: (item[0][0], item[0][1], item[0][2]))
+    return [Line(goes, kind, why, *counts) for (goes, why, kind), counts in ordered]
+
+
+def _users(nodes: Sequence[Node]) -> dict[str, int]:
+    users: dict[str, int] = {}
+    for node in nodes:
+        for piece in node.parts:
+            users[piece] = users.get(piece, 0) + 1
+    return users
+
+
+def _counted(node: Node, seen: set[str], among: Collection[str] | None) -> int:
+    """Bytes of the pieces that no line has counted yet."""
+    new = [p for p in node.parts if p not in seen and (among is None or p in among)]
+    seen.update(new)
+    return sum(node.parts[piece] for piece in new)

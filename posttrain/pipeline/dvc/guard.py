@@ -1,0 +1,40 @@
+"""Who uses the cache and who clears it do not meet: one lock for each cache, shared or alone."""
+
+import contextlib
+import fcntl
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+_LOCK = "posttrain.lock"
+_PROJECTS = "posttrain-projects"
+
+
+@contextlib.contextmanager
+def guarded(cache: Path, *, alone: bool = False) -> Iterator[None]:
+    """Hold the lock of the cache at `cache`, together with others or alone.
+
+    A cache that cannot be written cannot be cleared either, and needs no lock.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            cache.mkdir(parents=True, exist_ok=True)
+            handle = stack.enter_context((cache / _LOCK).open("w"))
+            fcntl.flock(handle, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
+def register(cache: Path, root: Path) -> None:
+    """Note that the project at `root` keeps objects here: a cache may serve several."""
+    note = cache / _PROJECTS / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    with contextlib.suppress(OSError):
+        if not note.exists():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(str(root), encoding="utf-8")
+
+
+def projects(cache: Path) -> list[Path]:
+    """The projects that were noted and are still there."""
+    notes = sorted((cache / _PROJECTS).glob("*"))
+    roots = [Path(note.read_text(encoding="utf-8")) for note in notes]
+    return [root for root in roots if (root / ".dvc").is_dir()]
