@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -44,7 +45,16 @@ def ledger() -> None:
     """Export the ledger as JSON lines, or import such a file."""
 
 
-@ledger.command(name="export")
+@ledger.command(
+    name="export",
+    epilog="""
+\b
+Examples:
+  posttrain ledger export ledger.jsonl
+  posttrain ledger export - | gzip > ledger.jsonl.gz
+  posttrain ledger export ledger.jsonl --ledger postgresql://db/posttrain
+""",
+)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
 @ledger_option
 def export(file: Path, ledger_at: str | None) -> None:
@@ -60,7 +70,15 @@ def export(file: Path, ledger_at: str | None) -> None:
     click.echo(f"{count:,} records written to {file}", err=True)
 
 
-@ledger.command(name="import")
+@ledger.command(
+    name="import",
+    epilog="""
+\b
+Examples:
+  posttrain ledger import colleague.jsonl      twice does no harm: what is known is left out
+  posttrain ledger import ledger.jsonl --ledger postgresql://db/posttrain
+""",
+)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @ledger_option
 def import_(file: Path, ledger_at: str | None) -> None:
@@ -72,20 +90,41 @@ def import_(file: Path, ledger_at: str | None) -> None:
     click.echo(f"{count:,} new records", err=True)
 
 
-@click.command()
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain audit                              all that this project ever ran
+  posttrain audit --ledger other/ledger.db     another ledger
+  posttrain audit || posttrain why rl          what differs, where something was found
+"""
+)
 @ledger_option
 def audit(ledger_at: str | None) -> None:
     """List stages that made different outputs under one key: they are not reproducible.
 
-    Exits with 1 when there are any.
+    Also those of which `posttrain verify` last said so. Exits with 1 when there are any.
     """
     with existing_ledger(ledger_at) as source:
-        conflicts = source.conflicts()
-    for conflict in conflicts:
-        click.echo(_finding(conflict))
-    if conflicts:
+        findings = [_finding(conflict) for conflict in source.conflicts()]
+        findings += _refuted(source)
+    for finding in findings:
+        click.echo(finding)
+    if findings:
         sys.exit(1)
     click.echo("Every key ever executed has made one set of outputs.")
+
+
+def _refuted(source: Ledger) -> Iterator[str]:
+    """Stage runs whose last verification at a level did not hold."""
+    last = {(each.subject, each.level): each for each in source.verifications()}
+    for found in last.values():
+        record = None if found.holds else source.stage_run(found.subject)
+        if record is not None:
+            yield (
+                f"{record.stage}: verified at {found.level}, and it did not hold: "
+                f"run {record.run_id}, key {record.key[:12]}"
+            )
 
 
 def _finding(conflict: Conflict) -> str:

@@ -77,7 +77,7 @@ def _execute(
 ) -> None:
     tracker = open_tracker(session.workspace.state)
     lanes = slots or session.recipe.run.lanes()
-    with _display() as display:
+    with progress_display() as display:
         try:
             session.run(
                 decisions,
@@ -107,7 +107,8 @@ def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], N
 
 
 @contextmanager
-def _display() -> Iterator[Display]:
+def progress_display() -> Iterator[Display]:
+    """Live bars on a terminal, plain lines elsewhere; both on standard error."""
     if sys.stderr.isatty():
         with LiveDisplay(Console(stderr=True)) as display:
             yield display

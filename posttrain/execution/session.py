@@ -72,7 +72,13 @@ class Session:
     def single(self, stage: str) -> list[Decision]:
         """Consider `stage` alone: what comes before it counts as it lies in the workspace."""
         upstream = self.dag.upstream(self.require(stage))
-        self.assumed = {name: self.planner.outputs_in_place(name) for name in upstream}
+        read = [ref for ref in self.dag.stages[stage].inputs.values() if ref.stage is not None]
+        self.assumed = {
+            name: self.planner.outputs_in_place(
+                name, {str(ref.output) for ref in read if ref.stage == name}
+            )
+            for name in upstream
+        }
         return [self.planner.decide(stage, self.assumed)]
 
     def settle(self, decisions: Sequence[Decision]) -> None:

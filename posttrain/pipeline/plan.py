@@ -1,7 +1,7 @@
 """Decide, stage by stage, what is up to date: the framework's key and nothing else."""
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
@@ -147,11 +147,13 @@ class Planner:
         """Texts of the modules that stages of this project ran with."""
         return SourceArchive(self.workspace.state / "code" / "sources")
 
-    def outputs_in_place(self, name: str) -> dict[str, ArtifactRecord]:
-        """A stage's outputs as they lie in the workspace, for `--only` and `stage run`."""
+    def outputs_in_place(self, name: str, roles: Collection[str]) -> dict[str, ArtifactRecord]:
+        """Some outputs of a stage as they lie in the workspace, for `--only` and `stage run`."""
         stage = self.dag.stages[name]
         records = {}
         for role, relative in stage.outputs().items():
+            if role not in roles:
+                continue
             path = self.workspace.output(str(relative))
             if not path.exists():
                 raise UserError(

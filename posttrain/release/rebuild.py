@@ -1,25 +1,22 @@
 """Make a release again from nothing but itself, and compare stage by stage."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.errors import UserError
-from posttrain.pipeline.ledger import StageRun, open_ledger
+from posttrain.pipeline.ledger import StageRun
 from posttrain.release.canonical import sha256_of
 from posttrain.release.code import unpack_code
 from posttrain.release.contents import EVIDENCE, Contents
 from posttrain.release.environment import differences, environment_lock
 from posttrain.release.verify import Claims
+from posttrain.reproduction.project import command_line, last_run, make_project, run_recipe
 
 # Levels at which the same bytes are promised; at the others the same figures are.
 BITWISE = ("L0", "L1")
-_DVC_CONFIG = "[core]\n    analytics = false\n    autostage = false\n    check_update = false\n"
 
 
 @dataclass(frozen=True)
@@ -53,9 +50,7 @@ def rebuild(contents: Contents, claims: Claims, folder: Path) -> Rebuilt:
         raise UserError(f"{folder} is not empty; give a folder that is, or a new one")
     recipe = prepare(contents, folder)
     _run(folder, recipe)
-    with open_ledger(folder / ".posttrain" / "ledger.db", create=False) as ledger:
-        latest = ledger.runs(1)[0]
-        runs = {run.stage: run for run in ledger.stage_runs(latest.id)}
+    runs = last_run(folder)
     level = str(claims.about["level"])
     compare = _digests if level in BITWISE else _figures
     lock = json.loads(contents.read(f"{EVIDENCE}/environment.json"))
@@ -81,36 +76,17 @@ def prepare(contents: Contents, folder: Path) -> Path:
     recipe.mkdir(parents=True, exist_ok=True)
     for name in ("recipe.yaml", "params.yaml", "dvc.yaml"):
         (recipe / name).write_bytes(contents.read(f"{EVIDENCE}/{name}"))
-    (folder / ".dvc").mkdir(exist_ok=True)
-    (folder / ".dvc" / "config").write_text(_DVC_CONFIG, encoding="utf-8")
-    _command(["git", "init", "--quiet"], folder)
+    make_project(folder)
     return recipe
 
 
 def _run(folder: Path, recipe: Path) -> None:
     """Run the recipe with the released code, in this environment, without any server."""
-    place = recipe.relative_to(folder).as_posix()
-    command = [sys.executable, "-m", "posttrain", "run", place, "--local"]
-    _command(command, folder, show=True)
-
-
-def _command(command: Sequence[str], folder: Path, *, show: bool = False) -> None:
-    left_out = ("POSTTRAIN_LEDGER", "PYTHONPATH")
-    env = {name: value for name, value in os.environ.items() if name not in left_out}
-    env |= {"POSTTRAIN_TRACKING": "off", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=env,
-        check=False,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=None if show else subprocess.PIPE,
-    )
-    if done.returncode:
+    if status := run_recipe(folder, recipe):
+        command = " ".join(command_line(recipe.relative_to(folder).as_posix())[1:])
         raise UserError(
-            f"the rebuild stopped: '{' '.join(command[1:])}' in {folder} ended with "
-            f"{done.returncode}; its messages are above and in {folder}/.posttrain/runs"
+            f"the rebuild stopped: '{command}' in {folder} ended with {status}; its messages are "
+            f"above and in {folder}/.posttrain/runs"
         )
 
 

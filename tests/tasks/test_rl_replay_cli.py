@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.cli.replay import parameters
+from posttrain.reproduction.replaying import parameters
 from posttrain.models.load import load_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from tasks.probe.config import ProbeConfig

@@ -12,6 +12,7 @@ from posttrain.pipeline.ledger.records import (
     Release,
     Run,
     StageRun,
+    Verification,
 )
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "Release",
     "Run",
     "StageRun",
+    "Verification",
     "open_ledger",
 ]

@@ -31,8 +31,14 @@ from posttrain.pipeline.ledger.records import (
     Run,
     RunStatus,
     StageRun,
+    Verification,
 )
 from posttrain.pipeline.ledger.store import Params, Row, Store, open_store, query_in
+from posttrain.pipeline.ledger.verifications import (
+    read_verifications,
+    verifications_of,
+    write_verifications,
+)
 from posttrain.pipeline.ledger.version import ensure_current
 from posttrain.pipeline.ledger.writing import write_stage_runs
 
@@ -220,6 +226,19 @@ class Ledger:
     def recalls(self) -> list[Recall]:
         """The recalls that are in force, oldest first."""
         return recalls_in_force(self.store)
+
+    def verified(self, *verifications: Verification) -> None:
+        """Append what was found when something was run again."""
+        if verifications:
+            write_verifications(self.store, verifications)
+
+    def verifications(self) -> list[Verification]:
+        """Everything that was ever found so, oldest first."""
+        return read_verifications(self.store)
+
+    def verifications_of(self, keys: Sequence[str]) -> dict[str, list[Verification]]:
+        """What was found of stage runs under each of these keys, oldest first; none is absent."""
+        return verifications_of(self.store, keys)
 
     def _runs(self, condition: str, params: Params, *, limit: int | None) -> list[Run]:
         tail = f" LIMIT {limit}" if limit is not None else ""

@@ -1,4 +1,4 @@
-"""What the ledger remembers: runs, stage runs, artifacts and their parts, releases, recalls."""
+"""What the ledger remembers: runs, stage runs, artifacts and their parts, marks put on them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -114,3 +114,17 @@ class Recall:
     predicate: str | None = None
     withdrawn: bool = False
     cleared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Somebody ran it again: `subject` is a run or a stage run, `level` what was asked of it.
+
+    `details` are the figures that it was decided by.
+    """
+
+    subject: str
+    level: str
+    holds: bool
+    verified: float
+    details: Mapping[str, str] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from posttrain.pipeline.ledger.records import (
     Release,
     Run,
     StageRun,
+    Verification,
 )
 from posttrain.pipeline.ledger.store import query_in
 
@@ -68,6 +69,8 @@ def _records(ledger: Ledger) -> Iterator[dict[str, Any]]:
         yield {"kind": "release", **_plain(release)}
     for recall in read_recalls(ledger.store):
         yield {"kind": "recall", **asdict(recall)}
+    for verification in ledger.verifications():
+        yield {"kind": "verification", **asdict(verification)}
 
 
 def _plain(record: StageRun | Release | Composition) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
 
 
-_Record = tuple[Run, str] | StageRun | Composition | Release | Recall | int
+_Record = tuple[Run, str] | StageRun | Composition | Release | Recall | Verification | int
 
 
 def _parse_all(lines: Iterable[str], where: str) -> list[_Record]:
@@ -121,6 +124,8 @@ def _parse(line: str, where: str) -> _Record:
             return Release(**{**fields, "members": _artifacts(fields["members"])})
         if kind == "recall":
             return Recall(**{**fields, "cleared": tuple(fields["cleared"])})
+        if kind == "verification":
+            return Verification(**fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{where} is damaged ({error}); export the ledger again") from None
     raise UserError(f"{where} is of unknown kind '{kind}'; a newer posttrain may have written it")
@@ -157,7 +162,12 @@ def _known(ledger: Ledger) -> dict[str, str]:
     known = {f"run {row[0]}": str(row[1]) for row in runs}
     known |= {f"release {row[0]}": "" for row in releases}
     known |= {_identity(each): "" for each in ledger.compositions()}
+    known |= {_name(each): "" for each in ledger.verifications()}
     return known | {f"recall {row[0]}": "" for row in recalls}
+
+
+def _name(verification: Verification) -> str:
+    return f"verification {verification.subject} {verification.level} {verification.verified:.6f}"
 
 
 def _identity(composition: Composition) -> str:
@@ -176,6 +186,9 @@ def _append(ledger: Ledger, record: _Record, known: Mapping[str, str]) -> int:
         return 1
     if isinstance(record, Recall) and f"recall {record.id}" not in known:
         ledger.recall(record)
+        return 1
+    if isinstance(record, Verification) and _name(record) not in known:
+        ledger.verified(record)
         return 1
     return 0
 

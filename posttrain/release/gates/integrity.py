@@ -1,11 +1,13 @@
 """Gates on the chain itself: whole tables, nothing recalled, nothing that came out differently."""
 
 import json
+from collections.abc import Mapping, Sequence
 
 from posttrain.data.tables import check_table
 from posttrain.errors import UserError
 from posttrain.lineage.recalls import recalled
-from posttrain.pipeline.ledger import ArtifactRecord
+from posttrain.pipeline.ledger import ArtifactRecord, Verification
+from posttrain.pipeline.ledger.verifications import standing
 from posttrain.records import SCHEMAS
 from posttrain.release.config import RecallGate, ReproducibilityGate, SchemaGate
 from posttrain.release.gates.evidence import Evidence
@@ -59,22 +61,30 @@ def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> Verdict:
     declared = evidence.chain.recipe.run.level
     rule = (
         f"the recipe declares {gate.level} or stricter (it declares {declared}), no key of the "
-        f"chain ever made other bytes, and every stage was executed {gate.executions} or more times"
+        f"chain ever made other bytes, no verification at that level failed, and every stage was "
+        f"executed {gate.executions} or more times, verifications included"
     )
     keys = [run.key for run in evidence.chain.stages]
     conflicts = evidence.ledger.conflicts(keys)
-    executed = _executions(evidence, keys)
+    verified = evidence.ledger.verifications_of(keys)
+    executed = _executions(evidence, keys, verified)
+    refuted = [key for key in keys if standing(verified.get(key, ())).get(declared) is False]
     fewest = min(executed.values())
     figures = {
         "stages": float(len(keys)),
         "conflicts": float(len(conflicts)),
         "fewest_executions": float(fewest),
+        "refuted": float(len(refuted)),
     }
     if LEVELS.index(declared) > LEVELS.index(gate.level):
         return Verdict(False, rule, figures, f"set run.level to {gate.level}, and run again")
     if conflicts and declared in ("L0", "L1"):
         stage = conflicts[0].stage
         remedy = f"stage '{stage}' made different bytes under one key; see posttrain audit"
+        return Verdict(False, rule, figures, remedy)
+    if refuted:
+        stage = next(run.stage for run in evidence.chain.stages if run.key == refuted[0])
+        remedy = f"stage '{stage}' was verified at {declared} and did not hold; see posttrain audit"
         return Verdict(False, rule, figures, remedy)
     if fewest < gate.executions:
         stage = next(run.stage for run in evidence.chain.stages if executed[run.key] == fewest)
@@ -83,9 +93,14 @@ def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> Verdict:
     return Verdict(True, rule, figures)
 
 
-def _executions(evidence: Evidence, keys: list[str]) -> dict[str, int]:
-    """How often each key was really executed."""
-    counts = dict.fromkeys(keys, 0)
+def _executions(
+    evidence: Evidence, keys: list[str], verified: Mapping[str, Sequence[Verification]]
+) -> dict[str, int]:
+    """How often each key was really executed: in runs, and where it was verified bit for bit."""
+    counts = {
+        key: sum(each.level == "L0" and each.holds for each in verified.get(key, ()))
+        for key in keys
+    }
     for run in evidence.ledger.every_stage_run():
         if run.key in counts and run.status == "succeeded":
             counts[run.key] += 1

@@ -1,0 +1,131 @@
+"""`posttrain verify`: run again what was run, and say at which level it holds."""
+
+import json
+import sys
+from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.run import progress_display
+from posttrain.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.reproduction.verdicts import Verdict
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  posttrain verify latest --level L0              every stage again: the same bytes?
+  posttrain verify sft@latest --level L0          one stage, on the inputs that it had
+  posttrain verify latest --level L2              the learners from their stored rollouts
+  posttrain verify latest --level L3 --seeds 5    other seeds: a figure like the recorded one?
+  posttrain verify latest --level L3 --metric evaluate/sft/pass_at_1 --within 0.02
+"""
+)
+@click.argument("name", metavar="RUN|STAGE@RUN")
+@click.option(
+    "--level",
+    type=click.Choice(["L0", "L2", "L3"]),
+    required=True,
+    help="L0: the same bytes. L2: the same weights from stored rollouts. L3: figures over seeds.",
+)
+@click.option(
+    "--seeds",
+    "num_seeds",
+    type=click.IntRange(min=2),
+    help="L3: further seeds to run with [default: 3].",
+)
+@click.option("--metric", help="L3: the figure to compare [default: pass@1 of the last policy].")
+@click.option(
+    "--within",
+    type=click.FloatRange(min=0, min_open=True),
+    help="L3: how closely the seeds must tell the mean for a verdict [default: 0.05].",
+)
+@click.option(
+    "-o",
+    "output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="What to print.",
+)
+@ledger_option
+def verify(
+    name: str,
+    level: str,
+    num_seeds: int | None,
+    metric: str | None,
+    within: float | None,
+    output: str,
+    ledger_at: str | None,
+) -> None:
+    """Run a run again, away from the workspace, and say whether it holds at a level.
+
+    L0 runs every stage in a temporary project on exactly the inputs that it had, with the code of
+    the working tree, which must be that of the run, and compares every output's digest. L2
+    retrains the learners from their stored rollouts. L3 runs with further seeds: the recorded
+    figure must lie in the 95% prediction interval (Student's t) of theirs, and their mean must be
+    known to within --within. What was found is kept in the ledger, where release gates ask for it.
+
+    Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
+    """
+    from posttrain.reproduction.verdicts import verify_bytes, verify_replay, verify_seeds
+
+    if level != "L3" and (num_seeds or metric or within):
+        raise UserError("--seeds, --metric and --within belong to --level L3")
+    root = workspace_root(ledger_at)
+    # A project brings tasks of its own.
+    sys.path.insert(0, str(root))
+    with existing_ledger(ledger_at) as ledger:
+        if level == "L0":
+            verdict = verify_bytes(ledger, name, root)
+        elif level == "L2":
+            with progress_display() as display:
+                verdict = verify_replay(ledger, name, root, display)
+        else:
+            verdict = verify_seeds(
+                ledger,
+                name,
+                root,
+                metric=metric,
+                num_seeds=num_seeds or 3,
+                within=within or 0.05,
+                told=partial(click.echo, err=True),
+            )
+        ledger.verified(*verdict.verifications())
+    _show(verdict, output)
+    if not verdict.holds:
+        sys.exit(1)
+
+
+def _show(verdict: "Verdict", output: str) -> None:
+    if output == "json":
+        findings = [asdict(each) for each in verdict.findings]
+        facts = {"name": verdict.name, "level": verdict.level, "holds": verdict.holds}
+        said = {"rule": verdict.rule, "advice": verdict.advice, "details": dict(verdict.details)}
+        click.echo(json.dumps(facts | said | {"findings": findings}, indent=1))
+        return
+    table = Table(box=None, pad_edge=False)
+    for heading in ("stage", "compared", "recorded", "again", ""):
+        table.add_column(heading)
+    for each in verdict.findings:
+        words = "[green]agrees[/]" if each.agrees else f"[red]differs[/] {each.note}"
+        table.add_row(each.stage, each.what, _short(each.recorded), _short(each.again), words)
+    Console().print(table)
+    click.echo(f"Rule: {verdict.rule}.")
+    if verdict.advice:
+        click.echo(verdict.advice)
+    holds = "holds" if verdict.holds else "does not hold"
+    click.echo(f"{verdict.name} {holds} at level {verdict.level}.")
+
+
+def _short(value: str) -> str:
+    """Digests are told apart by their beginning."""
+    return value[:12] if len(value) == 64 else value
