@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from dataclasses import replace
 from multiprocessing import connection
 
@@ -14,6 +15,8 @@ from posttrain.execution.child import Assignment, Channel, concluded, emitter, l
 from posttrain.execution.determinism import make_deterministic
 from posttrain.execution.ranks import rank_log, threads_of_rank
 from posttrain.pipeline.context import StageContext
+
+_GRACE_SECONDS = 1.0
 
 
 def main() -> None:
@@ -30,8 +33,12 @@ def main() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     channel.send(final)
+    failed = final["kind"] not in ("done", "dismissed")
+    if rank and failed:
+        # The first to end ends the others: what all of them found, rank 0 is to tell.
+        time.sleep(_GRACE_SECONDS)
     # What a peer's death has broken inside a library must not keep this process from ending.
-    os._exit(0 if final["kind"] in ("done", "dismissed") else 1)
+    os._exit(int(failed))
 
 
 def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, object]:

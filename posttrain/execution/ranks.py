@@ -5,6 +5,7 @@ assignment, passes on what rank 0 reports, and as long as it lives, they do.
 """
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -99,6 +100,8 @@ def _launch(assignment: Assignment, address: str) -> None:
     from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+    # Who ended is told by us, in one sentence; its notes would be the end of the log.
+    logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
     os.environ.update(thread_environment(threads_of_rank(assignment)))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     config = LaunchConfig(
@@ -124,14 +127,15 @@ def _cause(
     failures: "Mapping[int, ProcessFailure]",
 ) -> dict[str, Any]:
     """The first thing that went wrong: where one rank ends, the others complain soon after."""
-    for final in finals.values():
+    for _, final in sorted(finals.items()):
         if final["kind"] == "refused":
             return dict(final)
-    for rank, failure in sorted(failures.items()):
-        if rank not in finals and failure.exitcode < 0:
-            name = signal.Signals(-failure.exitcode).name
-            memory = " (often: out of memory)" if name == "SIGKILL" else ""
-            return _told("lost", assignment, rank, f"was killed by {name}{memory}")
+    killed = {r: -f.exitcode for r, f in failures.items() if r not in finals and f.exitcode < 0}
+    # The launcher itself ends those that are left, by SIGTERM.
+    for rank in sorted(killed, key=lambda rank: (killed[rank] == signal.SIGTERM, rank)):
+        name = signal.Signals(killed[rank]).name
+        memory = " (often: out of memory)" if name == "SIGKILL" else ""
+        return _told("lost", assignment, rank, f"was killed by {name}{memory}")
     for rank, final in finals.items():
         if final["kind"] == "failed":
             return _told("failed", assignment, rank, f"failed with {final['error']}")

@@ -31,7 +31,7 @@ STEPS = {
     "epochs": 2.0,
     "warmup_steps": 2,
     "checkpoint_every": 2,
-    "learning_rate": 1e-2,
+    "learning_rate": 3e-3,
 }
 
 
