@@ -4,6 +4,7 @@ from posttrain.pipeline.recipe import FlowBuilder
 from tasks.curate import TASK as CURATE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.import_model import TASK as IMPORT_MODEL
+from tasks.import_reward_model import TASK as IMPORT_REWARD_MODEL
 from tasks.preference import TASK as PREFERENCE
 from tasks.pretrain import TASK as PRETRAIN
 from tasks.probe import TASK as PROBE
@@ -17,7 +18,8 @@ def declare(build: FlowBuilder) -> None:
     """Synthesize, curate, pretrain or import, fine-tune, probe, reward, reinforce, evaluate.
 
     A recipe with a `preference` section optimises on pairs of the probe's samples as well; RL still
-    starts from the SFT policy, unless the recipe rewires it (and the probe that it needs).
+    starts from the SFT policy, unless the recipe rewires it (and the probe that it needs). One with
+    an `import_reward_model` section takes a reward model from elsewhere instead of training one.
     """
     raw = build.stage("synthesize", SYNTHESIZE)
     data = build.stage(
@@ -29,7 +31,10 @@ def declare(build: FlowBuilder) -> None:
         base = build.stage("pretrain", PRETRAIN, corpus=raw["corpus"])
     sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
     probe = build.stage("probe", PROBE, policy=sft["policy"], problems=data["problems"])
-    reward = build.stage("reward", REWARD, policy=sft["policy"], samples=probe["samples"])
+    if build.has("import_reward_model"):
+        reward = build.stage("import_reward_model", IMPORT_REWARD_MODEL)
+    else:
+        reward = build.stage("reward", REWARD, policy=sft["policy"], samples=probe["samples"])
     policies = {"base": base["policy"], "sft": sft["policy"]}
     if build.has("preference"):
         preference = build.stage(

@@ -24,8 +24,13 @@ class Policy:
     tokenizer: "PreTrainedTokenizerBase"
 
 
-def load_policy(path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32) -> Policy:
-    """Load a checkpoint directory, in evaluation mode, or refuse it with one sentence."""
+def load_policy(
+    path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
+) -> Policy:
+    """Load a checkpoint directory, in evaluation mode, or refuse it with one sentence.
+
+    Its numbers become `dtype`, or stay as they are stored where that is None.
+    """
     from transformers import AutoModelForCausalLM
 
     model = load_weights(AutoModelForCausalLM, path, device=device, dtype=dtype)
@@ -60,26 +65,28 @@ def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
 
 
 def load_weights(
-    auto_class: Any, path: Path, *, device: str, dtype: torch.dtype, **options: Any
+    auto_class: Any, path: Path, *, device: str, dtype: torch.dtype | None, **options: Any
 ) -> Any:
     """Load `auto_class` from a directory after refusing pickles, foreign code and missing files."""
     from safetensors import SafetensorError
     from transformers.utils import logging
 
     check_files(path)
+    # An import fails where a quantised checkpoint wants a package of its own.
+    failures = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
     logging.disable_progress_bar()
     try:
-        check_memory(path, device=device, dtype=dtype, purpose="inference")
+        check_memory(path, device=device, dtype=dtype)
         model, report = auto_class.from_pretrained(
             path,
-            dtype=dtype,
+            dtype=dtype or "auto",
             local_files_only=True,
             use_safetensors=True,
             trust_remote_code=False,
             output_loading_info=True,
             **options,
         )
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except failures as error:
         raise UserError(f"{path}: transformers cannot load this: {_first_line(error)}") from None
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]

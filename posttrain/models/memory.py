@@ -2,19 +2,18 @@
 
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from posttrain.amounts import bytesize
 from posttrain.errors import UserError
 
-_COPIES = {"inference": 1, "training": 4}
-"""Weights alone; or weights, gradients and the two moments of Adam."""
-_WHAT = {"inference": "its weights", "training": "weights, gradients and optimiser"}
-_REMEDY = {
-    "inference": "take a smaller model, or a machine with more memory",
-    "training": "train a LoRA adapter, take a smaller model, or a machine with more memory",
-}
+if TYPE_CHECKING:
+    from posttrain.models.optim import Optimizer
+
+_COPIES = {"adamw": 3, "muon": 2}
+"""Of what an optimiser trains: the gradient, and Adam's two moments or Muon's one."""
 
 
 def num_stored_parameters(path: Path) -> int:
@@ -29,19 +28,43 @@ def num_stored_parameters(path: Path) -> int:
     return total
 
 
-def check_memory(path: Path, *, device: str, dtype: torch.dtype, purpose: str) -> None:
-    """Refuse a checkpoint whose `purpose` ("inference" or "training") needs more than is free.
+def check_memory(path: Path, *, device: str, dtype: torch.dtype | None) -> None:
+    """Refuse a checkpoint whose weights, as `dtype` or else as they are stored, do not fit.
 
     A lower bound: activations and caches come on top, and depend on batch and length.
     """
     num_parameters = num_stored_parameters(path)
-    needed = num_parameters * dtype.itemsize * _COPIES[purpose]
+    stored = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    needed = stored if dtype is None else num_parameters * dtype.itemsize
     free = free_memory(device)
     if needed > free:
         raise UserError(
-            f"{path}: {purpose} takes at least {bytesize(needed)} for {_WHAT[purpose]}"
-            f" ({num_parameters:,} parameters), but {bytesize(free)} are free on {device};"
-            f" {_REMEDY[purpose]}"
+            f"{path}: its weights take {bytesize(needed)} ({num_parameters:,} parameters), but"
+            f" {bytesize(free)} are free on {device}; take a smaller model, or a machine with more"
+            " memory"
+        )
+
+
+def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
+    """Refuse to train where a loaded model leaves no room for what training adds.
+
+    That is a gradient and the optimiser's moments for every parameter that is trained, adapters
+    alone where there are some. A lower bound: activations depend on batch and length.
+    """
+    needed = sum(
+        _COPIES[name] * parameter.numel() * parameter.element_size()
+        for name, part in optimizer.parts.items()
+        for group in part.param_groups
+        for parameter in group["params"]
+    )
+    free = free_memory(device)
+    if needed > free:
+        count = sum(parameter.numel() for parameter in optimizer.parameters)
+        raise UserError(
+            f"training {count:,} parameters takes at least {bytesize(needed)} for gradients and"
+            f" optimiser, but {bytesize(free)} are free on {device}; train an adapter"
+            " (learner.lora, or a lower rank of it), take a smaller model, or a machine with more"
+            " memory"
         )
 
 

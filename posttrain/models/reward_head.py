@@ -34,6 +34,8 @@ class RewardModel:
     tokenizer: "PreTrainedTokenizerBase"
     parameterisation: Parameterisation = "head"
     scale: float = 1.0
+    own_tokenizer: bool = False
+    """It came from elsewhere and reads text alone, whatever the policies' tokenizer."""
 
     def rewards(self, batch: TokenBatch) -> Tensor:
         """Reward of every row of a batch whose wanted tokens are the completion's: ``[B]``."""
@@ -128,7 +130,7 @@ def start_reward_model(
 
 
 def load_reward_model(
-    path: Path, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> RewardModel:
     """Load what `save_reward_model` wrote, or a one-label classifier of anyone's."""
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -140,11 +142,27 @@ def load_reward_model(
         raise UserError(f"{described}: unknown parameterisation '{kind}'{nearest(kind, REWARDS)}")
     auto = AutoModelForCausalLM if kind == "likelihood" else AutoModelForSequenceClassification
     model = load_weights(auto, path, device=device, dtype=dtype)
-    return RewardModel(model, load_tokenizer(path), kind, float(facts.get("scale", 1.0)))
+    if kind == "head" and model.config.num_labels != 1:
+        raise UserError(
+            f"{path}: a reward model has one label, and this classifier has "
+            f"{model.config.num_labels}; take one that was trained to score"
+        )
+    tokenizer = load_tokenizer(path)
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+    # Padding must be what the head looks past.
+    tokenizer.pad_token_id = model.config.pad_token_id
+    own = bool(facts.get("own_tokenizer", False))
+    return RewardModel(model, tokenizer, kind, float(facts.get("scale", 1.0)), own)
 
 
 def save_reward_model(reward_model: RewardModel, path: Path) -> None:
     """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder."""
     save_policy(reward_model.model, reward_model.tokenizer, path)
-    facts = {"parameterisation": reward_model.parameterisation, "scale": reward_model.scale}
+    facts: dict[str, object] = {
+        "parameterisation": reward_model.parameterisation,
+        "scale": reward_model.scale,
+    }
+    if reward_model.own_tokenizer:
+        facts["own_tokenizer"] = True
     (path / _FILE).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from posttrain.models.attention import Attention, set_attention
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.resources import RayResources
 
@@ -18,6 +19,8 @@ class TorchEngine(StageConfig):
     """The decode loop of this package, around the very module that is trained."""
 
     name: Literal["torch"] = "torch"
+    attention: Attention | None = None
+    """Kernel of the attention; where the policy is being trained, this is the learner's too."""
 
 
 class VllmEngine(StageConfig):
@@ -73,9 +76,11 @@ def open_sampler(
 
 
 @contextmanager
-def _torch(_: Any, policy: "Policy", batch_size: int) -> "Iterator[Sampler]":
+def _torch(engine: TorchEngine, policy: "Policy", batch_size: int) -> "Iterator[Sampler]":
     from posttrain.sampling.torch_engine import TorchSampler
 
+    if engine.attention:
+        set_attention(policy.model, engine.attention)
     yield TorchSampler(policy.model, policy.tokenizer, batch_size=batch_size)
 
 

@@ -4,6 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.models.attention import Attention
 from posttrain.pipeline.config import StageConfig
 from posttrain.training.stopping import StoppingConfig
 
@@ -37,6 +38,8 @@ class LearnerConfig(StageConfig):
 
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimiser, logits and loss in float32."""
+    attention: Attention | None = None
+    """Kernel of the attention; null leaves the choice to transformers."""
     packing: bool = False
     """Lay rows end to end without padding; no row sees another."""
     activation_checkpointing: bool = False

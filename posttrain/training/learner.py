@@ -9,6 +9,7 @@ from torch import Tensor
 
 from posttrain.data.batching import AnyBatch
 from posttrain.models.checkpoint import Checkpointer
+from posttrain.models.memory import check_training_memory
 from posttrain.models.optim import NotFiniteError, Optimizer, build_optimizer
 from posttrain.pipeline.context import StageContext
 from posttrain.training.config import OptimisationConfig
@@ -31,12 +32,14 @@ class Learner(Generic[AnyBatch]):
 
     def optimizer(self, config: OptimisationConfig) -> Optimizer:
         """The optimiser of the weights that are trained."""
-        return build_optimizer(
+        optimizer = build_optimizer(
             self.trainable.model,
             kind=config.optimizer,
             learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
         )
+        check_training_memory(optimizer, device=self.device)
+        return optimizer
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """What a checkpoint holds: the weights, and these parts."""

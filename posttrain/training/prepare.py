@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posttrain.models.adapters import Adapter, attach_adapter
+from posttrain.models.attention import set_attention
 from posttrain.models.load import save_policy
 from posttrain.sampling.noise import purpose_seed
 from posttrain.training.config import LearnerConfig
@@ -117,11 +118,13 @@ class Trainable:
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
-    """Attach adapters, switch activation checkpointing on and start the average, as configured.
+    """Choose the attention, attach adapters, recompute activations, start the average.
 
     Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
     log-probabilities must not be noisy.
     """
+    if config.attention:
+        set_attention(model, config.attention)
     adapter = None
     if config.lora:
         adapter = attach_adapter(

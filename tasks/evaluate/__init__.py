@@ -9,7 +9,9 @@ TASK = Task(
     inputs={
         "problems": Port(ArtifactType.PROBLEMS, "held-out problems"),
         "policies": Port(ArtifactType.CHECKPOINT, "policies to compare, parents first", many=True),
-        "reward_model": Port(ArtifactType.REWARD_MODEL, "picks the best of n", optional=True),
+        "reward_model": Port(
+            ArtifactType.REWARD_MODEL, "picks the best of n", optional=True, own_tokenizer=True
+        ),
     },
     outputs={
         "report": Port(ArtifactType.REPORT, "estimates with intervals, changes, exhibits"),

@@ -38,7 +38,9 @@ def run(
     reward_model, reward_digest = None, None
     if "reward_model" in inputs:
         reward_model = load_reward_model(inputs["reward_model"], device=context.device)
-        check_same_tokenizer(tokenizer, reward_model.tokenizer, where="evaluate: the reward model")
+        if not reward_model.own_tokenizer:
+            where = "evaluate: the reward model"
+            check_same_tokenizer(tokenizer, reward_model.tokenizer, where=where)
         reward_digest = weights_digest(reward_model.model)
 
     prompts = make_prompts(tokenizer, problems)

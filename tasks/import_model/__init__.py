@@ -9,5 +9,8 @@ TASK = Task(
     inputs={
         "files": Port(ArtifactType.SOURCE, "the model directory, if it is local", many=True),
     },
-    outputs={"policy": Port(ArtifactType.CHECKPOINT, "the model and its tokenizer, checked")},
+    outputs={
+        "policy": Port(ArtifactType.CHECKPOINT, "the model and its tokenizer, checked"),
+        "report": Port(ArtifactType.REPORT, "where it is from, its format, its generation config"),
+    },
 )

@@ -7,7 +7,7 @@ import torch
 
 from posttrain.errors import UserError
 from posttrain.models.final_logits import final_logits
-from posttrain.models.hub import fetch_model
+from posttrain.models.imports import DTYPES, locate, settle_generation_config, write_facts
 from posttrain.models.load import Policy, load_policy, save_policy
 from posttrain.models.logprobs import hidden_states
 from posttrain.pipeline.context import StageContext
@@ -22,13 +22,13 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load the model from its source, check it, save it."""
-    source = inputs.get("files.model") or fetch_model(
-        str(config.name), revision=str(config.revision), cache=context.scratch / "hub"
-    )
-    policy = load_policy(source, device=context.device)
+    source = locate(config, inputs, scratch=context.scratch)
+    policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])
     _check_context(policy, source)
     _check_head(policy, source)
+    settle_generation_config(policy.model, source)
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
+    write_facts(config, policy.model, outputs["report"])
     return {
         "import_model/num_parameters": float(policy.model.num_parameters()),
         "import_model/vocab_size": float(len(policy.tokenizer)),

@@ -7,6 +7,7 @@ import torch
 
 from posttrain.errors import UserError
 from posttrain.models.load import Policy, load_policy
+from posttrain.models.memory import check_training_memory
 from posttrain.models.optim import build_optimizer
 from posttrain.models.tokenizer import check_same_tokenizer
 from posttrain.pipeline.context import StageContext
@@ -36,11 +37,13 @@ def build_learner(
     # Dropout would make the trainer's log-probabilities differ from the sampler's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
+    optimizer = build_optimizer(
+        policy.model, kind=config.optimizer, learning_rate=config.learning_rate
+    )
+    check_training_memory(optimizer, device=context.device)
     return Learner(
         trainable=trainable,
-        optimizer=build_optimizer(
-            policy.model, kind=config.optimizer, learning_rate=config.learning_rate
-        ),
+        optimizer=optimizer,
         reference=kept,
         critic=critic,
         config=config,

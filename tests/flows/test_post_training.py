@@ -44,3 +44,11 @@ def test_a_preference_section_adds_the_stage_and_its_policy_to_the_evaluation(da
 def test_rl_may_be_rewired_to_start_from_it(dag):
     text = "preference: {}\nrl: {inputs: {policy: preference.policy}}\n"
     assert "preference" in str(dag(text).stages["rl"].inputs["policy"])
+
+
+def test_a_reward_model_from_elsewhere_takes_the_place_of_training_one(dag, tmp_path):
+    (tmp_path / "judge").mkdir()
+    more = dag("import_reward_model: {path: judge}\n")
+    assert "reward" not in more.stages
+    wired = more.stages["evaluate"].inputs["reward_model"]
+    assert str(wired) == "import_reward_model.reward_model"

@@ -3,7 +3,9 @@ import torch
 
 from posttrain.errors import UserError
 from posttrain.models import memory
+from posttrain.models.adapters import attach_adapter
 from posttrain.models.load import load_policy, save_policy
+from posttrain.models.optim import build_optimizer
 
 
 @pytest.fixture
@@ -17,15 +19,40 @@ def test_parameters_are_counted_from_the_headers(saved, model):
     assert memory.num_stored_parameters(saved) == sum(p.numel() for p in model.parameters())
 
 
-@pytest.mark.parametrize(("purpose", "copies"), [("inference", 1), ("training", 4)])
-def test_what_just_fits_is_loaded_and_a_byte_less_is_refused(saved, monkeypatch, purpose, copies):
-    needed = memory.num_stored_parameters(saved) * 4 * copies
-    check = {"device": "cpu", "dtype": torch.float32, "purpose": purpose}
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_just_fits_is_loaded_and_a_byte_less_is_refused(saved, monkeypatch, dtype):
+    needed = memory.num_stored_parameters(saved) * dtype.itemsize
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed)
-    memory.check_memory(saved, **check)
+    memory.check_memory(saved, device="cpu", dtype=dtype)
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed - 1)
-    with pytest.raises(UserError, match=rf"{purpose} takes at least .* are free on cpu; "):
-        memory.check_memory(saved, **check)
+    with pytest.raises(UserError, match="its weights take .* are free on cpu; take a smaller"):
+        memory.check_memory(saved, device="cpu", dtype=dtype)
+
+
+# All of AdamW's, by hand: a gradient and two moments of four bytes each. Muon has one moment for
+# the matrices of the layers, and AdamW two for the rest.
+@pytest.mark.parametrize(("kind", "per_matrix"), [("adamw", 12), ("muon", 8)])
+def test_training_that_just_fits_is_begun_and_a_byte_less_is_refused(
+    model, monkeypatch, kind, per_matrix
+):
+    named = dict(model.named_parameters())
+    matrices = sum(p.numel() for name, p in named.items() if p.ndim == 2 and "layers" in name)
+    rest = sum(p.numel() for p in named.values()) - matrices
+    needed = per_matrix * matrices + 12 * rest
+    optimizer = build_optimizer(model, kind=kind, learning_rate=0.1)
+    monkeypatch.setattr(memory, "free_memory", lambda _device: needed)
+    memory.check_training_memory(optimizer, device="cpu")
+    monkeypatch.setattr(memory, "free_memory", lambda _device: needed - 1)
+    with pytest.raises(UserError, match=r"training [\d,]+ parameters takes at least .*lora"):
+        memory.check_training_memory(optimizer, device="cpu")
+
+
+def test_an_adapter_needs_less(model, monkeypatch):
+    monkeypatch.setattr(memory, "free_memory", lambda _device: 20_000)
+    with pytest.raises(UserError, match="are free on cpu; train an adapter"):
+        memory.check_training_memory(build_optimizer(model, learning_rate=0.1), device="cpu")
+    attach_adapter(model, rank=1, alpha=1)
+    memory.check_training_memory(build_optimizer(model, learning_rate=0.1), device="cpu")
 
 
 def test_loading_asks_first(saved, monkeypatch):

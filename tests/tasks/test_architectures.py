@@ -85,7 +85,10 @@ def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
     save_policy(model, tokenizer, tmp_path / "model")
 
     given = {"files.model": tmp_path / "model"}
-    base = step(import_model, ImportModelConfig(path="model"), given, policy="policy")["policy"]
+    taken = step(
+        import_model, ImportModelConfig(path="model"), given, policy="policy", report="report.json"
+    )
+    base = taken["policy"]
     assert weights_digest(load_policy(base).model) == weights_digest(model)
 
     traces = [

@@ -1,8 +1,12 @@
+import json
+
 import pytest
+import torch
+from safetensors import safe_open
 from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
 from posttrain.errors import UserError
-from posttrain.models.load import load_policy, load_tokenizer, weights_digest
+from posttrain.models.load import load_policy, load_tokenizer, save_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from tasks.import_model import TASK
 from tasks.import_model.stage import run
@@ -10,11 +14,54 @@ from tasks.import_model.stage import run
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
-def imported(path, tmp_path):
-    outputs = {"policy": tmp_path / "imported"}
+def imported(path, tmp_path, **options):
+    outputs = {"policy": tmp_path / "imported", "report": tmp_path / "report.json"}
     context = StageContext.quiet(tmp_path / "scratch")
-    metrics = run(TASK.config(path=str(path)), {"files.model": path}, outputs, context)
+    metrics = run(TASK.config(path="models/x", **options), {"files.model": path}, outputs, context)
     return outputs["policy"], metrics
+
+
+@pytest.fixture
+def halved(base, tmp_path):
+    """The base as an instruction-tuned model comes: bfloat16, and opinions about sampling."""
+    policy = load_policy(base, dtype=torch.bfloat16)
+    save_policy(policy.model, policy.tokenizer, tmp_path / "halved")
+    opinions = {"eos_token_id": [2, 5], "temperature": 0.7, "repetition_penalty": 1.1}
+    (tmp_path / "halved/generation_config.json").write_text(json.dumps(opinions))
+    return tmp_path / "halved"
+
+
+@pytest.mark.parametrize(
+    ("asked", "kept"), [("auto", "BF16"), ("float32", "F32"), ("bfloat16", "BF16")]
+)
+def test_numbers_are_kept_in_the_format_asked_for(halved, tmp_path, asked, kept):
+    policy, _ = imported(halved, tmp_path, dtype=asked)
+    with safe_open(policy / "model.safetensors", framework="pt") as tensors:
+        assert {tensors.get_slice(name).get_dtype() for name in tensors.keys()} == {kept}  # noqa: SIM118
+    # Learners widen it, whatever is kept; from there on it is the same policy.
+    assert weights_digest(load_policy(policy).model) == weights_digest(load_policy(halved).model)
+
+
+def test_the_report_says_where_it_is_from_and_the_generation_config_goes_along(halved, tmp_path):
+    policy, _ = imported(halved, tmp_path)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["source"] == {"path": "models/x"}
+    assert (report["architecture"], report["dtype"]) == ("LlamaForCausalLM", "bfloat16")
+    assert report["generation_config"]["eos_token_id"] == [2, 5]
+    # A temperature without do_sample cannot be saved; that it samples is what it meant.
+    again = load_policy(policy)
+    save_policy(again.model, again.tokenizer, tmp_path / "later")
+    said = json.loads((tmp_path / "later/generation_config.json").read_text())
+    assert (said["eos_token_id"], said["temperature"], said["do_sample"]) == ([2, 5], 0.7, True)
+
+
+def test_a_generation_config_that_contradicts_itself_is_refused(halved, tmp_path):
+    file = halved / "generation_config.json"
+    file.write_text(json.dumps({"eos_token_id": 2, "num_beams": 1, "early_stopping": True}))
+    with pytest.raises(
+        UserError, match=r"halved/generation_config.json contradicts itself: `early"
+    ):
+        imported(halved, tmp_path)
 
 
 def test_a_local_model_keeps_its_weights_and_its_tokenizer(base, tmp_path):
