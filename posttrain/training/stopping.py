@@ -15,6 +15,8 @@ class StoppingConfig(StageConfig):
     """Measurements in a row that may be no better than the best before training stops."""
     min_improvement: float = Field(0.0, ge=0.0)
     """How much better than the best a measurement must be to count as better."""
+    keep: Literal["last", "best"] = "last"
+    """Which weights are saved: those after the last step, or those of the best measurement."""
 
 
 class StopRule:
@@ -30,6 +32,11 @@ class StopRule:
     def stopped(self) -> bool:
         """Whether patience is spent."""
         return self._waited >= self._config.patience
+
+    @property
+    def improved(self) -> bool:
+        """Whether the last measurement is the best so far."""
+        return self._best is not None and self._waited == 0
 
     def observe(self, value: float) -> bool:
         """Take one measurement; returns `stopped`."""

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches
+from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import weights_digest
 from posttrain.models.optim import learning_rate_factor
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.noise import purpose_seed
+from posttrain.training.best_weights import BestWeights
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
 from posttrain.training.failed_batch import kept_for_replay
@@ -73,8 +75,11 @@ def train(
     trainable, optimizer = learner.trainable, learner.optimizer(config)
     stopping = config.learner.early_stop
     rule = StopRule(stopping, better="lower") if stopping else None
+    best = best_weights(trainable, config, context)
     progress = learner.progress(
-        {"optimizer": optimizer, "curve": curve} | ({"stopping": rule} if rule else {}),
+        {"optimizer": optimizer, "curve": curve}
+        | ({"stopping": rule} if rule else {})
+        | ({"best": best} if best else {}),
         Checkpointer(
             context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
         ),
@@ -105,6 +110,9 @@ def train(
         if rule and stopping and lesson.heldout and step % stopping.every == 0:
             metrics["heldout_loss"] = learner.heldout_loss()
             rule.observe(metrics["heldout_loss"])
+            if best and rule.improved:
+                best.mark()
+                best.keep(step)
         curve.log(step, {f"{prefix}/{name}": value for name, value in metrics.items()})
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
@@ -113,7 +121,25 @@ def train(
     if rule and rule.stopped:
         context.note(f"stopped after step {step} of {num_steps}: the held-out loss falls no more")
     learner.finish()
+    if best and best.step:
+        best.put_in_place()
+        context.note(f"the weights are those after step {best.step}, the best that were measured")
     return step
+
+
+def best_weights(
+    trainable: Trainable, config: OptimisationConfig, context: StageContext
+) -> BestWeights | None:
+    """What keeps the best weights, where the early stop asks for it."""
+    stopping = config.learner.early_stop
+    if stopping is None or stopping.keep == "last":
+        return None
+    if context.processes > 1:
+        raise UserError(
+            "learner.early_stop.keep best copies whole weights, but several processes have a part"
+            " each; set keep to last, or leave resources.processes out"
+        )
+    return BestWeights(trainable)
 
 
 def learner_of(

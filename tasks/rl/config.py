@@ -174,6 +174,11 @@ class RlConfig(StageConfig):
             raise ValueError(
                 "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
             )
+        if self.stop is not None and self.stop.keep == "best" and self.staleness:
+            raise ValueError(
+                f"stop.keep best keeps the policy that a step's rollouts are of, but staleness"
+                f" {self.staleness} makes that an older one; set staleness to 0, or keep to last"
+            )
         self._check_learner()
         if self.staleness >= self.steps:
             raise ValueError(

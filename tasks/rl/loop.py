@@ -12,6 +12,7 @@ from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.noise import purpose_seed
+from posttrain.training.best_weights import BestWeights
 from posttrain.training.curve import Curve
 from posttrain.training.progress import Progress, Stateful
 from tasks.rl.buffer import Buffer, Generation, Queue
@@ -35,11 +36,21 @@ class Practice:
     queue: Queue
     buffer: Buffer
     stopping: Stopping | None
+    best: BestWeights | None = None
 
     @property
     def num_steps(self) -> int:
         """Steps that were learnt from."""
         return self.queue.num_drawn - len(self.queue.waiting)
+
+    def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Let the stopping rule see what 0-based `step` measured."""
+        if self.stopping is None:
+            return
+        self.stopping.observe(metrics)
+        if self.best is not None and self.stopping.improved:
+            # A step's rollouts are of the policy that it starts from.
+            self.best.keep(step)
 
     def parts(self) -> dict[str, Stateful]:
         """What a checkpoint holds, by name; of the rollouts, which lie beside it, the digests."""
@@ -48,6 +59,7 @@ class Practice:
             "reference": learner.reference,
             "critic": learner.critic,
             "stopping": self.stopping,
+            "best": self.best,
         }
         return {
             **learner.trainable.parts(),
@@ -83,6 +95,8 @@ def train(
         if buffer.generation is None:
             # Else a checkpoint between two updates brought the generators' states with it.
             torch.manual_seed(purpose_seed(context.seed, "rl", step))
+            if practice.best is not None:
+                practice.best.mark()
         while queue.num_drawn <= min(step + config.staleness, config.steps - 1):
             queue.put(draw(practice, queue.num_drawn, version=step))
         if buffer.generation is None:
@@ -112,8 +126,7 @@ def train(
         named = {f"rl/{name}": value for name, value in measured.items()}
         practice.curve.log(step + 1, named)
         practice.store.add(generation.groups, step=step + 1)
-        if practice.stopping is not None:
-            practice.stopping.observe(named)
+        practice.observe(named, step=step)
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         seconds = {"rl/seconds_sampling": sampled - started}

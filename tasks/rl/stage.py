@@ -16,6 +16,7 @@ from posttrain.pipeline.context import StageContext
 from posttrain.records import PROBLEMS, SOLVE_RATES
 from posttrain.sampling.base import Sampler
 from posttrain.sampling.engines import open_sampler
+from posttrain.training.best_weights import BestWeights
 from posttrain.training.curve import Curve
 from posttrain.training.progress import run_identity
 from tasks.rl.buffer import Buffer, Queue
@@ -58,6 +59,8 @@ def run(
         train(practice, config=config, context=context, checkpointer=checkpointer)
 
     practice.learner.trainable.finish()
+    if practice.best is not None:
+        _take_best(practice.best, context)
     practice.learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == before:
@@ -80,6 +83,16 @@ def run(
     }
     outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     return metrics
+
+
+def _take_best(best: BestWeights, context: StageContext) -> None:
+    if not best.step:
+        raise UserError(
+            "rl: by stop.metric no step's policy was better than the one that it started from; set"
+            " stop.keep to last, or sample more problems per step if the metric is that noisy"
+        )
+    best.put_in_place()
+    context.note(f"the policy is that after step {best.step}, the best that was measured")
 
 
 def _drawing(
@@ -123,6 +136,7 @@ def _practice(
         queue=Queue(),
         buffer=Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches),
         stopping=None if config.stop is None else Stopping(config.stop),
+        best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
     )
 
 
@@ -131,7 +145,8 @@ def _finish(practice: Practice, config: RlConfig, outputs: Mapping[str, Path]) -
     curve, steps = practice.curve, practice.num_steps
     for ahead, generation in enumerate(practice.queue.waiting, start=1):
         practice.store.add(generation.untrained(), step=steps + ahead)
-    num_rollouts = practice.store.merge(outputs["rollouts"])
+    kept = practice.best.step if practice.best is not None else steps
+    num_rollouts = practice.store.merge(outputs["rollouts"], learnt=kept)
     curve.write(outputs["curve"])
     window = min(_WINDOW, steps)
     names = ("reward", "length", "truncation_rate", "entropy", "yield")
@@ -140,6 +155,7 @@ def _finish(practice: Practice, config: RlConfig, outputs: Mapping[str, Path]) -
         "rl/num_updates": float(practice.learner.num_updates),
         "rl/steps": float(steps),
         "rl/stopped_early": float(steps < config.steps),
+        **({"rl/kept_steps": float(kept)} if practice.best is not None else {}),
     }
 
 

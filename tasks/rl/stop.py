@@ -14,14 +14,17 @@ class Stopping:
         self._config = config
         self._rule = StopRule(config, better=config.better)
         self.reason = ""
+        self.improved = False
+        """Whether the step that was observed last is the best so far."""
 
     def observe(self, metrics: Mapping[str, float]) -> None:
         """Take the metrics of one step."""
-        config = self._config
+        config, self.improved = self._config, False
         if config.metric not in metrics:
             return
         value = metrics[config.metric]
         spent = self._rule.observe(value)
+        self.improved = self._rule.improved
         if config.target is not None and self._reached(value, config.target):
             self.reason = (
                 f"{config.metric} is {value:.4g}, which meets the target {config.target:g}"

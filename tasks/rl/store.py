@@ -53,10 +53,15 @@ class RolloutStore:
                     f" remove {self.folder.parent} and run again"
                 )
 
-    def merge(self, path: Path) -> int:
-        """Write one table of all rollouts; returns the number of rows."""
+    def merge(self, path: Path, *, learnt: int) -> int:
+        """Write one table of all rollouts; returns the number of rows.
+
+        What was taught after the first `learnt` steps is not in the policy that is saved, so it
+        counts as not trained on: a replay of the table ends where the policy does.
+        """
         frames = [read_table(shard, ROLLOUTS) for shard in self._shards()]
         merged = pl.concat([*frames, *self._fresh], rechunk=True)
+        merged = merged.with_columns(pl.col("trained") & (pl.col("step") <= learnt))
         write_table(merged, path, ROLLOUTS)
         return len(merged)
 

@@ -1,5 +1,11 @@
 """A tiny base policy, and judged answers to single-digit sums, for tests of the stages."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -99,3 +105,36 @@ def guesser(tmp_path_factory, coins):
     path = tmp_path_factory.mktemp("guesser") / "policy"
     save_policy(model, tokenizer, path)
     return path
+
+
+@pytest.fixture(scope="session")
+def kill_runs():
+    """Kill a stage at each given instant, run it again, and compare; see `kill_script`.
+
+    Asserts that every run ended as the uninterrupted one, and that every planned kill happened; one
+    after a share of the whole run's time may come too late, but most must not. Returns the hits.
+    """
+
+    def run(folder, kills, **job):
+        job = {**job, "folder": str(folder), "kills": kills}
+        root = Path(__file__).parents[2]
+        done = subprocess.run(
+            [sys.executable, "tests/tasks/kill_script.py", json.dumps(job, default=str)],
+            cwd=root,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        hit, results = json.loads(done.stdout.splitlines()[-1])
+        assert any("safetensors" in name for name in results["whole"])
+        for name, digests in results.items():
+            assert digests == results["whole"], f"killed at {name}"
+        assert len(hit) == len(kills)
+        timed = [was for name, was in hit.items() if name.startswith("share")]
+        assert sum(timed) >= len(timed) / 2
+        assert all(was for name, was in hit.items() if not name.startswith("share"))
+        return sum(hit.values())
+
+    return run

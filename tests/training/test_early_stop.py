@@ -4,6 +4,7 @@ import polars as pl
 import pytest
 
 from posttrain.errors import UserError
+from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.training.config import EarlyStopConfig, OptimisationConfig
 from posttrain.training.curve import Curve
@@ -85,3 +86,47 @@ def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp
     again, cut = attempt(tmp_path / "cut")
     assert again == made
     assert cut.equals(curve)
+
+
+@pytest.mark.parametrize("average", [None, 0.5])
+def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
+    """They are those of a run that ends at the step of the least held-out loss."""
+    stopping = {"every": 2, "patience": 3, "heldout_fraction": 0.3}
+
+    def attempt(scratch, *, steps=60, keep="best", kill=None):
+        learner = {"early_stop": {**stopping, "keep": keep}, "ema_decay": average}
+        config = OptimisationConfig(
+            steps=steps,
+            batch_tokens=120,
+            learning_rate=0.03,
+            schedule="constant",
+            warmup_steps=1,
+            checkpoint_every=4,
+            learner=learner,
+        )
+        policy = fresh()
+
+        def emit(event):
+            if event["kind"] == "progress" and event["done"] == kill:
+                raise Killed
+
+        context = StageContext(seed=0, threads=1, device="cpu", scratch=scratch, emit=emit)
+        corpus = Corpus(
+            [f"{index * 37 % 101}" for index in range(12)],
+            [f"{index * 7919 % 1009}" for index in range(12)],
+        )
+        lesson, _ = next_token_lesson(policy, corpus, config=config, context=context, where="fit")
+        trainable = prepare_for_training(policy.model, config.learner, seed=0)
+        curve = Curve(context)
+        made = train(trainable, lesson, config=config, context=context, curve=curve, prefix="fit")
+        curve.write(scratch / "curve.parquet")
+        losses = pl.read_parquet(scratch / "curve.parquet").filter(metric="fit/heldout_loss")
+        return weights_digest(policy.model), made, losses.sort("value")["step"][0]
+
+    kept, made, best = attempt(tmp_path / "whole")
+    assert best < made
+    assert attempt(tmp_path / "last", keep="last")[0] != kept
+    assert attempt(tmp_path / "short", steps=best, keep="last")[0] == kept
+    with pytest.raises(Killed):
+        attempt(tmp_path / "cut", kill=made - 1)
+    assert attempt(tmp_path / "cut")[0] == kept
