@@ -4,6 +4,8 @@ VENV   ?= .venv
 ENGINES ?= .venv-engines
 BIN    := $(VENV)/bin
 QUIET  := --disable-pip-version-check --quiet
+# One worker a core, up to four; a file stays on one worker, whose servers its tests share.
+PARALLEL := -n auto --maxprocesses 4 --dist loadfile
 PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -14,10 +16,10 @@ run: $(VENV)/.installed
 	posttrain run
 
 test: $(VENV)/.installed-test
-	python -m pytest -m "not slow"
+	python -m pytest -m "not slow" $(PARALLEL)
 
 test-all: $(VENV)/.installed-test
-	python -m pytest
+	python -m pytest $(PARALLEL)
 
 # In an environment of its own: vLLM wants an older transformers, and a hundred packages that nothing else needs.
 test-engines: export PATH := $(CURDIR)/$(ENGINES)/bin:$(PATH)
