@@ -37,7 +37,25 @@ def kept_for_replay(
     except NotFiniteError as error:
         facts = {"step": step, "seed": seed, "weights": weights_digest(model)}
         path = save_failed_batch(folder, parts, facts=facts)
-        raise NotFiniteError(f"{error}; the batch is kept in {path}") from None
+        _save_weights(model, weights_beside(path))
+        raise NotFiniteError(
+            f"{error}; `posttrain replay --batch FILE` says where it began; the batch is kept in"
+            f" {path}"
+        ) from None
+
+
+def weights_beside(batch: Path) -> Path:
+    """Folder of the weights that a kept batch met."""
+    return batch.with_suffix(".weights")
+
+
+def _save_weights(model: torch.nn.Module, path: Path) -> None:
+    """A whole model in one process; adapters and shards are not one that could be loaded."""
+    from transformers import PreTrainedModel
+
+    adapted = any("lora_" in name for name, _ in model.named_parameters())
+    if isinstance(model, PreTrainedModel) and not adapted:
+        model.save_pretrained(path)
 
 
 def save_failed_batch(folder: Path, parts: Sequence[Any], *, facts: Mapping[str, Any]) -> Path:
@@ -65,15 +83,14 @@ def load_failed_batch(path: Path) -> FailedBatch:
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads((file.metadata() or {})["facts"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, KeyError, ValueError):
+            parts: list[dict[str, Tensor]] = [{} for _ in facts["parts"]]
+            for name in file.keys():  # noqa: SIM118 - it is no mapping
+                index, _, field = name.partition(".")
+                parts[int(index)][field] = file.get_tensor(name)
+    except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError):
         raise UserError(
             f"{path}: this is no kept batch; give the file that the run named"
         ) from None
-    parts: list[dict[str, Tensor]] = [{} for _ in facts["parts"]]
-    for name, tensor in tensors.items():
-        index, _, field = name.partition(".")
-        parts[int(index)][field] = tensor
     return FailedBatch(parts, facts)
 
 

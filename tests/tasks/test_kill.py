@@ -91,7 +91,10 @@ def test_preference(kind, guesser, coins_path, tmp_path, kill_runs):
 
 LEARNERS = {
     "sft": {"learner": {"packing": True, "lora": {"rank": 2}, "ema_decay": 0.5}},
-    "reward": {"learner": {"early_stop": {"every": 2, "patience": 3, "keep": "best"}}, "parameterisation": "head"},
+    "reward": {
+        "learner": {"early_stop": {"every": 2, "patience": 3, "keep": "best"}},
+        "parameterisation": "head",
+    },
     **PREFERENCE,
 }
 

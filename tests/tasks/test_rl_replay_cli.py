@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.reproduction.replaying import parameters
 from posttrain.models.load import load_policy, weights_digest
 from posttrain.pipeline.context import StageContext
+from posttrain.reproduction.replaying import parameters
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 
