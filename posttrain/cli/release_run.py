@@ -65,8 +65,14 @@ def _short(value: str) -> str:
 
 @click.command()
 @click.argument("target", metavar="NAME[@VERSION|#STAGE]")
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535))
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=8000,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port to listen on.",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the command and start nothing.")
 def serve(target: str, host: str, port: int, only_print: bool) -> None:
     """Print the vLLM command of a release; where vLLM is installed, start and check it."""

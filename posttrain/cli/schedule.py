@@ -58,11 +58,14 @@ Examples:
     help="One more input: file:PATH, remote://NAME/PATH, hf:datasets/NAME@REV, sql:URL#QUERY.",
 )
 @click.option("--concurrency", default="1:queue", show_default=True, help="Or 1:cancel-new.")
-@click.option("--retries", type=click.IntRange(min=0), default=1, show_default=True)
-@click.option("--retry-seconds", type=float, default=30.0, show_default=True)
+@click.option("--retries", type=click.IntRange(min=0), default=1, show_default=True,
+              help="Further attempts at a run that failed.")  # fmt: skip
+@click.option("--retry-seconds", type=float, default=30.0, show_default=True,
+              help="Pause before each of them.")  # fmt: skip
 @click.option("--grace-seconds", type=float, default=120.0, show_default=True,
               help="A start that is later than this was missed.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="STAGE.PARAM=VALUE")
+@click.option("--set", "overrides", multiple=True, metavar="STAGE.PARAM=VALUE",
+              help="Override a parameter in every run; repeatable.")  # fmt: skip
 @click.option("--release", help="Make a candidate of this release of each success.")
 @click.option("--notify-url", help="Webhook that hears of runs that failed for good.")
 @click.option("--notify-command", help="Local command that gets the failure as JSON.")
@@ -188,7 +191,8 @@ def run_now(name: str) -> None:
 
 @schedule.command()
 @click.argument("name", required=False)
-@click.option("-n", "limit", type=click.IntRange(min=1), default=20, show_default=True)
+@click.option("-n", "limit", type=click.IntRange(min=1), default=20, show_default=True,
+              help="How many, the newest first.")  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Everything that happened to each.")
 def history(name: str | None, limit: int, verbose: bool) -> None:
     """What was due, what was decided about it and why, what ran and how it ended."""
@@ -217,7 +221,8 @@ def _why(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str
 
 @schedule.command("next")
 @click.argument("name", required=False)
-@click.option("-n", "count", type=click.IntRange(min=1), default=5, show_default=True)
+@click.option("-n", "count", type=click.IntRange(min=1), default=5, show_default=True,
+              help="How many times of each schedule.")  # fmt: skip
 def next_(name: str | None, count: int) -> None:
     """When NAME, or everything, runs next."""
     from posttrain.schedule.times import next_ticks
