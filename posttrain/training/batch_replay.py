@@ -122,7 +122,7 @@ def _pass(model: Any, tokens: _Tokens) -> str:
             hook.remove()
     if culprits:
         return f"the output of {culprits[0]} is not finite"
-    _loss(logits, tokens).backward()
+    _loss(logits, tokens).backward()  # type: ignore[no-untyped-call]
     gradients = [(n, p.grad) for n, p in model.named_parameters() if p.grad is not None]
     finding = _first(gradients, "the gradient of {} is not finite")
     model.zero_grad(set_to_none=True)

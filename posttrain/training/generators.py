@@ -17,9 +17,10 @@ def generator_states() -> dict[str, Any]:
     version, words, gauss = random.getstate()
     # The legacy generator: the one that `np.random.shuffle` and its kin draw from.
     state: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    has_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return {
         "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+        "cuda": torch.cuda.get_rng_state_all() if has_cuda else [],
         "random": {"version": version, "words": torch.tensor(words), "gauss": gauss},
         "numpy": {
             "key": torch.from_numpy(state["state"]["key"].astype(np.int64)),

@@ -47,7 +47,8 @@ class Learner(Generic[AnyBatch]):
 
     def weights(self) -> torch.nn.Module:
         """Something with the state dict of the whole model."""
-        return self.trainable.model
+        model: torch.nn.Module = self.trainable.model
+        return model
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """All parts of 0-based `step`."""

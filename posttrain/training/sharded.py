@@ -54,11 +54,11 @@ class ShardedLearner(Learner[AnyBatch]):
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
         """What a checkpoint holds is what one process would put into it."""
-        tensors = {
+        tensors: dict[str, Stateful] = {
             name: GatheredTensors(part, self._group)
             for name, part in self.trainable.parts().items()
         }
-        others = {
+        others: dict[str, Stateful] = {
             name: part if isinstance(part, ShardedOptimizer) else SharedValues(part, self._group)
             for name, part in parts.items()
         }
@@ -73,7 +73,9 @@ class ShardedLearner(Learner[AnyBatch]):
         parts = self.lesson.batches.micro_batches(step)
         if self.lesson.gather is None:
             return parts
-        return self._sharded(self.lesson.gather, [part.to(self.device) for part in parts])
+        moved = [part.to(self.device) for part in parts]
+        gathered: list[AnyBatch] = self._sharded(self.lesson.gather, moved)
+        return gathered
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
         """Accumulate the gradient of this process's share; the metrics are those of the step."""

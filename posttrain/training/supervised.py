@@ -21,7 +21,7 @@ from posttrain.training.curve import Curve
 from posttrain.training.failed_batch import kept_for_replay
 from posttrain.training.learner import Learner
 from posttrain.training.prepare import Trainable
-from posttrain.training.progress import run_identity
+from posttrain.training.progress import Stateful, run_identity
 from posttrain.training.stopping import StopRule
 
 if TYPE_CHECKING:
@@ -76,10 +76,14 @@ def train(
     stopping = config.learner.early_stop
     rule = StopRule(stopping, better="lower") if stopping else None
     best = best_weights(trainable, config, context)
+    changing: dict[str, Stateful | None] = {
+        "optimizer": optimizer,
+        "curve": curve,
+        "stopping": rule,
+        "best": best,
+    }
     progress = learner.progress(
-        {"optimizer": optimizer, "curve": curve}
-        | ({"stopping": rule} if rule else {})
-        | ({"best": best} if best else {}),
+        {name: part for name, part in changing.items() if part is not None},
         Checkpointer(
             context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
         ),
