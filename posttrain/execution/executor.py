@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
 from posttrain.execution.failures import StageFailed
 from posttrain.execution.fitness import models, refuse_mixed
-from posttrain.execution.parts import Part
+from posttrain.execution.parts import Part, with_settings
 from posttrain.execution.publish import discard, prepare, publish
 from posttrain.execution.resumption import note_run, resumed_run
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
@@ -172,9 +172,7 @@ class Executor:
         limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
         return self.processes.attempt(assignment, limits, self._watcher(assignment, tracked))
 
-    def _watcher(
-        self, assignment: Assignment, tracked: str
-    ) -> Callable[[Mapping[str, Any]], None]:
+    def _watcher(self, assignment: Assignment, tracked: str) -> Callable[[Mapping[str, Any]], None]:
         noted = False
 
         def watch(event: Mapping[str, Any]) -> None:
@@ -231,7 +229,7 @@ class Executor:
         paths = stage.outputs()
         made = {
             role: tuple(self._part(part, str(paths[role])) for part in parts)
-            for role, parts in outcome.parts.items()
+            for role, parts in self._specified(base, outcome).items()
             if parts
         }
         if made:
@@ -239,6 +237,14 @@ class Executor:
             inputs = {record.role: record.digest for record in base.inputs}
             refuse_mixed(stage, models(self.ledger, stage, inputs, made))
         return made
+
+    def _specified(self, base: StageRun, outcome: Outcome) -> Mapping[str, Sequence[Part]]:
+        """Parts of the outputs, judges with what they are asked where outputs or inputs tell it."""
+        if all(part.digest for parts in outcome.parts.values() for part in parts):
+            return outcome.parts
+        known = self.ledger.parts_of([record.digest for record in base.inputs])
+        judges = [part for parts in known.values() for part in parts if part.type == "judge"]
+        return with_settings(outcome.parts, {part.path.partition(":")[2] for part in judges})
 
     def _part(self, part: Part, whole: str) -> ArtifactRecord:
         digest = part.digest

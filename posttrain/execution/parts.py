@@ -6,7 +6,7 @@ behave as it does, so that the same tokenizer in two checkpoints is one node of 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from posttrain.pipeline.spec import ArtifactType
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
 # behind it. Every such model shares this one, which no chat template disagrees with.
 PLAIN = f"{ArtifactType.TEMPLATE}:plain"
+# The verifier that asks a model, and the key of a problem's metadata under which it is set up.
+_MODEL = "judge"
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 
@@ -48,10 +50,45 @@ def _of_table(path: Path) -> tuple[Part, ...]:
     import polars as pl
 
     frame = pl.scan_parquet(path)
-    if "verifier" not in frame.collect_schema():
+    columns = frame.collect_schema()
+    if "verifier" not in columns:
         return ()
-    names = frame.select(pl.col("verifier").unique().sort()).collect()["verifier"]
-    return tuple(Part(ArtifactType.JUDGE, name) for name in names if name)
+    metadata = pl.col("metadata") if "metadata" in columns else pl.lit("{}")
+    # What a judge is asked stands with each problem; other metadata would tell every row apart.
+    asked = pl.when(pl.col("verifier") == _MODEL).then(metadata).otherwise(pl.lit("{}"))
+    rows = frame.select("verifier", asked.alias("asked")).unique().collect().iter_rows()
+    names = {_judge(verifier, metadata) for verifier, metadata in rows if verifier}
+    return tuple(Part(ArtifactType.JUDGE, name) for name in sorted(names))
+
+
+def _judge(verifier: str, metadata: str) -> str:
+    """A verifier's name; with the model, and the digest of all that it is asked with, if any."""
+    settings = json.loads(metadata).get(_MODEL)
+    if settings is None:
+        return verifier
+    body = json.dumps(settings, sort_keys=True).encode()
+    model = dict(settings.get("endpoint") or {}).get("model", "model")
+    return f"{verifier}/{model}.{hashlib.sha256(body).hexdigest()[:12]}"
+
+
+def with_settings(
+    parts: Mapping[str, Sequence[Part]], given: Collection[str]
+) -> dict[str, tuple[Part, ...]]:
+    """The same parts, but a judge told by its verifier alone is one of those told in full.
+
+    A table of completions says only that a model judged it; which model, and asked what, is with
+    the problems: in another output of the stage, or among its inputs (`given`, names of judges).
+    """
+    named = {part.name for each in parts.values() for part in each if part.name is not None}
+    full = sorted(name for name in named | set(given) if "/" in name)
+
+    def meant(part: Part) -> list[Part]:
+        if part.type != ArtifactType.JUDGE:
+            return [part]
+        found = [name for name in full if name.partition("/")[0] == part.name]
+        return [Part(ArtifactType.JUDGE, name) for name in found] or [part]
+
+    return {role: tuple(m for part in each for m in meant(part)) for role, each in parts.items()}
 
 
 def _of_model(folder: Path) -> tuple[Part, ...]:

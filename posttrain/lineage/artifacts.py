@@ -14,7 +14,7 @@ class Finder:
     def __init__(self, root: Path, cache: StatCache) -> None:
         self._root = root
         self._cache = cache
-        self._objects = _object_folder(root)
+        self._objects = object_folder(root)
 
     def find(self, path: str, digest: str, md5: str | None = None) -> Path | None:
         """A file or directory with exactly this digest, or None where there is none."""
@@ -42,7 +42,7 @@ class Finder:
         yield from (folder / path for folder in sorted(self._root.glob("recipes/*")))
 
 
-def _object_folder(root: Path) -> Path:
+def object_folder(root: Path) -> Path:
     """Where DVC keeps files, as its own configuration says, without importing it."""
     config = configparser.ConfigParser()
     dvc = root / ".dvc"

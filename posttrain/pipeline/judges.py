@@ -14,10 +14,11 @@ _INCIDENTAL = frozenset({"polars"})
 def judge_digest(reader: CodeReader, name: str) -> str:
     """SHA-256 over a verifier's name, its code and the packages that its code imports.
 
-    The verifier `x` is the function `verify_x`; for one of another name all verifiers count.
+    The verifier `x` is the function `verify_x`; for one of another name all verifiers count. A name
+    `x/...` says what a model is asked with besides: it counts whole.
     """
     try:
-        closure = reader.closure(f"{_REWARDS}:verify_{name}")
+        closure = reader.closure(f"{_REWARDS}:verify_{name.partition('/')[0]}")
     except UserError:
         closure = reader.closure(f"{_REWARDS}:verify")
     packages = {each: version(each) for each in sorted(closure.packages - _INCIDENTAL)}

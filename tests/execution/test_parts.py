@@ -8,7 +8,7 @@ import pytest
 
 from posttrain.errors import UserError
 from posttrain.execution.fitness import refuse_mixed
-from posttrain.execution.parts import PLAIN, parts_of
+from posttrain.execution.parts import PLAIN, Part, parts_of, with_settings
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.pipeline.code import CodeReader
 from posttrain.pipeline.config import StageConfig
@@ -81,6 +81,40 @@ def test_a_table_has_the_judges_that_it_names_each_once(tmp_path):
     assert parts_of(path, ArtifactType.ROLLOUTS) == ()
 
 
+def asked(template):
+    return json.dumps({"judge": {"endpoint": {"model": "grader"}, "template": template}})
+
+
+def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_with(tmp_path):
+    def names(*templates):
+        rows = {
+            "verifier": ["judge"] * len(templates) + ["exact"],
+            "metadata": [asked(each) for each in templates] + ['{"digits": 1}'],
+        }
+        pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
+        return [part.name for part in parts_of(tmp_path / "p.parquet", ArtifactType.PROBLEMS)]
+
+    exact, one = names("Grade {completion}.")
+    assert exact == "exact"
+    assert one.startswith("judge/grader.")
+    assert names("Grade {completion}.") == names("Grade {completion}.", "Grade {completion}.")
+    assert set(names("Grade {completion}.", "Be strict: {completion}")) > {exact, one}
+    assert len(names("Grade {completion}.", "Be strict: {completion}")) == 3
+
+
+def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_before_it():
+    judge, exact = Part(ArtifactType.JUDGE, "judge"), Part(ArtifactType.JUDGE, "exact")
+    full = Part(ArtifactType.JUDGE, "judge/grader.1234")
+    assert with_settings({"a": (exact, judge), "b": (full,)}, ()) == {
+        "a": (exact, full),
+        "b": (full,),
+    }
+    assert with_settings({"a": (judge,)}, {"judge/x.1", "exact"}) == {
+        "a": (Part(ArtifactType.JUDGE, "judge/x.1"),)
+    }
+    assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
+
+
 REWARDS = {
     "__init__.py": "from posttrain.rewards.a import verify_a\n"
     "from posttrain.rewards.b import verify_b\n"
@@ -102,6 +136,9 @@ def test_a_judge_changes_with_its_own_code_only(tmp_path):
         return [judge_digest(CodeReader(tmp_path), name) for name in ("a", "b", "unknown")]
 
     before = digests()
+    reader = CodeReader(tmp_path)
+    asked_with = {judge_digest(reader, name) for name in ("a", "a/model.1", "a/model.2")}
+    assert len(asked_with) == 3
     assert len(set(before)) == 3
     assert digests(**{"a.py": REWARDS["a.py"] + "# a comment\n"}) == before
     after = digests(**{"a.py": REWARDS["a.py"].replace("1", "2")})

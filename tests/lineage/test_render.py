@@ -15,6 +15,7 @@ from posttrain.lineage.names import find_node
 from posttrain.lineage.render import FORMATS, View
 from posttrain.lineage.render.openlineage import as_uuid
 from posttrain.lineage.render.view import first_metrics
+from posttrain.pipeline.ledger import ArtifactRecord, Composition
 
 HOSTILE = '</script><b>"quote" \\ back # hash | pipe [box] {brace}\nline %%DATA%%'
 
@@ -114,6 +115,21 @@ def test_openlineage_has_a_start_and_a_complete_event_for_each_stage_run(view, p
     assert version["datasetVersion"] == f"sha256:{project.digest('kept')}"
     assert kept["inputFacets"]["inputStatistics"]["rowCount"] == 3
     assert sft["run"]["facets"]["parent"]["job"]["name"] == "gsm8k"
+
+
+def test_openlineage_says_what_a_model_carries_inside(view, project):
+    tuned = project.records["tuned"]
+    template = ArtifactRecord("template", "template", "data/rl/tuned#template", "ab" * 32, 7)
+    project.ledger.compose(Composition(tuned, (template,)))
+    facets = [
+        dataset["facets"]
+        for line in FORMATS["openlineage"](view("data/rl/tuned")).splitlines()
+        for dataset in json.loads(line)["outputs"]
+        if dataset["name"] == tuned.path
+    ]
+    assert [each["posttrain_parts"]["parts"] for each in facets] == [
+        [{"type": "template", "name": template.path, "version": f"sha256:{'ab' * 32}"}]
+    ] * 2
 
 
 def test_openlineage_required_fields_of_the_specification(view):

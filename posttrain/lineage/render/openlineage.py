@@ -13,9 +13,12 @@ from typing import Any
 from posttrain.lineage.render.view import View
 from posttrain.pipeline.ledger import ArtifactRecord, Run, StageRun
 
+Parts = Mapping[str, Sequence[ArtifactRecord]]
+
 PRODUCER = "urn:posttrain"
 _SPEC = "https://openlineage.io/spec"
 _EVENT = f"{_SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
+_PARTS = f"{PRODUCER}:facets:1-0-0:PartsDatasetFacet"
 _FACETS = {
     "version": "1-0-1/DatasetVersionDatasetFacet.json#/$defs/DatasetVersionDatasetFacet",
     "datasetType": "1-0-0/DatasetTypeDatasetFacet.json#/$defs/DatasetTypeDatasetFacet",
@@ -38,18 +41,25 @@ def render(view: View) -> str:
     wanted = [node.id for node in view.graph.nodes.values() if node.kind == "stage"]
     found = (view.ledger.stage_run(each) for each in wanted)
     runs = [each for each in found if each is not None]
-    return events(runs, {each.run_id: view.ledger.run(each.run_id) for each in runs})
+    digests = {record.digest for run in runs for record in (*run.inputs, *run.outputs)}
+    parts = view.ledger.parts_of(sorted(digests))
+    return events(runs, {each.run_id: view.ledger.run(each.run_id) for each in runs}, parts)
 
 
-def events(stage_runs: Sequence[StageRun], runs: Mapping[str, Run | None]) -> str:
-    """Events of `stage_runs`, given the pipeline runs that they were part of."""
+def events(
+    stage_runs: Sequence[StageRun], runs: Mapping[str, Run | None], parts: Parts | None = None
+) -> str:
+    """Events of `stage_runs`, given the pipeline runs that they were part of.
+
+    `parts` are what artifacts carry inside them: tokenizers, templates, judges, by digest.
+    """
     timed = []
     for order, stage_run in enumerate(sorted(stage_runs, key=lambda each: each.started)):
         run = runs.get(stage_run.run_id)
-        timed.append((stage_run.started, order, _event("START", stage_run, run)))
+        timed.append((stage_run.started, order, _event("START", stage_run, run, parts or {})))
         # Never before its START, even where the clock was set back in between.
         ended = max(stage_run.started, stage_run.ended)
-        timed.append((ended, order, _event("COMPLETE", stage_run, run)))
+        timed.append((ended, order, _event("COMPLETE", stage_run, run, parts or {})))
     return "".join(
         json.dumps(event, sort_keys=True) + "\n" for *_, event in sorted(timed, key=_when)
     )
@@ -59,7 +69,7 @@ def _when(entry: tuple[float, int, object]) -> tuple[float, int]:
     return entry[:2]
 
 
-def _event(kind: str, stage_run: StageRun, run: Run | None) -> dict[str, Any]:
+def _event(kind: str, stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, Any]:
     recipe = run.recipe if run is not None else "unknown"
     moment = stage_run.started if kind == "START" else max(stage_run.started, stage_run.ended)
     job_facets = {"jobType": _job_type()}
@@ -79,23 +89,34 @@ def _event(kind: str, stage_run: StageRun, run: Run | None) -> dict[str, Any]:
         "schemaURL": _EVENT,
         "run": {"runId": as_uuid(stage_run.id), "facets": {"parent": parent}},
         "job": {"namespace": recipe, "name": stage_run.stage, "facets": job_facets},
-        "inputs": [_dataset(record, recipe, "input") for record in stage_run.inputs],
-        "outputs": [_dataset(record, recipe, "output") for record in stage_run.outputs],
+        "inputs": [_dataset(record, recipe, "input", parts) for record in stage_run.inputs],
+        "outputs": [_dataset(record, recipe, "output", parts) for record in stage_run.outputs],
     }
 
 
-def _dataset(record: ArtifactRecord, recipe: str, side: str) -> dict[str, Any]:
+def _dataset(record: ArtifactRecord, recipe: str, side: str, parts: Parts) -> dict[str, Any]:
     counted = {"rowCount": record.rows} if record.rows is not None else {}
     statistics = _facet(f"{side}Statistics", size=record.size, **counted)
+    facets = {
+        "version": _facet("version", datasetVersion=f"sha256:{record.digest}"),
+        "datasetType": _facet("datasetType", datasetType=record.type.upper()),
+    }
+    if record.digest in parts:
+        facets["posttrain_parts"] = _parts(parts[record.digest])
     return {
         "namespace": recipe,
         "name": record.path,
-        "facets": {
-            "version": _facet("version", datasetVersion=f"sha256:{record.digest}"),
-            "datasetType": _facet("datasetType", datasetType=record.type.upper()),
-        },
+        "facets": facets,
         f"{side}Facets": {f"{side}Statistics": statistics},
     }
+
+
+def _parts(parts: Sequence[ArtifactRecord]) -> dict[str, Any]:
+    """A facet of our own, named after us as the specification asks."""
+    listed = [
+        {"type": part.type, "name": part.path, "version": f"sha256:{part.digest}"} for part in parts
+    ]
+    return {"_producer": PRODUCER, "_schemaURL": _PARTS, "parts": listed}
 
 
 def _job_type() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from posttrain.errors import UserError
-from posttrain.pipeline.ledger import Composition, Recall, Release, Run, open_ledger
+from posttrain.pipeline.ledger import Composition, Recall, Release, Run, Verification, open_ledger
 from posttrain.pipeline.ledger.transfer import export_ledger, import_ledger
 
 
@@ -31,16 +31,20 @@ def filled(ledger, make):
     ledger.compose(Composition(make.artifact("policy", "d3"), (tokenizer,)))
     ledger.release(Release("v1", 3.0, (make.artifact("policy", "d3"),), "c0ffee", "st"))
     ledger.recall(Recall("1", "d1", "bad", 4.0), Recall("2", "d1", "fine", 5.0, withdrawn=True))
+    ledger.verified(
+        Verification("s1", "L0", True, 6.0, {"outputs": "3"}), Verification("s1", "L0", False, 7.0)
+    )
     return ledger
 
 
 def test_round_trip_is_byte_equal(filled, tmp_path):
     text = exported(filled)
     with open_ledger(tmp_path / "copy.db") as copy:
-        assert imported(copy, text) == 2 + 1501 + 1 + 1 + 2
+        assert imported(copy, text) == 2 + 1501 + 1 + 1 + 2 + 2
         assert exported(copy) == text
         assert list(copy.every_stage_run()) == list(filled.every_stage_run())
         assert copy.recalls() == filled.recalls() == []
+        assert [each.holds for each in copy.verifications()] == [True, False]
 
 
 def test_every_line_is_strict_json(ledger, make):
@@ -63,7 +67,7 @@ def test_importing_twice_adds_nothing_and_merging_keeps_both(filled, make, tmp_p
     text = exported(filled)
     with open_ledger(tmp_path / "copy.db") as copy:
         copy.record(make.stage_run(99_999))
-        assert imported(copy, text) == 1507
+        assert imported(copy, text) == 1509
         assert imported(copy, text) == 0
         assert copy.succeeded("k99999").id == "s99999"
 
@@ -81,9 +85,9 @@ def test_a_run_that_has_ended_since_the_last_import_is_closed(filled, make, tmp_
     ("spoil", "complaint"),
     [
         (lambda lines: [*lines[:5], lines[5][:-10], *lines[6:]], "file line 6 is damaged"),
-        (lambda lines: [*lines, '{"kind":"stage_run","id":"x"}'], "line 1509 is damaged"),
-        (lambda lines: [*lines, '{"kind":"dream"}'], "line 1509 is of unknown kind 'dream'"),
-        (lambda lines: [*lines, "[]"], "line 1509 is damaged"),
+        (lambda lines: [*lines, '{"kind":"stage_run","id":"x"}'], "line 1511 is damaged"),
+        (lambda lines: [*lines, '{"kind":"dream"}'], "line 1511 is of unknown kind 'dream'"),
+        (lambda lines: [*lines, "[]"], "line 1511 is damaged"),
         (lambda lines: ['{"kind":"ledger","format":2}', *lines[1:]], "upgrade posttrain"),
         (lambda lines: lines[1:], "not an exported ledger"),
         (lambda _: [], "not an exported ledger"),
