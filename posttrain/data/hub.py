@@ -1,11 +1,12 @@
 """Whether the Hugging Face hub can be reached, asked once."""
 
+import threading
 import urllib.error
 import urllib.request
 
 from posttrain.errors import UserError
 
-_SECONDS_TO_ANSWER = 10.0
+_SECONDS_TO_ANSWER = 4.0
 
 
 def check_network(what: str, *, remedy: str) -> None:
@@ -18,12 +19,27 @@ def check_network(what: str, *, remedy: str) -> None:
 
     if constants.HF_HUB_OFFLINE:
         return
-    try:
-        urllib.request.urlopen(constants.ENDPOINT, timeout=_SECONDS_TO_ANSWER).close()
-    except urllib.error.HTTPError:
-        return
-    except OSError as error:
-        reason = str(error).strip("<>")
-        raise UserError(
-            f"{what}: {constants.ENDPOINT} does not answer ({reason}); {remedy}"
-        ) from None
+    reason = _silence(constants.ENDPOINT)
+    if reason:
+        raise UserError(f"{what}: {constants.ENDPOINT} does not answer ({reason}); {remedy}")
+
+
+def _silence(url: str) -> str | None:
+    """Why there is no answer, or None where there is one, of whatever kind."""
+    found: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER).close()
+        except urllib.error.HTTPError:
+            found.append(None)
+        except OSError as error:
+            found.append(str(error).strip("<>"))
+        else:
+            found.append(None)
+
+    # The resolver knows no time limit, and each address of a name has the whole of one.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(_SECONDS_TO_ANSWER)
+    return found[0] if found else f"nothing in {_SECONDS_TO_ANSWER:g} seconds"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.packing import Packing, packing_of
-from posttrain.data.templates import encode_completions, encode_prompts
+from posttrain.data.templates import encode_completions, encode_prompts, render_turns
 from posttrain.errors import UserError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def check_answers(
         if not tokenizer.chat_template:
             continue
         turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": text}]
-        if text.strip() not in str(tokenizer.apply_chat_template(turns, tokenize=False)):
+        if text.strip() not in render_turns(tokenizer, turns, open_answer=False):
             raise UserError(
                 f"the tokenizer's chat template drops the answer {text[:40]!r}; "
                 "use a template that writes the assistant's message, or none"

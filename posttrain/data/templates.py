@@ -5,7 +5,7 @@ are exactly the ids that training masked out; no merge ever crosses the border b
 Text that spells a special token stays text: only a chat template may write one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from posttrain.errors import UserError
@@ -20,25 +20,34 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
     """The text that the model continues: the tokenizer's chat template, else prompt and newline."""
     if not tokenizer.chat_template:
         return prompt + BORDER
-    from jinja2 import TemplateError
-
-    message = [{"role": "user", "content": prompt}]
-    try:
-        text = str(
-            tokenizer.apply_chat_template(message, tokenize=False, add_generation_prompt=True)
-        )
-    # Python's own errors come out of expressions within the template.
-    except (TemplateError, TypeError, ValueError, KeyError) as error:
-        raise UserError(
-            f"the tokenizer's chat template fails on one user message: {error}; "
-            "use a template that needs neither a system message nor tools, or none"
-        ) from None
+    text = render_turns(tokenizer, [{"role": "user", "content": prompt}], open_answer=True)
     if prompt.strip() not in text:
         raise UserError(
             f"the tokenizer's chat template drops the prompt {prompt[:40]!r}; "
             "use a template that writes the user message, or none"
         )
     return text
+
+
+def render_turns(
+    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Mapping[str, str]], *, open_answer: bool
+) -> str:
+    """Turns as the chat template writes them; `open_answer` begins the assistant's next one."""
+    from jinja2 import TemplateError
+
+    try:
+        return str(
+            tokenizer.apply_chat_template(
+                list(turns), tokenize=False, add_generation_prompt=open_answer
+            )
+        )
+    # Python's own errors come out of expressions within the template.
+    except (TemplateError, TypeError, ValueError, KeyError) as error:
+        what = "one user message" if len(turns) == 1 else "a user message and its answer"
+        raise UserError(
+            f"the tokenizer's chat template fails on {what}: {error}; "
+            "use a template that needs neither a system message nor tools, or none"
+        ) from None
 
 
 def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[list[int]]:

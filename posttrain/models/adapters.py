@@ -90,7 +90,7 @@ def _peft() -> Any:
         import peft
     except ModuleNotFoundError:
         raise UserError(
-            "lora needs peft, which is not installed; pip install 'posttrain[lora]'"
+            "lora needs peft, which is not installed; run: pip install --editable '.[lora]'"
         ) from None
     return peft
 

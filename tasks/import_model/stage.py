@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from posttrain.data.templates import encode_prompts
 from posttrain.errors import UserError
 from posttrain.models.final_logits import final_logits
 from posttrain.models.imports import DTYPES, locate, settle_generation_config, write_facts
@@ -24,6 +25,8 @@ def run(
     """Load the model from its source, check it, save it."""
     source = locate(config, inputs, scratch=context.scratch)
     policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])
+    # Sooner than in the stage that would be the first to render a prompt.
+    encode_prompts(policy.tokenizer, ["1 + 1 ="])
     _check_context(policy, source)
     _check_head(policy, source)
     settle_generation_config(policy.model, source)

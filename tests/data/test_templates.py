@@ -1,5 +1,6 @@
 import pytest
 
+from posttrain.data.rows import check_answers
 from posttrain.data.templates import (
     decode_completion,
     encode_completions,
@@ -72,3 +73,13 @@ def test_text_that_spells_a_special_token_stays_text(tokenizer):
     assert [token for token in prompt if token in special] == [tokenizer.bos_token_id]
     assert [token for token in completion if token in special] == [tokenizer.eos_token_id]
     assert decode_completion(tokenizer, completion) == "<eos>7"
+
+
+def test_a_template_that_fails_on_an_answer_alone_is_refused_before_training(tokenizer):
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'assistant' %}"
+        "{{ raise_exception('no assistant here') }}{% endif %}{{ m.content }}{% endfor %}"
+    )
+    assert render_prompt(tokenizer, "3 + 4 =") == "3 + 4 ="
+    with pytest.raises(UserError, match="fails on a user message and its answer: no assistant he"):
+        check_answers(tokenizer, ["3 + 4 ="], ["7"])
