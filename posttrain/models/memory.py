@@ -69,9 +69,11 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
 
 
 def free_memory(device: str) -> int:
-    """Bytes that a new process could take on `device`."""
+    """Bytes that this process could take on `device`, beside what it uses."""
     if device.startswith("cuda"):
-        return torch.cuda.mem_get_info(device)[0]
+        # What torch holds for itself and does not use is there for the next tensor.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + held
     import psutil
 
     return int(psutil.virtual_memory().available)

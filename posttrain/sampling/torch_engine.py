@@ -1,7 +1,6 @@
 """The in-process engine: our own decode loop around the module that is being trained."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,11 +10,11 @@ from torch import Tensor
 from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams, check_prompts
 from posttrain.sampling.choose import draw, greedy
 from posttrain.sampling.compaction import fill_the_gaps
-from posttrain.sampling.decoder import Decoder, open_decoder
 from posttrain.sampling.endings import end_tokens, text_before, without_end
-from posttrain.sampling.llama import is_lean
+from posttrain.sampling.llama import LlamaDecoder, is_lean
 from posttrain.sampling.memory import Memory
 from posttrain.sampling.noise import Keys, row_keys, uniforms
+from posttrain.sampling.record import Record, Row
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -23,13 +22,19 @@ if TYPE_CHECKING:
 _WORTH_COMPACTING = 7 / 8
 """Finished prompts are dropped from the batch once at most this share of it is still open."""
 
+_WORTH_REFILLING = 1 / 8
+"""Waiting prompts are read once this share of the places is free; alone, a prompt costs a step."""
+
 
 class TorchSampler:
     """Samples from a transformers model in this process; see `base.Sampler` for the contract.
 
-    Prompts of similar length are decoded together, at most `batch_size` rows at a time; each
-    prompt is read once for all of its samples. Weights are read from the module at every call, so
-    what an optimiser changed is seen at once; `update` only sets the version that samples carry.
+    At most `batch_size` rows are decoded together, or the samples of one prompt where these are
+    more; each prompt is read once for all of its samples. A small Llama takes a lean decoder, by
+    batches of prompts of similar length; any other model has its own forward called, where the
+    places of rows that end are given to prompts that wait. Weights are read from the module at
+    every call, so what an optimiser changed is seen at once; `update` only sets the version that
+    samples carry.
     """
 
     def __init__(
@@ -58,48 +63,94 @@ class TorchSampler:
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         check_prompts(prompts, context_length=self.context_length)
-        ordered = sorted(range(len(prompts)), key=lambda index: len(prompts[index].token_ids))
-        per_batch = max(1, self.batch_size // params.num_samples)
-        samples: list[list[Sample]] = [[] for _ in prompts]
-        ends = end_tokens(self.model, self.tokenizer)
         was_training = self.model.training
         self.model.eval()
+        lean = is_lean(self.model)
         # Inference mode is a tenth faster, but a tensor that a model's own forward keeps for later
         # calls would be unfit for training.
-        with torch.no_grad(), torch.inference_mode(mode=is_lean(self.model)):
-            decoder = open_decoder(self.model, self._memory)
-            for begin in range(0, len(ordered), per_batch):
-                chosen = ordered[begin : begin + per_batch]
-                rows = list(self._decode(decoder, [prompts[index] for index in chosen], params))
-                texts = self._texts([without_end(row.token_ids, ends) for row in rows])
-                drawn = zip(rows, texts, strict=True)
-                for index in chosen:
-                    samples[index] = self._samples(prompts[index], drawn, params)
+        with torch.no_grad(), torch.inference_mode(mode=lean):
+            samples = dict(
+                self._in_batches(prompts, params) if lean else self._flow(prompts, params)
+            )
         self.model.train(was_training)
-        return [sample for group in samples for sample in group]
+        return [sample for prompt in prompts for sample in samples[prompt.id]]
+
+    def _in_batches(
+        self, prompts: Sequence[Prompt], params: SamplingParams
+    ) -> Iterator[tuple[str, list[Sample]]]:
+        """The samples of every prompt, by its id: batch by batch, short prompts first."""
+        ordered = sorted(prompts, key=lambda prompt: len(prompt.token_ids))
+        per_batch = max(1, self.batch_size // params.num_samples)
+        decoder = LlamaDecoder(self.model, self._memory)
+        for begin in range(0, len(ordered), per_batch):
+            batch = ordered[begin : begin + per_batch]
+            yield from self._samples(batch, self._decode(decoder, batch, params), params)
+
+    def _flow(
+        self, prompts: Sequence[Prompt], params: SamplingParams
+    ) -> Iterator[tuple[str, list[Sample]]]:
+        """The samples of every prompt, by its id: long prompts first, others as places get free."""
+        from posttrain.sampling.slots import SlotDecoder
+
+        if not prompts:
+            return
+        waiting = sorted(prompts, key=lambda prompt: -len(prompt.token_ids))
+        group = params.num_samples
+        places = min(max(1, self.batch_size // group), len(waiting))
+        record = self._blank(waiting, params)
+        keys = row_keys(params.seed, [prompt.id for prompt in waiting], group)
+        num_columns = len(waiting[0].token_ids) + record.tokens_RT.shape[1]
+        if len(waiting) > places:
+            num_columns += num_columns // 4
+        decoder = SlotDecoder(self.model, num_rows=places * group, num_columns=num_columns)
+        rows_R = steps_R = torch.zeros(0, dtype=torch.long, device=self.model.device)
+        logits, begin = torch.zeros(0, device=self.model.device), 0
+        while begin < len(waiting) or len(rows_R):
+            free = places - -(-len(rows_R) // group)
+            if begin < len(waiting) and free >= _WORTH_REFILLING * places:
+                admitted = waiting[begin : begin + free]
+                read = decoder.admit(*_pad_left(admitted, self.model.device), group=group)
+                logits = torch.cat([logits, read]) if len(rows_R) else read
+                new_R = torch.arange(len(read), device=rows_R.device) + begin * group
+                rows_R, steps_R = torch.cat([rows_R, new_R]), torch.cat([steps_R, new_R * 0])
+                begin += len(admitted)
+            tokens_R, logprobs_R = _choose(logits, keys, rows_R, steps_R, params)
+            open_R = self._note(record, rows_R, steps_R, (tokens_R, logprobs_R), params)
+            num_open = int(open_R.sum())
+            if num_open < len(rows_R):
+                kept_R = fill_the_gaps(open_R, num_open)
+                decoder.keep(kept_R)
+                rows_R, steps_R, tokens_R = rows_R[kept_R], steps_R[kept_R], tokens_R[kept_R]
+            steps_R = steps_R + 1
+            if num_open:
+                logits = decoder.step(tokens_R)
+        yield from self._samples(waiting, record.rows(), params)
+
+    def _blank(self, prompts: Sequence[Prompt], params: SamplingParams) -> Record:
+        room_P = [self.context_length - len(prompt.token_ids) for prompt in prompts]
+        return Record.blank(
+            room_P,
+            group=params.num_samples,
+            max_tokens=min(params.max_tokens, max(room_P)),
+            end_tokens=end_tokens(self.model, self.tokenizer),
+            device=self.model.device,
+        )
 
     def _decode(
-        self, decoder: Decoder, prompts: Sequence[Prompt], params: SamplingParams
-    ) -> Iterator["_Row"]:
+        self, decoder: LlamaDecoder, prompts: Sequence[Prompt], params: SamplingParams
+    ) -> Iterator[Row]:
         """Draw every row of one batch; rows in the order of the prompts."""
         group, device = params.num_samples, self.model.device
-        context_length = self.context_length
-        room_P = [context_length - len(prompt.token_ids) for prompt in prompts]
-        max_tokens = min(params.max_tokens, max(room_P))
-        record = _Record.blank(room_P, group=group, max_tokens=max_tokens, device=device)
+        record = self._blank(prompts, params)
+        max_tokens = record.tokens_RT.shape[1]
         keys = row_keys(params.seed, [prompt.id for prompt in prompts], group)
-        eos_E = torch.tensor(end_tokens(self.model, self.tokenizer), device=device)
 
         logits = decoder.prefill(*_pad_left(prompts, device), group=group, max_tokens=max_tokens)
         logits = logits.repeat_interleave(group, 0)
         rows_R = torch.arange(len(record.ends_R), device=device)
         for step in range(max_tokens):
             tokens_R, logprobs_R = _choose(logits, keys, rows_R, step, params)
-            record.write(rows_R, step, tokens_R, logprobs_R)
-            ended_R = (tokens_R[:, None] == eos_E).any(-1)
-            if params.stop:
-                ended_R |= self._meets_stop(record, rows_R, step, params.stop)
-            open_R = record.close(rows_R, step, ended_R)
+            open_R = self._note(record, rows_R, step, (tokens_R, logprobs_R), params)
             open_P = open_R.view(-1, group).any(-1)
             num_open = int(open_P.sum())
             if num_open == 0:
@@ -113,92 +164,59 @@ class TorchSampler:
                 logits = decoder.step(tokens_R)
         return record.rows()
 
-    def _meets_stop(
-        self, record: "_Record", rows_R: Tensor, step: int, stop: tuple[str, ...]
+    def _note(
+        self,
+        record: Record,
+        rows_R: Tensor,
+        step: int | Tensor,
+        drawn: tuple[Tensor, Tensor],
+        params: SamplingParams,
     ) -> Tensor:
-        texts = self._texts(record.tokens_RT[rows_R, : step + 1].tolist())
-        met = [any(string in text for string in stop) for text in texts]
-        return torch.tensor(met, device=rows_R.device)
+        """Note tokens and log-probabilities; which of the rows are open still."""
+        tokens_R, _ = drawn
+        record.write(rows_R, step, *drawn)
+        ended_R = record.ended(tokens_R)
+        if params.stop:
+            texts = self._texts(record.drawn(rows_R, step))
+            met = [any(string in text for string in params.stop) for text in texts]
+            ended_R |= torch.tensor(met, device=rows_R.device)
+        return record.close(rows_R, step, ended_R)
 
     def _samples(
-        self, prompt: Prompt, drawn: Iterator[tuple["_Row", str]], params: SamplingParams
-    ) -> list[Sample]:
-        """The next rows of a batch with their texts, as this prompt's samples."""
-        return [
-            Sample(
-                prompt_id=prompt.id,
-                index=index,
-                token_ids=tuple(row.token_ids),
-                logprobs=tuple(row.logprobs),
-                text=text_before(text, params.stop),
-                finish_reason=FinishReason.STOP if row.stopped else FinishReason.LENGTH,
-                policy_version=self.policy_version,
+        self, prompts: Sequence[Prompt], rows: Iterator[Row], params: SamplingParams
+    ) -> Iterator[tuple[str, list[Sample]]]:
+        """The rows of these prompts with their texts, prompt by prompt."""
+        ends, drawn = end_tokens(self.model, self.tokenizer), list(rows)
+        texts = self._texts([without_end(row.token_ids, ends) for row in drawn])
+        each = zip(drawn, texts, strict=True)
+        for prompt in prompts:
+            yield (
+                prompt.id,
+                [
+                    Sample(
+                        prompt_id=prompt.id,
+                        index=index,
+                        token_ids=tuple(row.token_ids),
+                        logprobs=tuple(row.logprobs),
+                        text=text_before(text, params.stop),
+                        finish_reason=FinishReason.STOP if row.stopped else FinishReason.LENGTH,
+                        policy_version=self.policy_version,
+                    )
+                    for index, (row, text) in enumerate(islice(each, params.num_samples))
+                ],
             )
-            for index, (row, text) in enumerate(islice(drawn, params.num_samples))
-        ]
 
     def _texts(self, rows: Sequence[Sequence[int]]) -> list[str]:
         return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
 
-@dataclass(frozen=True)
-class _Row:
-    """One finished row."""
-
-    token_ids: list[int]
-    logprobs: list[float]
-    stopped: bool
-
-
-@dataclass(frozen=True)
-class _Record:
-    """What a batch has drawn so far, by original row."""
-
-    tokens_RT: Tensor
-    logprobs_RT: Tensor
-    ends_R: Tensor
-    """Number of tokens of each row, once it ended; until then the most that it may have."""
-    stopped_R: Tensor
-
-    @classmethod
-    def blank(
-        cls, room_P: Sequence[int], *, group: int, max_tokens: int, device: torch.device
-    ) -> "_Record":
-        ends_R = torch.tensor(room_P, device=device).repeat_interleave(group)
-        shape = (len(ends_R), max_tokens)
-        return cls(
-            torch.zeros(shape, dtype=torch.long, device=device),
-            torch.zeros(shape, device=device),
-            ends_R.clamp_max(max_tokens),
-            torch.zeros(len(ends_R), dtype=torch.bool, device=device),
-        )
-
-    def write(self, rows_R: Tensor, step: int, tokens_R: Tensor, logprobs_R: Tensor) -> None:
-        """Note what was drawn; what a row draws after its end is never read."""
-        self.tokens_RT[rows_R, step] = tokens_R
-        self.logprobs_RT[rows_R, step] = logprobs_R
-
-    def close(self, rows_R: Tensor, step: int, ended_R: Tensor) -> Tensor:
-        """Close the rows that ended with this token; which of them are open still."""
-        open_R = self.ends_R[rows_R] > step
-        closing_R = rows_R[open_R & ended_R]
-        self.ends_R[closing_R] = step + 1
-        self.stopped_R[closing_R] = True
-        return self.ends_R[rows_R] > step + 1
-
-    def rows(self) -> Iterator[_Row]:
-        """Every row, cut at its end."""
-        columns = (self.tokens_RT, self.logprobs_RT, self.ends_R, self.stopped_R)
-        for tokens, logprobs, end, stopped in zip(*(c.tolist() for c in columns), strict=True):
-            yield _Row(tokens[:end], logprobs[:end], stopped)
-
-
 def _choose(
-    logits_RV: Tensor, keys: Keys, rows_R: Tensor, step: int, params: SamplingParams
+    logits_RV: Tensor, keys: Keys, rows_R: Tensor, step: int | Tensor, params: SamplingParams
 ) -> tuple[Tensor, Tensor]:
     if params.greedy:
         return greedy(logits_RV)
-    uniforms_R = uniforms(keys[rows_R.cpu().numpy()], step).to(logits_RV.device)
+    steps = step if isinstance(step, int) else step.cpu().numpy().astype("uint64")
+    uniforms_R = uniforms(keys[rows_R.cpu().numpy()], steps).to(logits_RV.device)
     return draw(
         logits_RV,
         uniforms_R,

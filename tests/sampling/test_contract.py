@@ -20,6 +20,7 @@ ENGINES = [
     ("fake", ""),
     ("torch", "llama"),
     ("torch", "qwen2"),
+    ("torch", "mistral-window"),
     pytest.param(("vllm", "llama"), marks=pytest.mark.engines),
     pytest.param(("vllm", "qwen2"), marks=pytest.mark.engines),
 ]

@@ -7,8 +7,7 @@ import torch
 
 from posttrain.models.logprobs import token_logprobs
 from posttrain.sampling.base import Prompt, SamplingParams
-from posttrain.sampling.decoder import open_decoder
-from posttrain.sampling.memory import Memory
+from posttrain.sampling.llama import is_lean
 from posttrain.sampling.torch_engine import TorchSampler
 
 NAMES = [
@@ -20,7 +19,7 @@ NAMES = [
     "mistral-window",
     "gpt-neox",
 ]
-LEAN = {"llama", "llama-gqa-tied", "llama-mqa-rope3"}
+LEAN = {"llama", "llama-gqa-tied", "llama-mqa-rope3", "qwen2"}
 
 
 def trainer_logprobs(model, prompt, sample, temperature):
@@ -33,16 +32,15 @@ def trainer_logprobs(model, prompt, sample, temperature):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_lean_decoder_is_taken_where_it_is_exact(name, models):
-    assert (type(open_decoder(models[name], Memory())).__name__ == "LlamaDecoder") == (name in LEAN)
+    assert is_lean(models[name]) == (name in LEAN)
 
 
-def test_an_adapter_or_another_precision_takes_the_general_decoder(models):
+def test_an_adapter_or_another_precision_is_not_for_the_lean_decoder(models):
     wrapped = copy.deepcopy(models["llama"])
     attention = wrapped.model.layers[1].self_attn
     attention.q_proj = torch.nn.Sequential(attention.q_proj)
-    assert type(open_decoder(wrapped, Memory())).__name__ == "CachedDecoder"
-    half = copy.deepcopy(models["llama"]).bfloat16()
-    assert type(open_decoder(half, Memory())).__name__ == "CachedDecoder"
+    assert not is_lean(wrapped)
+    assert not is_lean(copy.deepcopy(models["llama"]).bfloat16())
 
 
 @pytest.mark.parametrize("name", NAMES)
