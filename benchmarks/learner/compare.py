@@ -2,11 +2,11 @@
 
     python -m benchmarks.learner.compare --peer-python PEER/bin/python --out compare.json
 
-TRL lives in an environment of its own (see the README). For each workload both sides are started as
-children with one thread, warmed up, checked, and then run bursts of steps in turn, so that a busy
-machine slows them alike. The checks: equal tokens a step, more than none; a first loss of ln V (SFT)
-and ln 2 (DPO, reward); then the same losses as the peer's over the first ten steps, to 1e-3; for RL,
-rewards that are neither all 0 nor all 1. Ratios are taken burst by burst.
+TRL lives in an environment of its own (see the README). For each workload both sides are started
+as children with one thread, warmed up, checked, and then run bursts of steps in turn, so that a
+busy machine slows them alike. The checks: equal tokens a step, more than none; a first loss of
+ln V (SFT) and ln 2 (DPO, reward); then the same losses as the peer's over the first ten steps, to
+1e-3; for RL, rewards that are neither all 0 nor all 1. Ratios are taken burst by burst.
 """
 
 import argparse
@@ -95,8 +95,8 @@ def main() -> None:
             (folder / "size.json").write_text(json.dumps(facts))
             for workload in options.workloads:
                 results.append(measure(folder, size, workload, options))
-                Console().print(table(results[-1:]))
-    Console().print(table(results))
+                Console(width=100).print(table(results[-1:]))
+    Console(width=100).print(table(results))
     if options.out:
         report = {
             "machine": described(options.peer_python),
@@ -152,7 +152,7 @@ def check(size: str, workload: str, own: Any, theirs: Any, *, exact: bool) -> in
     losses = [v for step in own["history"] for k, v in step.items() if k.endswith("/loss")]
     first, mean = (step["loss"] for step in theirs["history"][:2])
     start = math.log(SIZES[size].vocabulary) if workload == "sft" else math.log(2)
-    slack = 0.02 if workload == "sft" else 1e-4
+    slack = 0.05 if workload == "sft" else 1e-4
     for each in (losses[0], first):
         assert abs(each - start) < slack, f"{where}: the first loss is {each}, not {start}"
     gap = max(abs(losses[0] - first), abs(statistics.mean(losses[1:10]) - mean))

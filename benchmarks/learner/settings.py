@@ -1,4 +1,4 @@
-"""Models and data that both sides of the comparison are given: the same weights, the same tokens."""
+"""Models and data that both sides of the comparison are given: same weights, same tokens."""
 
 import json
 import random

@@ -16,6 +16,7 @@ from torch import Tensor
 from posttrain.data.batching import length_buckets
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
 from posttrain.errors import UserError, nearest
+from posttrain.models.lean import is_lean, lean_hidden_states
 from posttrain.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.models.logprobs import batch_logprobs, hidden_states
 
@@ -68,11 +69,19 @@ def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     if batch.packing is not None:
         packed_BTD = hidden_states(model, batch.input_ids_BT, position_ids_BT=position_ids(batch))
         return _head_values(model, packed_BTD[0, batch.packing.last_B])
-    hidden_BTD = hidden_states(model, batch.input_ids_BT)
-    positions_T = torch.arange(hidden_BTD.shape[1], device=hidden_BTD.device)
+    positions_T = torch.arange(batch.input_ids_BT.shape[1], device=batch.input_ids_BT.device)
     last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
-    rows_B = torch.arange(len(last_B), device=last_B.device)
-    return _head_values(model, hidden_BTD[rows_B, last_B])
+    wanted_BT = positions_T == last_B[:, None]
+    if is_lean(model):
+        hidden_BD = lean_hidden_states(
+            model,
+            batch.input_ids_BT,
+            wanted_BT=wanted_BT,
+            starts_B=batch.wanted_BT.int().argmax(-1),
+        )
+    else:
+        hidden_BD = hidden_states(model, batch.input_ids_BT)[wanted_BT]
+    return _head_values(model, hidden_BD)
 
 
 def _head_values(model: "PreTrainedModel", hidden_BD: Tensor) -> Tensor:

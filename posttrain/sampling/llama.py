@@ -29,14 +29,8 @@ _PORTION = 1024
 """Tokens of prompts that are read at once on a CPU."""
 
 # An adapter or a quantised layer brings modules of other names.
-_KNOWN = {
-    "LlamaForCausalLM",
-    "LlamaModel",
-    "LlamaDecoderLayer",
-    "LlamaAttention",
-    "LlamaMLP",
-    "LlamaRMSNorm",
-    "LlamaRotaryEmbedding",
+_PARTS = ("ForCausalLM", "Model", "DecoderLayer", "Attention", "MLP", "RMSNorm", "RotaryEmbedding")
+_KNOWN = {f"{family}{part}" for family in ("Llama", "Qwen2") for part in _PARTS} | {
     "Embedding",
     "Linear",
     "ModuleList",
@@ -47,10 +41,11 @@ _KNOWN = {
 
 @dataclass(frozen=True)
 class _Layer:
-    """The weights of one decoder layer; `qkv` is scaled and permuted, see `_fuse`."""
+    """The weights of one decoder layer; `qkv` and its bias are scaled and permuted, see `_fuse`."""
 
     attention_norm: Tensor
     qkv: Tensor
+    qkv_bias: Tensor | None
     out: Tensor
     mlp_norm: Tensor
     gate_up: Tensor
@@ -61,24 +56,33 @@ def is_lean(model: Any) -> bool:
     """True where `LlamaDecoder` computes what the model's own forward computes."""
     config = model.config
     return bool(
-        type(model).__name__ == "LlamaForCausalLM"
+        type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
         and {type(module).__name__ for module in model.modules()} <= _KNOWN
         and config.hidden_act == "silu"
-        and not (config.attention_bias or config.mlp_bias)
+        and _biases(model) in (set(), {"q_proj", "k_proj", "v_proj"})
+        and "sliding_attention" not in (config.to_dict().get("layer_types") or ())
         and config.rope_parameters["rope_type"] in ("default", "linear", "llama3")
         and model.dtype == torch.float32
         and model.num_parameters() <= LARGEST
     )
 
 
+def _biases(model: Any) -> set[str]:
+    """Names of the modules that add a bias."""
+    return {name.split(".")[-2] for name, _ in model.named_parameters() if name.endswith(".bias")}
+
+
 class LlamaDecoder:
-    """Decodes with weights read from a transformers Llama when this is made; no gradient."""
+    """Decodes with weights read from a transformers Llama or Qwen2 when this is made; no gradient.
+
+    Qwen2 is a Llama with biases on queries, keys and values.
+    """
 
     def __init__(self, model: Any, memory: Memory) -> None:
         config, self.memory = model.config, memory
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
-        self.head_size: int = config.head_dim
+        self.head_size: int = model.model.layers[0].self_attn.head_dim
         self.eps: float = config.rms_norm_eps
         self.embedding = model.model.embed_tokens.weight
         self.norm = model.model.norm.weight
@@ -88,24 +92,27 @@ class LlamaDecoder:
 
     def _read(self, layer: Any) -> _Layer:
         attention, mlp = layer.self_attn, layer.mlp
+        projections = attention.q_proj, attention.k_proj, attention.v_proj
+        biases = [projection.bias for projection in projections if projection.bias is not None]
         return _Layer(
             attention_norm=layer.input_layernorm.weight,
-            qkv=self._fuse(attention),
+            qkv=self._fuse(*(projection.weight for projection in projections)),
+            qkv_bias=self._fuse(*(bias[:, None] for bias in biases))[:, 0] if biases else None,
             out=attention.o_proj.weight,
             mlp_norm=layer.post_attention_layernorm.weight,
             gate_up=torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]),
             down=mlp.down_proj.weight,
         )
 
-    def _fuse(self, attention: Any) -> Tensor:
+    def _fuse(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin.
 
         Llama pairs dimension i with i + D/2. With a pair adjacent, the rotation is one complex
         product, and q.k does not change when both are permuted alike.
         """
-        qk = torch.cat([attention.q_proj.weight * self.head_size**-0.5, attention.k_proj.weight])
+        qk = torch.cat([q * self.head_size**-0.5, k])
         halves = qk.view(self.heads + self.kv_heads, 2, self.head_size // 2, -1)
-        return torch.cat([halves.transpose(1, 2).reshape_as(qk), attention.v_proj.weight])
+        return torch.cat([halves.transpose(1, 2).reshape_as(qk), v])
 
     def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
         """Read prompts padded on the left by `padding_P`; logits of what follows them `[P, V]`.
@@ -223,7 +230,7 @@ class LlamaDecoder:
         """Rotated queries `[R, H, D]` and keys `[R, K, D]`, and values `[R, K, D]`."""
         heads, size = self.heads + self.kv_heads, self.head_size
         normed = F.rms_norm(x_RC, layer.attention_norm.shape, layer.attention_norm, self.eps)
-        fused = F.linear(normed, layer.qkv)
+        fused = F.linear(normed, layer.qkv, layer.qkv_bias)
         pairs = torch.view_as_complex(fused[:, : heads * size].view(-1, heads, size // 2, 2))
         qk = torch.view_as_real(pairs * rotation).flatten(2)
         values = fused[:, heads * size :].view(-1, self.kv_heads, size)

@@ -64,12 +64,16 @@ def gradient(model, learner):
 
 
 def test_activation_checkpointing_gives_the_same_gradient_bit_for_bit(fresh):
-    plain_loss, plain = gradient(fresh().model, LearnerConfig())
-    model = fresh().model
     calls = []
-    model.model.layers[0].self_attn.register_forward_hook(lambda *_: calls.append(1))
-    loss, recomputed = gradient(model, LearnerConfig(activation_checkpointing=True))
-    assert len(calls) == 2  # Forward, and again in the backward pass.
+
+    def watched(*, again):
+        model = fresh().model
+        model.model.layers[0].self_attn.register_forward_hook(lambda *_: calls.append(1))
+        return gradient(model, LearnerConfig(activation_checkpointing=again))
+
+    plain_loss, plain = watched(again=False)
+    loss, recomputed = watched(again=True)
+    assert len(calls) == 1 + 2  # Forward, and again in the backward pass.
     assert torch.equal(plain_loss, loss)
     assert plain.keys() == recomputed.keys()
     assert all(torch.equal(plain[name], recomputed[name]) for name in plain)
