@@ -219,6 +219,20 @@ def _why(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str
     return "; ".join([tick.reason, *extra[-2:], *([f"run {tick.run_id}"] if tick.run_id else [])])
 
 
+@schedule.command()
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at once."
+)
+def serve(limit: int) -> None:
+    """Run what is due here, as served deployments: no work pool, no worker, until Ctrl-C.
+
+    PREFECT_API_URL names the server. Not beside a worker: a deployment is served or in a pool.
+    """
+    from posttrain.schedule.serve import serve as serving
+
+    serving(project_root(Path.cwd()), limit)
+
+
 @schedule.command("next")
 @click.argument("name", required=False)
 @click.option("-n", "count", type=click.IntRange(min=1), default=5, show_default=True,

@@ -28,31 +28,47 @@ limit_option = click.option(
 Examples:
   posttrain up                    until Ctrl-C or posttrain down
   posttrain up --detach           in the background, once all services answer
-  posttrain up --database postgresql://me@db/prefect
+  posttrain up --database postgresql://me@db/prefect --mlflow-database postgresql://me@db/mlflow
 """
 )
-@click.option("--prefect-port", type=int, default=4200, show_default=True)
-@click.option("--mlflow-port", type=int, default=5000, show_default=True)
+@click.option(
+    "--prefect-port", type=int, default=4200, show_default=True, help="Port of Prefect's pages."
+)
+@click.option(
+    "--mlflow-port", type=int, default=5000, show_default=True, help="Port of MLflow's pages."
+)
 @click.option(
     "--database",
     envvar="POSTTRAIN_PREFECT_DATABASE",
     help="PostgreSQL URL of Prefect's database [default: SQLite under .posttrain/prefect].",
 )
+@click.option(
+    "--mlflow-database",
+    envvar="MLFLOW_BACKEND_STORE_URI",
+    help="PostgreSQL URL of MLflow's database [default: SQLite in .posttrain].",
+)
 @pool_option
 @limit_option
 @click.option("--detach", is_flag=True, help="Return once all services answer.")
 def up(
-    prefect_port: int, mlflow_port: int, database: str | None, pool: str, limit: int, detach: bool
+    prefect_port: int,
+    mlflow_port: int,
+    database: str | None,
+    mlflow_database: str | None,
+    pool: str,
+    limit: int,
+    detach: bool,
 ) -> None:
     """Start a Prefect server, an MLflow server and the worker of the schedules, on loopback.
 
     A service that ends is started again. State is in .posttrain, logs in .posttrain/services.
+    POSTTRAIN_LEDGER and POSTTRAIN_SCHEDULES put the ledger and the journal into PostgreSQL as well.
     """
     from posttrain.services.plan import Plan
     from posttrain.services.supervisor import Supervisor
 
     root = project_root(Path.cwd())
-    plan = Plan(root, prefect_port, mlflow_port, database, pool, limit)
+    plan = Plan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
     if detach:
         _detached(plan.folder, root)
         return
@@ -87,18 +103,22 @@ def down() -> None:
 @click.command()
 @pool_option
 @limit_option
-def worker(pool: str, limit: int) -> None:
+@click.option(
+    "--look-after", is_flag=True, help="Start nothing: settle, retry and tell of what others run."
+)
+def worker(pool: str, limit: int, look_after: bool) -> None:
     """Run what is due of the schedules, until it is stopped; `posttrain up` starts one.
 
     Elsewhere: on a machine with a clone of the project, PREFECT_API_URL, POSTTRAIN_SCHEDULES and
-    POSTTRAIN_LEDGER name the servers that are shared.
+    POSTTRAIN_LEDGER name the servers that are shared. Where Prefect's own workers run the pool, one
+    with --look-after makes missed runs good, tries again, gives notice, and stops runs that hang.
     """
     from posttrain.schedule.worker import work
 
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    work(project_root(Path.cwd()), pool, limit, stopping)
+    work(project_root(Path.cwd()), pool, 0 if look_after else limit, stopping)
 
 
 def _detached(folder: Path, root: Path) -> None:

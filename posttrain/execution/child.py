@@ -19,6 +19,7 @@ from pathlib import Path
 
 from posttrain.errors import UserError
 from posttrain.execution.determinism import make_deterministic
+from posttrain.execution.gpus import used
 from posttrain.execution.parts import parts_of
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.context import StageContext
@@ -45,6 +46,7 @@ class Assignment:
     device: str
     processes: int = 1
     ray: RayResources | None = None
+    gpus: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
 
 def _run(assignment: Assignment, channel: Channel) -> None:
     _start_watchers(channel)
-    with logged(assignment.log), _exclusive(assignment.scratch):
+    with logged(assignment.log), _exclusive(assignment.scratch), used(assignment.gpus):
         final = concluded(assignment, lambda: _perform(assignment, channel))
         sys.stdout.flush()
         sys.stderr.flush()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posttrain.errors import UserError
+from posttrain.execution import gpus
 from posttrain.execution.child import Assignment
 from posttrain.execution.determinism import derived_seed
 from posttrain.execution.display import Display
@@ -170,7 +171,12 @@ class Executor:
     def _attempt(self, assignment: Assignment, tracked: str) -> Outcome:
         settings = self.planner.recipe.run
         limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
-        return self.processes.attempt(assignment, limits, self._watcher(assignment, tracked))
+        watch = self._watcher(assignment, tracked)
+        stage = self.planner.dag.stages[assignment.stage]
+        with gpus.held(
+            stage.resources.devices(settings.device), give_up=lambda: self.processes.stopping
+        ) as taken:
+            return self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
 
     def _watcher(self, assignment: Assignment, tracked: str) -> Callable[[Mapping[str, Any]], None]:
         noted = False

@@ -32,8 +32,15 @@ class Resources(StageConfig):
 
     processes: int = Field(default=1, ge=1)
     """Processes that train together."""
+    gpus: int | None = Field(default=None, ge=0)
+    """Devices that the stage has for itself; null takes one a process where run.device is cuda."""
     ray: Annotated[RayResources | None, BeforeValidator(_by_address)] = None
     """Where rollouts are drawn and tables are worked on, if not in the stage's own process."""
+
+    def devices(self, device: str) -> int:
+        """GPUs that no other stage may use beside this one."""
+        needed = self.processes if self.gpus is None else self.gpus
+        return needed if device == "cuda" else 0
 
     def keyed(self) -> dict[str, str]:
         """What can change a stage's bytes: of Ray not where it works, nor on how many actors."""

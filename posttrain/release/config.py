@@ -160,6 +160,8 @@ class ReleaseConfig(StageConfig):
     """SPDX identifier of each input from outside, by its name; `*` stands for all others."""
     licence: str | None = None
     """SPDX identifier under which the release itself is published."""
+    promote: Literal["staging", "prod"] | None = None
+    """Stage to which a scheduled run promotes the release that it made; null: people promote."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

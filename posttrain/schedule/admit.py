@@ -62,7 +62,7 @@ def admit(
     tick = journal.of_flow_run(flow_run_id) or _row(journal, schedule, due)
     if tick.flow_run_id not in (None, flow_run_id) or tick.status != "waiting":
         return Admission("over", tick)
-    if tick.kind == "scheduled" and tick.attempt == 0 and (reason := _void(schedule, due)):
+    if tick.kind == "scheduled" and tick.attempt == 0 and (reason := _void(schedule, tick.due)):
         return _over(journal, tick, "skipped", reason)
     tick = journal.change(tick, {"flow_run_id": flow_run_id}) or tick
     if not room or (tick.not_before is not None and now < tick.not_before):

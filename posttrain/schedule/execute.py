@@ -40,6 +40,7 @@ def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> 
     try:
         with open_session(project / schedule.recipe, schedule.overrides) as session:
             tick = _freeze(journal, schedule, tick, session)
+            promote = session.recipe.release.get("promote")
             with session.workspace.locked(f"schedule {schedule.name}"):
                 run_id, said = _bring_up_to_date(session, schedule)
     except StageFailed as failure:
@@ -50,7 +51,7 @@ def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> 
         _failed(journal, tick, f"{type(error).__name__}: {error}", again=True)
         raise
     if schedule.release:
-        said = f"{said}; {_release(schedule.release, project, schedule.recipe)}"
+        said = f"{said}; {_release(schedule, project, promote)}"
     return _end(journal, tick, {"status": "succeeded", "reason": said, "run_id": run_id})
 
 
@@ -165,19 +166,22 @@ def _end(journal: Journal, tick: Tick, values: Mapping[str, Any]) -> Tick:
     return ended or journal.tick(tick.num)
 
 
-def _release(name: str, project: Path, recipe: str) -> str:
-    """Make a release candidate; its gates decide, and nothing here ever promotes it."""
+def _release(schedule: Schedule, project: Path, promote: str | None) -> str:
+    """Make a release candidate; its gates decide, and only the recipe's own word promotes it."""
+    name = str(schedule.release)
     try:
         record(project, f"Outputs of the scheduled run that {name} is released from")
     except UserError as error:
         return f"no release candidate: {error}"
-    command = [sys.executable, "-m", "posttrain", "release", "create", name, "--recipe", recipe]
+    command = [sys.executable, "-m", "posttrain", "release", "create", name]
+    command += ["--recipe", schedule.recipe, *(["--stage", promote] if promote else [])]
     with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             command, cwd=project, capture_output=True, text=True, check=False, timeout=3600
         )
         if done.returncode == 0:
-            return f"release candidate {name} made"
+            moved = f", and promoted to {promote} as the recipe says" if promote else ""
+            return f"release candidate {name} made{moved}"
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return f"no release candidate: {said.removeprefix('error: ')}"
     return "no release candidate: its gates took more than an hour"

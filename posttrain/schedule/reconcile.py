@@ -22,15 +22,6 @@ from posttrain.schedule.times import next_ticks, ticks_between
 # A machine that goes down under a run is not the recipe's fault; five times, it may be.
 CRASHES = 5
 _NOTIFY_SECONDS = 60
-# How the end of a tick looks in Prefect: type of the state, and its name.
-OUTCOMES = {
-    "succeeded": ("COMPLETED", "Completed"),
-    "unchanged": ("COMPLETED", "Unchanged"),
-    "skipped": ("CANCELLED", "Skipped"),
-    "cancelled": ("CANCELLED", "Cancelled"),
-    "failed": ("FAILED", "Failed"),
-    "crashed": ("CRASHED", "Crashed"),
-}
 
 
 def sync(journal: Journal, server: Server, pool: str, root: Path) -> None:
@@ -145,8 +136,7 @@ def _after_failure(
         values = {"status": "waiting", "reason": reason, "not_before": at, "settled": True}
         journal.change(tick, values)
         return
-    kind, name = OUTCOMES[tick.status]
-    server.state(tick.flow_run_id, kind, tick.reason, name=name)
+    server.close(tick.flow_run_id, tick)
     server.failed(tick, schedule.recipe)
     said = _tell(schedule, tick, root) if schedule.notify_command else "over; no retry is left"
     journal.change(tick, {"settled": True}, note=said)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posttrain.pipeline.ledger.processes import is_gone, this_process
+from posttrain.schedule.beat import Watch
 from posttrain.schedule.journal import Journal, Tick
 
 if TYPE_CHECKING:
@@ -30,6 +31,20 @@ def terminate(tick: Tick) -> None:
 def sweep(pid: int) -> None:
     """End what a run that is over has left behind, such as a process that preloads for stages."""
     _signal(pid, signal.SIGKILL)
+
+
+def kill_hung(journal: Journal, watch: Watch) -> list[Tick]:
+    """End the runs of this machine whose heart stands still; they count as crashed."""
+    here = [tick for tick in journal.live() if tick.status == "running" and _pid(tick) is not None]
+    stopped = []
+    for tick in watch.hung(here):
+        reason = f"attempt {tick.attempt} gave no sign for {watch.limit:g} s and was stopped"
+        values = {"status": "crashed", "reason": reason, "ended": time.time(), "settled": False}
+        pid = _pid(tick)
+        if (changed := journal.change(tick, values)) is not None:
+            _signal(pid, signal.SIGKILL)
+            stopped.append(changed)
+    return stopped
 
 
 def end_runs(journal: Journal, children: Children) -> list[Tick]:

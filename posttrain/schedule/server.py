@@ -21,6 +21,15 @@ from posttrain.schedule.schedule import Schedule
 FAILED_EVENT = "posttrain.schedule.failed"
 _SCHEDULE = "posttrain.schedule"
 _ASK_SECONDS = 60.0
+# How the end of a tick looks in Prefect: type of the state, and its name.
+OUTCOMES = {
+    "succeeded": ("COMPLETED", "Completed"),
+    "unchanged": ("COMPLETED", "Unchanged"),
+    "skipped": ("CANCELLED", "Skipped"),
+    "cancelled": ("CANCELLED", "Cancelled"),
+    "failed": ("FAILED", "Failed"),
+    "crashed": ("CRASHED", "Crashed"),
+}
 _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 
@@ -43,22 +52,25 @@ class Server:
     """A Prefect server with one work pool of ours."""
 
     def __init__(self, client: Any, pool: str) -> None:
-        self._client = client
+        self.client = client
         self._pool = pool
         self._laid_out: dict[tuple[str, float], float] = {}
 
-    def heartbeat(self, worker: str, seconds: float) -> None:
-        """Say that the worker lives; the pool is made where it is not there."""
+    def require_pool(self) -> None:
+        """Make the work pool where it is not there."""
         from prefect.client.schemas.actions import WorkPoolCreate
         from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
         try:
-            self._client.read_work_pool(self._pool)
+            self.client.read_work_pool(self._pool)
         except ObjectNotFound:
             pool = WorkPoolCreate(name=self._pool, type="process", base_job_template={})
             with suppress(ObjectAlreadyExists):
-                self._client.create_work_pool(pool)
-        self._client.send_worker_heartbeat(
+                self.client.create_work_pool(pool)
+
+    def heartbeat(self, worker: str, seconds: float) -> None:
+        """Say that the worker lives."""
+        self.client.send_worker_heartbeat(
             work_pool_name=self._pool, worker_name=worker, heartbeat_interval_seconds=seconds
         )
 
@@ -68,8 +80,8 @@ class Server:
         from prefect.client.schemas.schedules import CronSchedule
 
         cron = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
-        self._client.create_deployment(
-            flow_id=self._client.create_flow_from_name(FLOW_NAME),
+        self.client.create_deployment(
+            flow_id=self.client.create_flow_from_name(FLOW_NAME),
             name=schedule.name,
             entrypoint=ENTRYPOINT,
             parameters={"schedule": schedule.name},
@@ -81,14 +93,13 @@ class Server:
             job_variables={"working_dir": root},
             enforce_parameter_schema=False,
         )
-        if schedule.notify_url:
-            self._alarm(schedule)
+        self.set_alarm(schedule)
 
     def withdraw(self, name: str) -> None:
         """Take a schedule's deployment away."""
         found = self._deployments([name])
         for deployment in found:
-            self._client.delete_deployment(deployment.id)
+            self.client.delete_deployment(deployment.id)
 
     def paused(self, names: Sequence[str]) -> dict[str, bool]:
         """Which of these deployments are paused, also where that was done in Prefect's pages."""
@@ -99,7 +110,7 @@ class Server:
 
     def due(self) -> list[FlowRun]:
         """Flow runs of the pool whose time has come."""
-        found = self._client.get_scheduled_flow_runs_for_work_pool(
+        found = self.client.get_scheduled_flow_runs_for_work_pool(
             self._pool, scheduled_before=datetime.now(UTC)
         )
         return [_flow_run(each.flow_run) for each in found]
@@ -111,7 +122,7 @@ class Server:
         found = {}
         for start in range(0, len(ids), 100):
             wanted = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + 100])))
-            for each in self._client.read_flow_runs(flow_run_filter=wanted):
+            for each in self.client.read_flow_runs(flow_run_filter=wanted):
                 found[str(each.id)] = _flow_run(each)
         return found
 
@@ -132,7 +143,7 @@ class Server:
         (deployment,) = self._deployments([schedule.name])
         moment = datetime.fromtimestamp(due, ZoneInfo(schedule.timezone))
         (clock,) = deployment.schedules
-        made = self._client.create_flow_run_from_deployment(
+        made = self.client.create_flow_run_from_deployment(
             deployment.id,
             state=Scheduled(scheduled_time=moment, message=reason),
             # Prefect's scheduler names what it lays out so.
@@ -151,7 +162,7 @@ class Server:
         """Take a flow run for a process of ours; False where the server says no."""
         from prefect.states import Pending
 
-        answer = self._client.set_flow_run_state(flow_run_id, Pending(message="taken by posttrain"))
+        answer = self.client.set_flow_run_state(flow_run_id, Pending(message="taken by posttrain"))
         return str(answer.status.value) == "ACCEPT"
 
     def state(self, flow_run_id: str, kind: str, message: str, *, name: str | None = None) -> None:
@@ -159,7 +170,17 @@ class Server:
         from prefect.client.schemas.objects import State, StateType
 
         state = State(type=StateType(kind), name=name, message=message)
-        self._client.set_flow_run_state(flow_run_id, state, force=True)
+        self.client.set_flow_run_state(flow_run_id, state, force=True)
+
+    def close(self, flow_run_id: str, tick: Tick) -> None:
+        """Say what the journal says of a tick that is over."""
+        kind, name = OUTCOMES[tick.status]
+        self.state(flow_run_id, kind, tick.reason, name=name)
+
+    def put_aside(self, flow_run_id: str, tick: Tick) -> None:
+        """End a second flow run of one tick."""
+        reason = f"another flow run has this tick: {tick.flow_run_id}"
+        self.state(flow_run_id, "CANCELLED", reason, name="Skipped")
 
     def again(self, flow_run_id: str, at: float, message: str, *, name: str) -> None:
         """Let a flow run wait (again) until `at`."""
@@ -167,7 +188,7 @@ class Server:
 
         moment = datetime.fromtimestamp(at, UTC)
         state = Scheduled(scheduled_time=moment, message=message, name=name)
-        self._client.set_flow_run_state(flow_run_id, state, force=True)
+        self.client.set_flow_run_state(flow_run_id, state, force=True)
 
     def failed(self, tick: Tick, recipe: str) -> None:
         """Raise the event that the schedule's automation answers with its webhook."""
@@ -181,9 +202,12 @@ class Server:
             },
             "payload": failure(tick, recipe),
         }
-        self._client.request("POST", "/events", json=[event])
+        self.client.request("POST", "/events", json=[event])
 
-    def _alarm(self, schedule: Schedule) -> None:
+    def set_alarm(self, schedule: Schedule) -> None:
+        """Let an automation of the server call the schedule's webhook, if it has one."""
+        if not schedule.notify_url:
+            return
         from prefect.automations import Automation
         from prefect.blocks.webhook import Webhook
         from prefect.events.actions import CallWebhook
@@ -192,8 +216,8 @@ class Server:
         name = f"posttrain-{schedule.name.replace('_', '-')}"
         hook = Webhook(method="POST", url=schedule.notify_url)
         block = hook.save(name, overwrite=True)
-        for found in self._client.read_automations_by_name(name):
-            self._client.delete_automation(found.id)
+        for found in self.client.read_automations_by_name(name):
+            self.client.delete_automation(found.id)
         Automation(
             name=name,
             description=f"tells {schedule.name}'s webhook of a run that failed for good",
@@ -207,7 +231,7 @@ class Server:
         ).create()
 
     def _deployments(self, names: Sequence[str]) -> list[Any]:
-        return list(self._client.read_deployments(deployment_filter=_named(names), limit=200))
+        return list(self.client.read_deployments(deployment_filter=_named(names), limit=200))
 
 
 @contextmanager

@@ -4,7 +4,6 @@ It may die at any instant. A run goes on without it in a session of its own; the
 it by the process that the journal names, and starts again only what has no process any more.
 """
 
-import os
 import socket
 import subprocess
 import sys
@@ -18,12 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from posttrain.errors import UserError
 from posttrain.schedule.admit import admit
-from posttrain.schedule.flow import TICK
-from posttrain.schedule.journal import ENVIRONMENT, Journal, Tick, journal_location, open_journal
-from posttrain.schedule.reconcile import OUTCOMES, reconcile, sync
-from posttrain.schedule.running import end_runs, sweep, terminate
-from posttrain.schedule.server import FlowRun, Server, away, connect
-from posttrain.schedule.worktree import link_inputs, prepare, shared
+from posttrain.schedule.beat import Watch
+from posttrain.schedule.journal import Journal, Tick, journal_location, open_journal
+from posttrain.schedule.reconcile import reconcile, sync
+from posttrain.schedule.running import end_runs, kill_hung, sweep, terminate
+from posttrain.schedule.server import OUTCOMES, FlowRun, Server, away, connect
+from posttrain.schedule.spawn import environment, workspace
 
 POLL_SECONDS = 1.0
 RECONCILE_SECONDS = 5.0
@@ -31,7 +30,7 @@ RECONCILE_SECONDS = 5.0
 
 @dataclass
 class Worker:
-    """One worker of one project. `limit` runs at once."""
+    """One worker of one project. `limit` runs at once; with 0 other workers run what is due."""
 
     root: Path
     journal: Journal
@@ -40,17 +39,29 @@ class Worker:
     limit: int
     children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     log: Callable[[str], None] = print
+    watch: Watch = field(init=False)
     _reconciled: float = float("-inf")
+
+    def __post_init__(self) -> None:
+        self.watch = Watch(self.root)
 
     def cycle(self) -> None:
         """Everything that is due now, once."""
         self._reap()
         if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
-            self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
+            self.server.require_pool()
+            if self.limit:
+                self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
+            for tick in kill_hung(self.journal, self.watch):
+                self.log(f"{tick.id}: {tick.status}: {tick.reason}")
             sync(self.journal, self.server, self.pool, self.root)
             for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
                 terminate(tick)
             self._reconciled = time.monotonic()
+        if self.limit:
+            self._start_due()
+
+    def _start_due(self) -> None:
         busy: set[str] = set()
         for run in sorted(self.server.due(), key=lambda run: run.due):
             # A queue is asked at its head; what has its row already cannot be missed.
@@ -93,23 +104,17 @@ class Worker:
     def _close(self, tick: Tick, run: FlowRun) -> None:
         """Let Prefect say what the journal says; a second flow run of one tick is put aside."""
         if tick.flow_run_id not in (None, run.id):
-            reason = f"another flow run has this tick: {tick.flow_run_id}"
-            self.server.state(run.id, "CANCELLED", reason, name="Skipped")
+            self.server.put_aside(run.id, tick)
         elif tick.status in OUTCOMES:
-            kind, name = OUTCOMES[tick.status]
-            self.server.state(run.id, kind, tick.reason, name=name)
+            self.server.close(run.id, tick)
 
     def _start(self, tick: Tick, run: FlowRun) -> None:
         try:
-            place = prepare(self.root, tick.schedule)
-            schedule = self.journal.schedule(tick.schedule)
-            link_inputs(self.root, place.root, schedule.recipe)
+            place = workspace(self.root, self.journal, tick)
         except (UserError, OSError) as error:
             values = {"status": "failed", "reason": str(error), "settled": False}
             self.journal.change(tick, {**values, "ended": time.time()})
             return
-        if place.left_out:
-            self.journal.note(tick, f"uncommitted edits are left out: {', '.join(place.left_out)}")
         if not self.server.pending(run.id):
             self.log(f"{tick.id}: Prefect does not let flow run {run.id} start")
             return
@@ -121,33 +126,29 @@ def work(root: Path, pool: str, limit: int, stopping: threading.Event) -> None:
     from posttrain.execution.prefect import configure
 
     configure(root / ".posttrain")
-    troubles: tuple[type[Exception], ...] = (SQLAlchemyError, *away())
     with open_journal(journal_location(root)) as journal, connect(pool) as server:
-        worker = Worker(root, journal, server, pool, limit, log=_say)
-        beat = root / ".posttrain" / "services" / "worker.beat"
-        beat.parent.mkdir(parents=True, exist_ok=True)
-        while not stopping.is_set():
-            try:
-                worker.cycle()
-                beat.touch()
-            except troubles as error:
-                _say(f"trying again: {type(error).__name__}: {(str(error) or '?').splitlines()[0]}")
-            stopping.wait(POLL_SECONDS)
-        worker.stop()
+        worker = Worker(root, journal, server, pool, limit, log=say)
+        tend(worker, stopping)
+        if limit:
+            worker.stop()
+
+
+def tend(worker: Worker, stopping: threading.Event) -> None:
+    """Do what is due again and again; what does not answer is asked again."""
+    troubles: tuple[type[Exception], ...] = (SQLAlchemyError, *away())
+    beat = worker.root / ".posttrain" / "services" / "worker.beat"
+    beat.parent.mkdir(parents=True, exist_ok=True)
+    while not stopping.is_set():
+        try:
+            worker.cycle()
+            beat.touch()
+        except troubles as error:
+            said = (str(error) or "?").splitlines()[0]
+            worker.log(f"trying again: {type(error).__name__}: {said}")
+        stopping.wait(POLL_SECONDS)
 
 
 def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subprocess.Popen[bytes]:
-    environment = {
-        # A server that restarts during a run is waited for, about two minutes.
-        "PREFECT_CLIENT_MAX_RETRIES": "6",
-        **os.environ,
-        **shared(worker.root),
-        ENVIRONMENT: worker.journal.url,
-        TICK: str(tick.num),
-        "PYTHONPATH": os.pathsep.join(
-            filter(None, [str(project), os.environ.get("PYTHONPATH", "")])
-        ),
-    }
     logs = worker.root / ".posttrain" / "services" / "runs"
     logs.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(tick.due))
@@ -155,7 +156,7 @@ def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subproces
         return subprocess.Popen(
             [sys.executable, "-m", "prefect.engine", run.id],
             cwd=project,
-            env=environment,
+            env=environment(worker.root, worker.journal, tick, project),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -163,5 +164,6 @@ def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subproces
         )
 
 
-def _say(line: str) -> None:
+def say(line: str) -> None:
+    """A line of the log, with its time."""
     print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)

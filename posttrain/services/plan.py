@@ -1,13 +1,13 @@
 """Which services a project needs on one machine, where they listen and where they keep what."""
 
 import json
-import os
 import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.pipeline.ledger.migrate import driver_url
 from posttrain.services.process import Service
 
 FOLDER = Path(".posttrain") / "services"
@@ -24,6 +24,7 @@ class Plan:
     prefect_port: int = 4200
     mlflow_port: int = 5000
     database: str | None = None
+    mlflow_database: str | None = None
     pool: str = "posttrain"
     limit: int = 2
 
@@ -75,7 +76,7 @@ class Plan:
 
     def _mlflow(self) -> Service:
         state = self.root / ".posttrain"
-        store = os.environ.get("MLFLOW_BACKEND_STORE_URI") or f"sqlite:///{state / 'mlflow.db'}"
+        store = driver_url(self.mlflow_database or f"sqlite:///{state / 'mlflow.db'}")
         command = (
             *(sys.executable, "-m", "mlflow", "server", "--host", HOST),
             *("--port", str(self.mlflow_port), "--workers", "1"),
