@@ -49,8 +49,8 @@ def generate(policy: Policy, max_tokens: int) -> Contestant:
             how |= {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "num_return_sequences": group}
         with torch.inference_mode():
             made = model.generate(
-                input_ids=torch.tensor(ids),
-                attention_mask=torch.tensor(mask),
+                input_ids=torch.tensor(ids, device=model.device),
+                attention_mask=torch.tensor(mask, device=model.device),
                 max_new_tokens=max_tokens,
                 pad_token_id=tokenizer.pad_token_id,
                 **how,

@@ -15,6 +15,7 @@ def described(threads: int) -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0)),
         "threads": threads,
         "instructions": torch.backends.cpu.get_cpu_capability(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         "load": [round(load, 1) for load in os.getloadavg()],
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),

@@ -1,7 +1,11 @@
 """From logits to tokens and their log-probabilities."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+_BLOCK = 256
+"""Values whose running totals are made together on a GPU; a power of two."""
 
 
 def greedy(logits_BV: Tensor) -> tuple[Tensor, Tensor]:
@@ -36,7 +40,7 @@ def draw(
     totals_B = weights_BV.sum(-1)
     if top_k or top_p < 1.0:
         weights_BV = _cut(weights_BV, top_k=top_k, top_p=top_p)
-    cumulative_BV = weights_BV.cumsum(-1)
+    cumulative_BV = running_totals(weights_BV)
     threshold_B1 = (uniforms_B * cumulative_BV[:, -1])[:, None]
     tokens_B1 = torch.searchsorted(cumulative_BV, threshold_B1, right=True)
     return tokens_B1[:, 0], scaled_BV.gather(-1, tokens_B1)[:, 0] - totals_B.log()
@@ -51,6 +55,36 @@ def _cut(weights_BV: Tensor, *, top_k: int, top_p: float) -> Tensor:
     ordered_BV, indices_BV = weights_BV.sort(stable=True, dim=-1, descending=True)
     if top_k:
         ordered_BV[:, top_k:] = 0.0
-    before_BV = ordered_BV.cumsum(-1) - ordered_BV
+    before_BV = running_totals(ordered_BV) - ordered_BV
     ordered_BV = ordered_BV.where(before_BV < top_p * ordered_BV.sum(-1, keepdim=True), 0.0)
     return torch.zeros_like(weights_BV).scatter_(-1, indices_BV, ordered_BV)
+
+
+def running_totals(values_BV: Tensor) -> Tensor:
+    """Sums of each row's values up to and with each, `[B, V]`.
+
+    On a GPU torch's own differ from call to call, and where it is told to be deterministic it
+    refuses.
+    """
+    return values_BV.cumsum(-1) if values_BV.device.type == "cpu" else scanned(values_BV)
+
+
+def scanned(values_BV: Tensor) -> Tensor:
+    """Running totals in float64 by doubling (Hillis and Steele, 1986), in blocks and over them.
+
+    As sums come about in several orders, float32 would give values of 0 totals of their own.
+    """
+    num_rows, num_values = values_BV.shape
+    blocks_BCN = F.pad(values_BV.double(), (0, -num_values % _BLOCK)).view(num_rows, -1, _BLOCK)
+    within_BCN = _doubled(blocks_BCN)
+    before_BC = F.pad(_doubled(within_BCN[..., -1])[:, :-1], (1, 0))
+    return (within_BCN + before_BC[..., None]).flatten(1)[:, :num_values].contiguous()
+
+
+def _doubled(totals: Tensor) -> Tensor:
+    """Running totals along the last dimension, in as many steps as its length has bits."""
+    distance = 1
+    while distance < totals.shape[-1]:
+        totals = totals + F.pad(totals[..., :-distance], (distance, 0))
+        distance *= 2
+    return totals

@@ -134,9 +134,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
     def make_room(self, like: "_Layer", num_rows: int, num_columns: int) -> None:
         """Allocate all slots; cleared, as a weight of 0 does not rule out what is not a number."""
-        shapes = ((num_rows, t.shape[1], num_columns, t.shape[3]) for t in (like.keys, like.values))
-        keys, values = (like.keys.new_zeros(shape) for shape in shapes)
-        self.lazy_initialization(keys, values)
+        self.lazy_initialization(
+            *(
+                tensor.new_zeros(num_rows, tensor.shape[1], num_columns, tensor.shape[3])
+                for tensor in (like.keys, like.values)
+            )
+        )
 
     def place(self, prompt: "_Layer", group: int, *, begin: int) -> None:
         """Copy prompts, `group` times each, to the rows from `begin` on, up to the last column."""

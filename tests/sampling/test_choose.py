@@ -2,9 +2,19 @@
 
 import math
 
+import pytest
 import torch
 
-from posttrain.sampling.choose import draw, greedy
+from posttrain.sampling import choose
+from posttrain.sampling.choose import draw, greedy, scanned
+
+
+@pytest.fixture(autouse=True, params=["cpu", "gpu"])
+def totals(request, monkeypatch):
+    """Everything holds for the running totals of either device."""
+    if request.param == "gpu":
+        monkeypatch.setattr(choose, "running_totals", scanned)
+
 
 # softmax of these is exactly 1/2, 1/8, 1/4, 1/8.
 PROBABILITIES = torch.tensor([0.5, 0.125, 0.25, 0.125])
@@ -64,3 +74,10 @@ def test_greedy_takes_the_most_likely():
     tokens, logprobs = greedy(LOGITS[None])
     assert tokens.tolist() == [0]
     torch.testing.assert_close(logprobs, torch.tensor([math.log(0.5)]))
+
+
+@pytest.mark.parametrize("num_values", [1, 2, 255, 256, 257, 1000, 151_936])
+def test_running_totals_of_a_gpu_are_the_exact_ones(num_values):
+    """Whole numbers, of which float64 adds any number in any order without rounding."""
+    values = torch.randint(0, 1000, (3, num_values), generator=torch.Generator().manual_seed(1))
+    assert scanned(values.float()).long().equal(values.cumsum(-1))
