@@ -108,7 +108,43 @@ def guesser(tmp_path_factory, coins):
 
 
 @pytest.fixture(scope="session")
-def kill_runs():
+def kill_server(tmp_path_factory):
+    """Ask `kill_script` for a job; its process is started once, and again after a failure."""
+    root = Path(__file__).parents[2]
+    errors = tmp_path_factory.mktemp("kills") / "stderr"
+    running = []
+
+    def start():
+        with errors.open("w") as file:
+            return subprocess.Popen(
+                [sys.executable, "tests/tasks/kill_script.py"],
+                cwd=root,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+            )
+
+    def ask(job):
+        if not running:
+            running.append(start())
+        (server,) = running
+        print(json.dumps(job, default=str), file=server.stdin, flush=True)
+        answer = server.stdout.readline()
+        if not answer:
+            running.clear()
+            server.wait()
+        assert answer, errors.read_text()
+        return json.loads(answer)
+
+    yield ask
+    for server in running:
+        server.communicate()
+
+
+@pytest.fixture(scope="session")
+def kill_runs(kill_server):
     """Kill a stage at each given instant, run it again, and compare; see `kill_script`.
 
     Asserts that every run ended as the uninterrupted one, and that every planned kill happened; one
@@ -116,18 +152,7 @@ def kill_runs():
     """
 
     def run(folder, kills, **job):
-        job = {**job, "folder": str(folder), "kills": kills}
-        root = Path(__file__).parents[2]
-        done = subprocess.run(
-            [sys.executable, "tests/tasks/kill_script.py", json.dumps(job, default=str)],
-            cwd=root,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(root)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        hit, results = json.loads(done.stdout.splitlines()[-1])
+        hit, results = kill_server({**job, "folder": str(folder), "kills": kills})
         assert any("safetensors" in name for name in results["whole"])
         for name, digests in results.items():
             assert digests == results["whole"], f"killed at {name}"

@@ -12,6 +12,9 @@ OPTIMISATION = {"epochs": 2.0, "batch_tokens": 200, "checkpoint_every": 2, "warm
 # A checkpoint makes 8 fsyncs: four states, the manifest, two folders, and the folder above.
 KILLS = [("step", 1), ("step", 5), ("fsync", 2), ("fsync", 8), ("fsync", 20)]
 
+SFT, REWARD = ["policy", "curve"], ["reward_model", "pairs", "curve", "report"]
+PREFERRED = ["policy", "pairs", "curve", "report"]
+
 
 @pytest.fixture
 def tables(answers, write):
@@ -26,7 +29,7 @@ def test_pretrain(tables, tmp_path, kill_runs):
         task="pretrain",
         config=OPTIMISATION | size,
         inputs={"corpus": tables["all"]},
-        outputs=["policy", "curve"],
+        outputs=SFT,
     )
 
 
@@ -37,7 +40,7 @@ def test_sft(tables, base, tmp_path, kill_runs):
         task="sft",
         config=OPTIMISATION,
         inputs={"policy": base, "traces": tables["verified"]},
-        outputs=["policy", "curve"],
+        outputs=SFT,
     )
 
 
@@ -48,7 +51,7 @@ def test_reward(tables, base, tmp_path, kill_runs):
         task="reward",
         config=OPTIMISATION | {"parameterisation": "likelihood"},
         inputs={"policy": base, "samples": tables["all"]},
-        outputs=["reward_model", "pairs", "curve", "report"],
+        outputs=REWARD,
     )
 
 
@@ -85,10 +88,11 @@ def test_preference(kind, guesser, coins_path, tmp_path, kill_runs):
         task="preference",
         config=OPTIMISATION | PREFERENCE[kind],
         inputs=judged(guesser, coins_path, tmp_path / "probe"),
-        outputs=["policy", "pairs", "curve", "report"],
+        outputs=PREFERRED,
     )
 
 
+STEPS = 7
 LEARNERS = {
     "sft": {"learner": {"packing": True, "lora": {"rank": 2}, "ema_decay": 0.5}},
     "reward": {
@@ -101,21 +105,24 @@ LEARNERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", LEARNERS)
-def test_at_random_instants(kind, tables, base, guesser, coins_path, tmp_path, kill_runs):
-    """Ten kills of each learner: at any moment of the run, or in the middle of any write."""
+def test_at_every_step_and_at_random_instants(
+    kind, tables, base, guesser, coins_path, tmp_path, kill_runs
+):
+    """15 kills of each learner: after every step, in the middle of writes, at any moment."""
     chance = random.Random(f"kills of {kind}")
-    kills = [("share", round(chance.uniform(0.05, 0.9), 3)) for _ in range(6)]
-    kills += [("fsync", chance.randint(1, 20)) for _ in range(3)] + [("step", chance.randint(1, 4))]
+    steps, writes = (4, 60) if kind == "rounds" else (STEPS, 25)
+    # Steps are counted from 1 in every round; writes, of which rounds make more, are not.
+    kills = [("step", at) for at in range(1, steps + 1)]
+    kills += [("fsync", at) for at in chance.sample(range(1, writes), 9 - steps)]
+    kills += [("share", round(chance.uniform(0.05, 0.9), 3)) for _ in range(6)]
     sft = {"policy": base, "traces": tables["verified"]}
     reward = {"policy": base, "samples": tables["all"]}
     kill_runs(
         tmp_path,
         kills,
         task=kind if kind in ("sft", "reward") else "preference",
-        config=OPTIMISATION | LEARNERS[kind],
+        config=OPTIMISATION | {"steps": STEPS} | LEARNERS[kind],
         inputs={"sft": sft, "reward": reward}.get(kind)
         or judged(guesser, coins_path, tmp_path / "probe"),
-        outputs={"sft": ["policy", "curve"], "reward": ["reward_model", "curve", "report"]}.get(
-            kind, ["policy", "pairs", "curve", "report"]
-        ),
+        outputs={"sft": SFT, "reward": REWARD}.get(kind, PREFERRED),
     )
