@@ -53,6 +53,7 @@ Examples:
 @click.pass_context
 def gc(
     context: click.Context,
+    /,
     *,
     dry_run: bool,
     budget: str | None,

@@ -67,6 +67,9 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "worker": Verb("posttrain.cli.up:worker", "Run what is due of the schedules."),
     },
     "Keep": {
+        "doctor": Verb(
+            "posttrain.cli.doctor:doctor", "Say what is wrong with this machine or project."
+        ),
         "gc": Verb("posttrain.cli.gc:gc", "Free disk space: what nothing needs goes, by budget."),
         "release": Verb(
             "posttrain.cli.release:release", "Make, verify, rebuild and promote signed releases."

@@ -12,6 +12,7 @@ from posttrain.errors import UserError
 from posttrain.housekeeping.cache import Objects, nodes_of, read_objects, stale_run_cache
 from posttrain.housekeeping.claims import Claims, Keep, claims_of
 from posttrain.housekeeping.git import named, worktrees
+from posttrain.housekeeping.live import states
 from posttrain.housekeeping.policy import Decision, Node, decide
 from posttrain.housekeeping.prefect import history_nodes, remove_history
 from posttrain.housekeeping.removal import doomed, remove_objects, remove_paths
@@ -87,27 +88,19 @@ def _carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
 
 def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) -> list[Node]:
     state = root / STATE_DIR
-    states = _states(root)
+    places = states(root)
     runs = {run.id: run for run in ledger.runs()}
     kept = [runs[each] for each in claims.kept_runs if each in runs]
     flows = {run.prefect_run_id for run in kept if run.prefect_run_id}
     before = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - _DAY))
     busy = _in_use(root, claims)
     return [
-        *scratch_nodes(states, ledger),
-        *staging_nodes(states),
+        *scratch_nodes(places, ledger),
+        *staging_nodes(places),
         *mlflow_nodes(state, claims, ledger),
         *request_nodes(default_path(), clear=requests, live=bool(claims.live)),
         *history_nodes(state / "prefect" / "prefect.db", flows, before=before, in_use=busy),
     ]
-
-
-def _states(root: Path) -> list[Path]:
-    """The state folder of this project in every worktree."""
-    trees = [tree.resolve() for tree in worktrees(root)]
-    own = root.resolve()
-    below = next((own.relative_to(tree) for tree in trees if own.is_relative_to(tree)), Path())
-    return sorted({root / STATE_DIR, *(tree / below / STATE_DIR for tree in trees)})
 
 
 def _in_use(root: Path, claims: Claims) -> str | None:

@@ -14,11 +14,7 @@ _ARCHIVE = re.compile(r"^archive-md5: ([0-9a-f]{32})$", re.MULTILINE)
 
 def named(root: Path) -> dict[str, str]:
     """Object -> the first reason to keep it: the files of worktrees, then of refs."""
-    found: dict[str, str] = {}
-    for tree in worktrees(root):
-        for file in _lock_files(tree):
-            for md5 in _MD5.findall(file.read_text(encoding="utf-8", errors="replace")):
-                found.setdefault(md5, "a dvc.lock names it")
+    found = dict.fromkeys(named_now(root), "a dvc.lock names it")
     for ref, commit in _commits(root):
         reason = "a release names it" if "@v" in ref else f"{ref} names it"
         for md5 in _MD5.findall(_text(root, commit)):
@@ -26,6 +22,13 @@ def named(root: Path) -> dict[str, str]:
     for md5 in _ARCHIVE.findall(_git(root, "for-each-ref", "--format=%(contents)", "refs/tags")):
         found.setdefault(md5, "a release names it")
     return found
+
+
+def named_now(root: Path) -> list[str]:
+    """Objects that the `dvc.lock` and `.dvc` files of this project's worktrees name."""
+    files = [file for tree in worktrees(root) for file in _lock_files(tree)]
+    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files)
+    return list(dict.fromkeys(md5 for text in texts for md5 in _MD5.findall(text)))
 
 
 def worktrees(root: Path) -> list[Path]:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from posttrain.housekeeping.policy import Node
 
+# Its tables without a row: what no removal gives back.
+_EMPTY_BYTES = 1_250_000
 _ENDED = "('COMPLETED','FAILED','CANCELLED','CRASHED')"
 _FLOWS = f"SELECT id FROM flow_run WHERE state_type IN {_ENDED} AND end_time < :before"
 
@@ -30,7 +32,7 @@ def history_nodes(
         yield Node("history", "prefect", {str(database): size}, reasons=(f"unreadable: {error}",))
         return
     gone = [flow for flow in ended if flow not in kept] if in_use is None else []
-    share = size // max(total, 1) if total > 1 else 0
+    share = max(0, size - _EMPTY_BYTES) // max(total, 1)
     reason = in_use or "runs that are kept, and the database itself"
     rest = {str(database): size - share * len(gone)}
     yield Node("history", "prefect", rest, reasons=(reason,))

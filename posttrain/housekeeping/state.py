@@ -1,13 +1,12 @@
 """What runs leave beside the cache, as nodes: resume points, half-made outputs, servers' files."""
 
-import fcntl
-import os
 import re
 import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from posttrain.housekeeping.claims import Claims
+from posttrain.housekeeping.live import held, workspace_locks
 from posttrain.housekeeping.policy import Kind, Node
 from posttrain.pipeline.ledger import Ledger
 
@@ -25,7 +24,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[Node]:
             if match is None:
                 continue
             reasons = []
-            if _held(folder / ".lock"):
+            if held(folder / ".lock"):
                 reasons.append("a stage is writing to it")
             elif match["stage"] not in resumed and not _finished(ledger, match["key"]):
                 reasons.append("a killed or failed stage goes on from it")
@@ -36,7 +35,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[Node]:
 def staging_nodes(states: Collection[Path]) -> Iterator[Node]:
     """Outputs that were being made: of nobody, once nobody holds the workspace."""
     for state in states:
-        busy = any(_held(lock) for lock in state.glob("lock-*") if not lock.suffix)
+        busy = any(held(lock) for lock in workspace_locks(state))
         for folder in sorted((state / "staging").glob("*/*")):
             reasons = ("a run is writing to it",) if busy else ()
             yield _folder("staging", folder, reasons)
@@ -94,21 +93,6 @@ def _changed(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _held(lock: Path) -> bool:
-    """Whether a living process holds a lock file."""
-    try:
-        handle = os.open(lock, os.O_RDWR)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
 
 
 def _finished(ledger: Ledger, key: str) -> bool:
