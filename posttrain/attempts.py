@@ -1,6 +1,7 @@
 """A policy's attempts at problems: prompts rendered, samples drawn, answers judged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ import polars as pl
 
 from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
+from posttrain.pipeline.resources import RayResources
 from posttrain.records import PROBLEMS, Completion, Problem
 from posttrain.rewards import Verdict, verify_all
 from posttrain.sampling.base import Prompt, Sample, Sampler, SamplingParams
@@ -44,12 +46,25 @@ class Judge:
     """Verifies answers, the same answer to the same problem only once."""
 
     known: dict[tuple[str, Problem], Verdict] = field(default_factory=dict)
+    verify: Callable[[Sequence[tuple[str, Problem]]], list[Verdict]] = verify_all
 
     def __call__(self, answers: Sequence[tuple[str, Problem]]) -> list[Verdict]:
         """The verdict of each problem's own verifier; models that judge are asked all at once."""
         new = [answer for answer in dict.fromkeys(answers) if answer not in self.known]
-        self.known.update(zip(new, verify_all(new), strict=True))
+        self.known.update(zip(new, self.verify(new), strict=True))
         return [self.known[answer] for answer in answers]
+
+
+@contextmanager
+def judging(ray: RayResources | None) -> Iterator[Judge]:
+    """A judge that knows no answer yet; with `ray` its verifiers run on that cluster."""
+    if ray is None:
+        yield Judge()
+        return
+    from posttrain.rewards.remote import verifying
+
+    with verifying(ray) as verify:
+        yield Judge(verify=verify)
 
 
 def read_problems(path: Path) -> list[Problem]:

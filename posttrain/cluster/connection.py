@@ -31,7 +31,7 @@ def connected(resources: RayResources) -> Iterator[Any]:
     Where this process is connected already, that connection serves and stays. Raises `UserError`
     where Ray is not installed, nothing answers, or the cluster is too small.
     """
-    ray = _import_ray()
+    ray = _import_ray(resources)
     if ray.is_initialized():
         _check_size(ray.cluster_resources(), resources)
         yield ray
@@ -47,8 +47,12 @@ def connected(resources: RayResources) -> Iterator[Any]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _import_ray() -> Any:
+def _import_ray(resources: RayResources) -> Any:
     os.environ.update(_ENVIRONMENT)
+    if resources.address == "local":
+        # Ray listens on every interface; who knows no token is turned away, and this one nobody
+        # knows. Without it Ray would leave one in the home folder.
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ModuleNotFoundError:
@@ -65,10 +69,6 @@ def _connect(ray: Any, address: str, folder: str | None) -> None:
         "logging_level": logging.ERROR,
     }
     if folder is not None:
-        # Ray listens on every interface; who knows no token is turned away, and this one nobody
-        # knows. Without it Ray would leave one in the home folder.
-        os.environ.setdefault("RAY_AUTH_MODE", "token")
-        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         options |= {
             "num_cpus": len(os.sched_getaffinity(0)),
             "include_dashboard": False,
@@ -123,6 +123,16 @@ def _check_size(present: Mapping[str, float], resources: RayResources) -> None:
                 f"resources.ray: {resources.actors} actors want {amount:g} {kind}s together, but"
                 f" the cluster has {there:g}; lower actors or {name}"
             )
+
+
+def received(ray: Any, reference: Any) -> Any:
+    """A result, or the very error that was raised where it was to be made."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, UserError):
+            raise UserError(str(error.cause)) from None
+        raise
 
 
 def _first_line(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from posttrain.cluster.connection import received
 from posttrain.cluster.hand import Behind, Hand, Worker
 from posttrain.cluster.settings import TorchSettings, environment
 from posttrain.errors import UserError
@@ -76,7 +77,7 @@ class Crew:
             for answer in finished:
                 index, member = running.pop(answer)
                 try:
-                    result = self._get(answer)
+                    result = received(self._ray, answer)
                 except _lost(self._ray):
                     losses[index] += 1
                     self._check_losses(losses[index], "the same piece of work")
@@ -104,7 +105,7 @@ class Crew:
             settings, make = self._settings, self._make
             starts = [h.start.remote(settings, make, *self._arguments) for h in handles]
             try:
-                pids = [self._get(start) for start in starts]
+                pids = [received(self._ray, start) for start in starts]
             except _lost(self._ray):
                 self._check_losses(losses, "its start")
                 for handle in handles:
@@ -117,20 +118,12 @@ class Crew:
         """A new actor with the present tools; the old one ends for certain, if it has not yet."""
         self._ray.kill(lost.handle)
         self.num_lost += 1
+        print(f"the actor in process {lost.pid} is gone; another one does its work", flush=True)
         (member,) = self._begin(1)
         if self._version is not None:
             member.handle.equip.remote(self._version, self._tools)
         self._members[self._members.index(lost)] = member
         return member
-
-    def _get(self, reference: Any) -> Any:
-        """A result, or the very error that was raised where it was to be made."""
-        try:
-            return self._ray.get(reference)
-        except self._ray.exceptions.RayTaskError as error:
-            if isinstance(error.cause, UserError):
-                raise UserError(str(error.cause)) from None
-            raise
 
     def _check_losses(self, losses: int, what: str) -> None:
         if losses >= _MAX_LOSSES:
@@ -142,4 +135,9 @@ class Crew:
 
 def _lost(ray: Any) -> tuple[type[Exception], ...]:
     errors = ray.exceptions
-    return (errors.RayActorError, errors.ObjectLostError, errors.NodeDiedError)
+    return (
+        errors.RayActorError,
+        errors.ObjectLostError,
+        errors.NodeDiedError,
+        errors.OutOfMemoryError,
+    )

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from posttrain.cluster.connection import connected
+from posttrain.cluster.connection import connected, received
 from posttrain.cluster.settings import environment
+from posttrain.errors import UserError
 from posttrain.pipeline.resources import RayResources
 
 _ROWS = 20_000
@@ -30,7 +31,15 @@ class Tasks:
         """The results in the order of the parts, whichever was done first."""
         task = self.ray.remote(function).options(**self.options)
         stored = [self.ray.put(value) for value in shared]
-        return list(self.ray.get([task.remote(part, *stored) for part in parts]))
+        begun = [task.remote(part, *stored) for part in parts]
+        errors = self.ray.exceptions
+        try:
+            return [received(self.ray, one) for one in begun]
+        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError):
+            raise UserError(
+                f"resources.ray: a part of a table ended {_MAX_RETRIES + 1} processes, most"
+                " likely for want of memory; lower resources.ray.rows, or see the cluster's logs"
+            ) from None
 
 
 @contextmanager

@@ -55,6 +55,22 @@ class GatheredTensors:
             mine.copy_(placed(state[name] if state is not None else None, mine, self._group))
 
 
+class MainsOwn:
+    """A part of a checkpoint that the main process alone keeps; the others forget theirs."""
+
+    def __init__(self, part: Any, group: Group) -> None:
+        self._part = part
+        self._group = group
+
+    def state_dict(self) -> Any:
+        """The part's own."""
+        return self._part.state_dict()
+
+    def load_state_dict(self, state: Any) -> None:
+        """Take up what the main process has read, in the main process."""
+        self._part.load_state_dict(state if self._group.is_main else {})
+
+
 class SharedValues:
     """A part of a checkpoint that every process holds alike, as a curve."""
 

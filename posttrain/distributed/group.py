@@ -42,6 +42,18 @@ class Group:
         dist.all_reduce(sums)
         return dict(zip(values, sums.tolist(), strict=True))
 
+    def maxima(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The largest over all processes, by names that are the same in each."""
+        found = torch.tensor(list(values.values()), dtype=torch.float64, device=self.device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return dict(zip(values, found.tolist(), strict=True))
+
+    def from_all(self, value: Any) -> list[Any]:
+        """What each process gave here, by rank."""
+        found: list[Any] = [None] * self.size
+        dist.all_gather_object(found, value)
+        return found
+
 
 def open_group(device: str) -> None:
     """Join the group that the environment names, as torchrun sets it."""

@@ -66,7 +66,7 @@ class ShardedOptimizer(Optimizer):
             if isinstance(value, Tensor):
                 shards = value.shape == parameter.shape
                 like = parameter.detach().to(value.dtype) if shards else value
-                value = placed(full and full[key], like, self._group)
+                value = placed(full[key] if full else None, like, self._group)
             spread[key] = value
         return spread
 

@@ -65,6 +65,17 @@ def restore(model: "PreTrainedModel", sharded: Sharded, group: Group) -> None:
             parameter.data = full.clone()
 
 
+@torch.no_grad()
+def lend_whole(model: "PreTrainedModel", sharded: Sharded) -> None:
+    """Give `model` of every process the weights of its twin, to read."""
+    for parameter, mine in zip(model.parameters(), sharded.model.parameters(), strict=True):
+        full = whole(mine.detach())
+        if parameter.numel():
+            parameter.copy_(full)
+        else:
+            parameter.data = full.clone()
+
+
 def _layers(model: nn.Module) -> list[nn.Module]:
     """The decoder layers: the members of the outermost list of modules."""
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))

@@ -56,6 +56,7 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
         scratch=assignment.scratch,
         emit=emitter(channel) if rank == 0 else _printed,
         processes=assignment.processes,
+        ray=assignment.ray,
     )
     module, _, function = assignment.entry.partition(":")
     run = getattr(importlib.import_module(module), function)

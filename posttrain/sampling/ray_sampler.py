@@ -11,6 +11,7 @@ from posttrain.errors import UserError
 from posttrain.models.load import Policy
 from posttrain.pipeline.resources import RayResources
 from posttrain.sampling.base import Prompt, Sample, SamplingParams, check_prompts
+from posttrain.sampling.pieces import cut, in_order
 from posttrain.sampling.rollout_worker import RolloutWorker, read_weights
 
 if TYPE_CHECKING:
@@ -56,16 +57,9 @@ class RaySampler:
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         check_prompts(prompts, context_length=self.context_length)
-        ordered = sorted(range(len(prompts)), key=lambda index: len(prompts[index].token_ids))
-        per_piece = max(1, self.batch_size // params.num_samples)
-        pieces = [ordered[at : at + per_piece] for at in range(0, len(ordered), per_piece)]
+        pieces = cut(prompts, params, batch_size=self.batch_size)
         drawn = self.crew.do([([prompts[index] for index in piece], params) for piece in pieces])
-        found: dict[int, list[Sample]] = {}
-        for piece, samples in zip(pieces, drawn, strict=True):
-            for place, index in enumerate(piece):
-                begin = place * params.num_samples
-                found[index] = samples[begin : begin + params.num_samples]
-        return [sample for index in range(len(prompts)) for sample in found[index]]
+        return in_order(pieces, drawn, params)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
 from posttrain.distributed.gather import GatheredTensors, SharedValues
@@ -22,6 +22,8 @@ from posttrain.training.progress import GENERATORS, Progress, Stateful
 if TYPE_CHECKING:
     from posttrain.training.supervised import Lesson
 
+Part = TypeVar("Part")
+
 
 class ShardedLearner(Learner[AnyBatch]):
     """One of several processes.
@@ -38,7 +40,7 @@ class ShardedLearner(Learner[AnyBatch]):
         self._sharded = shard(trainable.model, self._group)
         batches = replace(lesson.batches, at_least=self._group.size)
         super().__init__(
-            _twin(trainable, self._sharded.model), replace(lesson, batches=batches), context
+            twin(trainable, self._sharded.model), replace(lesson, batches=batches), context
         )
 
     def optimizer(self, config: OptimisationConfig) -> Optimizer:
@@ -81,7 +83,7 @@ class ShardedLearner(Learner[AnyBatch]):
         """Accumulate the gradient of this process's share; the metrics are those of the step."""
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
-        for part, counts in self._share(parts):
+        for part, counts in shares(parts, self._group):
             with self.trainable.computing():
                 value, metrics = self._sharded(
                     self.lesson.loss, part.to(self.device), float(num_units)
@@ -106,17 +108,6 @@ class ShardedLearner(Learner[AnyBatch]):
         if not self._group.is_main:
             raise Dismissed
         self._whole.model.eval()
-
-    def _share(self, parts: Sequence[AnyBatch]) -> list[tuple[AnyBatch, bool]]:
-        """Every how-manieth part, and whether it counts.
-
-        Parameters are put together by all processes at once, so each makes as many passes: one
-        that runs out of parts repeats one for nothing.
-        """
-        rank, size = self._group.rank, self._group.size
-        mine = [(part, True) for part in parts[rank::size]]
-        num_passes = -(-len(parts) // size)
-        return mine + [(parts[0], False)] * (num_passes - len(mine))
 
 
 @dataclass(frozen=True)
@@ -149,7 +140,18 @@ class SharedProgress(Progress):
         return step
 
 
-def _twin(trainable: Trainable, model: Any) -> Trainable:
+def shares(parts: Sequence[Part], group: Group) -> list[tuple[Part, bool]]:
+    """Every how-manieth part, and whether it counts.
+
+    Parameters are put together by all processes at once, so each makes as many passes: one that
+    runs out of parts repeats one for nothing.
+    """
+    mine = [(part, True) for part in parts[group.rank :: group.size]]
+    num_passes = -(-len(parts) // group.size)
+    return mine + [(parts[0], False)] * (num_passes - len(mine))
+
+
+def twin(trainable: Trainable, model: Any) -> Trainable:
     """The same, of a model in shards."""
     average = None
     if trainable.average:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.attempts import Judge, attempt_all, make_prompts, read_problems
+from posttrain.attempts import attempt_all, judging, make_prompts, read_problems
 from posttrain.data.tables import write_table
 from posttrain.errors import UserError
 from posttrain.models.load import Policy, load_policy, weights_digest
@@ -51,28 +51,29 @@ def run(
         num_samples=config.num_samples,
         seed=purpose_seed(context.seed, "evaluate"),
     )
-    judge, tallies, total = Judge(), [], len(policies) * len(problems)
-    for place, (name, policy) in enumerate(policies.items()):
-        with open_sampler(
-            config.engine, policy, batch_size=config.batch_size, ray=context.ray
-        ) as sampler:
-            attempts = attempt_all(
-                sampler,
-                problems,
-                prompts,
-                params,
-                judge=judge,
-                report=partial(_progress, context, place * len(problems), total),
+    tallies, total = [], len(policies) * len(problems)
+    with judging(context.ray) as judge:
+        for place, (name, policy) in enumerate(policies.items()):
+            with open_sampler(
+                config.engine, policy, batch_size=config.batch_size, ray=context.ray
+            ) as sampler:
+                attempts = attempt_all(
+                    sampler,
+                    problems,
+                    prompts,
+                    params,
+                    judge=judge,
+                    report=partial(_progress, context, place * len(problems), total),
+                )
+            tallies.append(
+                tally(
+                    name,
+                    weights_digest(policy.model),
+                    attempts,
+                    num_samples=config.num_samples,
+                    reward_model=reward_model,
+                )
             )
-        tallies.append(
-            tally(
-                name,
-                weights_digest(policy.model),
-                attempts,
-                num_samples=config.num_samples,
-                reward_model=reward_model,
-            )
-        )
 
     report = summarise(tallies, config=config, seed=context.seed, reward_model=reward_digest)
     write_report(report, outputs["report"])

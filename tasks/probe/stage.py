@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from posttrain.attempts import Attempt, Judge, attempt_all, make_prompts, problems_of
+from posttrain.attempts import Attempt, attempt_all, judging, make_prompts, problems_of
 from posttrain.data.tables import read_table, write_table
 from posttrain.maths.intervals import wilson_interval
 from posttrain.models.load import load_policy, weights_digest
@@ -45,15 +45,18 @@ def run(
         num_samples=config.num_samples,
         seed=purpose_seed(context.seed, "probe"),
     )
-    with open_sampler(
-        config.engine, policy, batch_size=config.batch_size, ray=context.ray
-    ) as sampler:
+    with (
+        open_sampler(
+            config.engine, policy, batch_size=config.batch_size, ray=context.ray
+        ) as sampler,
+        judging(context.ray) as judge,
+    ):
         attempts = attempt_all(
             sampler,
             problems,
             make_prompts(policy.tokenizer, problems),
             params,
-            judge=Judge(),
+            judge=judge,
             report=lambda done: context.progress(done, len(problems), unit="problem"),
         )
 

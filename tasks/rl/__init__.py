@@ -25,5 +25,6 @@ TASK = Task(
         "curve": Port(ArtifactType.CURVE, "reward, length, yield and optimisation per step"),
         "report": Port(ArtifactType.REPORT, "the algorithm by switches and digest; how it ended"),
     },
+    parallel=True,
     on_ray=True,
 )

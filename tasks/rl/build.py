@@ -41,7 +41,7 @@ def build_learner(
         policy.model, kind=config.optimizer, learning_rate=config.learning_rate
     )
     check_training_memory(optimizer, device=context.device)
-    return Learner(
+    learner = Learner(
         trainable=trainable,
         optimizer=optimizer,
         reference=kept,
@@ -51,6 +51,11 @@ def build_learner(
         device=context.device,
         scratch=context.scratch,
     )
+    if context.processes == 1:
+        return learner
+    from tasks.rl.sharded import in_shards
+
+    return in_shards(learner)
 
 
 def _reference(

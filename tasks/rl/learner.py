@@ -22,11 +22,14 @@ from posttrain.data.batching import length_buckets
 from posttrain.errors import UserError
 from posttrain.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.maths.reduce import masked_mean
+from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.final_logits import final_logits
+from posttrain.models.load import weights_digest
 from posttrain.models.logprobs import hidden_states, token_logprobs
 from posttrain.models.optim import NotFiniteError, Optimizer, learning_rate_factor
 from posttrain.training.failed_batch import kept_for_replay
 from posttrain.training.prepare import Trainable
+from posttrain.training.progress import Progress, Stateful
 from tasks.rl.batch import Lesson, LessonBatch, collate
 from tasks.rl.config import RlConfig
 from tasks.rl.credit import outcomes, token_rows
@@ -37,7 +40,7 @@ from tasks.rl.rollout import Group, Rollout
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-_MAXIMA = ("logprob_gap_max",)
+MAXIMA = ("logprob_gap_max",)
 
 
 @dataclass
@@ -58,6 +61,22 @@ class Learner:
     def model(self) -> "PreTrainedModel":
         """The policy."""
         return self.trainable.model
+
+    def digest(self) -> str:
+        """Of the policy's weights as they are now."""
+        return weights_digest(self.model)
+
+    def weights(self) -> Any:
+        """Something with the state dict of the whole policy."""
+        return self.model
+
+    def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
+        """What a checkpoint of a run with these parts holds."""
+        return Progress(parts, checkpointer)
+
+    def finish(self) -> None:
+        """Make the policy what is to be saved, but for the merging of an adapter."""
+        self.trainable.finish()
 
     def lessons(self, groups: Sequence[Group], *, step: int) -> list[list[Lesson]]:
         """Credit for the groups of 0-based `step`, token by token, before its first update.
@@ -113,7 +132,7 @@ class Learner:
             schedule=optimisation.schedule,
             warmup_steps=optimisation.warmup_steps,
         )
-        with kept_for_replay(self.scratch, self.model, parts, step=step + 1, seed=seed):
+        with kept_for_replay(self.scratch, self.weights(), parts, step=step + 1, seed=seed):
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
             limit = optimisation.max_grad_norm
             if self.critic is not None:
@@ -137,20 +156,24 @@ class Learner:
         for part in parts:
             loss, metrics = self._loss(part, denominator=whole, first=first)
             scalar = float(loss.detach())
-            if not math.isfinite(scalar):
-                raise NotFiniteError(
-                    f"{where}: the loss is {scalar}, so training stopped;"
-                    " lower the learning rate, or raise the temperature if it is near 0"
-                )
+            self.check_finite(scalar, where=where)
             loss.backward()  # type: ignore[no-untyped-call]
             totals["loss"] = totals.get("loss", 0.0) + scalar
             for name, value in metrics.items():
-                if name in _MAXIMA:
+                if name in MAXIMA:
                     totals[name] = max(totals.get(name, 0.0), float(value))
                 else:
                     share = float(value) * part.num_tokens / num_tokens
                     totals[name] = totals.get(name, 0.0) + share
         return totals
+
+    def check_finite(self, loss: float, *, where: str) -> None:
+        """Stop training at a loss that is not a number."""
+        if not math.isfinite(loss):
+            raise NotFiniteError(
+                f"{where}: the loss is {loss}, so training stopped;"
+                " lower the learning rate, or raise the temperature if it is near 0"
+            )
 
     def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """The sampler's log-probabilities against those of the policy as it is now, by tokens."""
@@ -188,16 +211,13 @@ class Learner:
         return stale or self.config.updates_per_step > 1
 
     def _parts(self, lessons: Sequence[Lesson], *, step: int, index: int) -> list[LessonBatch]:
-        lengths = [lesson.num_tokens for lesson in lessons]
-        budget = self.config.optimisation.micro_batch_tokens
         per_step = self.config.updates_per_step
 
         def position(lesson: Lesson) -> float:
             behind = (step - lesson.policy_version) * per_step
             return behind / (behind + index) if behind > 0 else 0.0
 
-        buckets = length_buckets(range(len(lessons)), lengths, budget)
-        chosen = [[lessons[i] for i in bucket] for bucket in buckets]
+        chosen = [[lessons[i] for i in bucket] for bucket in self._buckets(lessons)]
         return [
             collate(
                 part,
@@ -295,14 +315,23 @@ class Learner:
 
     def _rows(self, lessons: Sequence[Lesson], compute: Any) -> list[list[float]]:
         """One number per drawn token of every lesson, computed in batches of similar length."""
+        rows: dict[int, list[float]] = {}
+        for bucket in self._buckets(lessons):
+            rows |= self._rows_of(bucket, lessons, compute)
+        return [rows[i] for i in range(len(lessons))]
+
+    def _rows_of(
+        self, bucket: Sequence[int], lessons: Sequence[Lesson], compute: Any
+    ) -> dict[int, list[float]]:
+        batch = collate([lessons[i] for i in bucket], pad=self.pad, device=self.device)
+        values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
+        return {place: values_T[mask_T].tolist() for place, values_T, mask_T in values}
+
+    def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
+        """Places of the lessons that go through the model together."""
         lengths = [lesson.num_tokens for lesson in lessons]
         budget = self.config.optimisation.micro_batch_tokens
-        rows: dict[int, list[float]] = {}
-        for bucket in length_buckets(range(len(lessons)), lengths, budget):
-            batch = collate([lessons[i] for i in bucket], pad=self.pad, device=self.device)
-            for place, values_T, mask_T in zip(bucket, compute(batch), batch.mask_BT, strict=True):
-                rows[place] = values_T[mask_T].tolist()
-        return [rows[i] for i in range(len(lessons))]
+        return length_buckets(range(len(lessons)), lengths, budget)
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:

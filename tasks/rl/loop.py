@@ -2,14 +2,13 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
-from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.noise import purpose_seed
 from posttrain.training.best_weights import BestWeights
@@ -37,6 +36,7 @@ class Practice:
     buffer: Buffer
     stopping: Stopping | None
     best: BestWeights | None = None
+    progress: Callable[[Mapping[str, Stateful], Checkpointer], Progress] = Progress
 
     @property
     def num_steps(self) -> int:
@@ -85,7 +85,7 @@ def train(
     process and in one order.
     """
     queue, buffer, learner = practice.queue, practice.buffer, practice.learner
-    saving = _Saving(Progress(practice.parts(), checkpointer), practice.store, config)
+    saving = _Saving(practice.progress(practice.parts(), checkpointer), practice.store, config)
     first = saving.restore(context)
     for step in range(first, config.steps):
         if practice.stopping is not None and practice.stopping.reason:
@@ -111,7 +111,7 @@ def train(
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)
         for index in range(buffer.num_done, len(plan)):
-            before = weights_digest(learner.model) if learner.num_updates == 0 else ""
+            before = learner.digest() if learner.num_updates == 0 else ""
             metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
             if index == 0:
                 gate(practice, metrics, stale=is_stale(buffer, version=step))
@@ -192,7 +192,7 @@ def means(totals: Mapping[str, list[float]]) -> dict[str, float]:
 
 def check_moved(learner: Learner, before: str) -> None:
     """Stop a run whose very first update left the policy as it was: the rest would as well."""
-    if before and weights_digest(learner.model) == before:
+    if before and learner.digest() == before:
         raise UserError(
             "rl: the first update left the policy exactly as it was, so it would learn nothing;"
             " raise the learning rate, or train in float32"

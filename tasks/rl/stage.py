@@ -2,12 +2,13 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from posttrain.algorithms.identity import digest
 from posttrain.algorithms.presets import PRESETS
-from posttrain.attempts import make_prompts, problems_of
+from posttrain.attempts import Judge, judging, make_prompts, problems_of
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
@@ -51,14 +52,12 @@ def run(
         note=context.note,
     )
     # Opened on the policy as the learner left it: its precision, and with its adapters.
-    with open_sampler(config.engine, policy, ray=context.ray) as sampler:
-        drawing = _drawing(
-            config, inputs, policy, sampler=sampler, seed=context.seed, digest=before
-        )
+    with _tools(config, policy, learner, context) as tools:
+        drawing = _drawing(config, inputs, policy, tools=tools, seed=context.seed, digest=before)
         practice = _practice(config, context, drawing=drawing, learner=learner)
         train(practice, config=config, context=context, checkpointer=checkpointer)
 
-    practice.learner.trainable.finish()
+    practice.learner.finish()
     if practice.best is not None:
         _take_best(practice.best, context)
     practice.learner.trainable.merge()
@@ -85,6 +84,24 @@ def run(
     return metrics
 
 
+@contextmanager
+def _tools(
+    config: RlConfig, policy: Policy, learner: Learner, context: StageContext
+) -> Iterator[tuple[Sampler, Judge]]:
+    """What draws, and what judges."""
+    if context.processes > 1:
+        from tasks.rl.shared_drawing import shared_tools
+
+        with shared_tools(config, policy, learner, context) as tools:
+            yield tools
+        return
+    with (
+        open_sampler(config.engine, policy, ray=context.ray) as sampler,
+        judging(context.ray) as judge,
+    ):
+        yield sampler, judge
+
+
 def _take_best(best: BestWeights, context: StageContext) -> None:
     if not best.step:
         raise UserError(
@@ -100,7 +117,7 @@ def _drawing(
     inputs: Mapping[str, Path],
     policy: Policy,
     *,
-    sampler: Sampler,
+    tools: tuple[Sampler, Judge],
     seed: int,
     digest: str,
 ) -> Drawing:
@@ -118,9 +135,10 @@ def _drawing(
         problems=problems,
         prompts=make_prompts(policy.tokenizer, problems),
         curriculum=curriculum,
-        sampler=sampler,
+        sampler=tools[0],
         config=config,
         seed=seed,
+        judge=tools[1],
     )
 
 
@@ -137,6 +155,7 @@ def _practice(
         buffer=Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches),
         stopping=None if config.stop is None else Stopping(config.stop),
         best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
+        progress=learner.progress,
     )
 
 

@@ -79,6 +79,7 @@ class Stages:
         processes: int = 2,
         watch: Callable[[Mapping[str, Any]], None] = lambda _event: None,
         config: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Path] | None = None,
     ) -> Made:
         """One attempt; a second one in the same folder goes on from the first one's checkpoints."""
         declared = importlib.import_module(f"tasks.{task}").TASK
@@ -92,8 +93,10 @@ class Stages:
         assignment = Assignment(
             stage=task,
             entry=declared.entry,
-            config=declared.config.parse({**self.steps, **(config or {})}, where=task),
-            inputs={port: self.inputs[port] for port in INPUTS[task]},
+            config=declared.config.parse(
+                (config or {}) if inputs else {**self.steps, **(config or {})}, where=task
+            ),
+            inputs=inputs or {port: self.inputs[port] for port in INPUTS[task]},
             outputs={n: folder / (n + port.type.suffix) for n, port in declared.outputs.items()},
             types={n: port.type for n, port in declared.outputs.items()},
             scratch=folder / "scratch",
