@@ -1,9 +1,18 @@
-"""A small tokenizer, random models of several architectures, and prompts of unequal length."""
+"""A small tokenizer, random models of several architectures, prompts, and a server of vLLM's."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 import transformers
 
+from posttrain.endpoint.config import Endpoint
+from posttrain.models.load import save_policy
 from posttrain.models.logprobs import token_logprobs
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.sampling.base import Prompt
@@ -97,3 +106,62 @@ def trainer_logprobs():
         return found.logprobs_BT[0, len(prompt.token_ids) :]
 
     return of
+
+
+KEY = "sk-loopback-only"
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+ENVIRONMENT = {
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "TEACHER_KEY": KEY,
+}
+
+
+@pytest.fixture(scope="session")
+def vllm_server(wide_model, tokenizer, tmp_path_factory):
+    """Its endpoint; it serves `wide_model("llama")`."""
+    folder = tmp_path_factory.mktemp("served")
+    save_policy(wide_model("llama"), tokenizer, folder / "model")
+    (folder / "template.jinja").write_text(TEMPLATE)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/v1"
+    command = [
+        # Not `vllm serve`: that looks up the version of a package that is called vllm-cpu here.
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server"),
+        *("--model", str(folder / "model")),
+        *("--served-model-name", "tiny", "--host", "127.0.0.1", "--port", str(port)),
+        *("--api-key", KEY, "--dtype", "float32", "--max-model-len", "64"),
+        *("--max-num-seqs", "16", "--enforce-eager"),
+        *("--chat-template", str(folder / "template.jinja")),
+    ]
+    log = folder / "log.txt"
+    with log.open("w") as out, pytest.MonkeyPatch.context() as patch:
+        for name, value in ENVIRONMENT.items():
+            patch.setenv(name, value)
+        process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
+        try:
+            yield _answering(url, process, log)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(60)
+
+
+def _answering(url, process, log):
+    endpoint = Endpoint(
+        base_url=url, model="tiny", api_key_env="TEACHER_KEY", concurrency=8, retries=2
+    )
+    for _ in range(480):
+        assert process.poll() is None, log.read_text()[-4000:]
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", int(url.split(":")[2].split("/")[0]))) == 0:
+                return endpoint
+        time.sleep(0.5)
+    raise AssertionError(log.read_text()[-4000:])

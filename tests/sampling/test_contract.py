@@ -4,11 +4,14 @@ import pytest
 import torch
 from transformers import GenerationConfig
 
+from posttrain.endpoint.cache import RequestCache
+from posttrain.endpoint.client import Client
 from posttrain.errors import UserError
 from posttrain.models.load import Policy
 from posttrain.sampling.base import FinishReason, Prompt, SamplingParams
 from posttrain.sampling.engines import VllmEngine, open_sampler
 from posttrain.sampling.fake import FakeSampler
+from posttrain.sampling.server import ServerSampler
 from posttrain.sampling.torch_engine import TorchSampler
 
 
@@ -23,6 +26,7 @@ ENGINES = [
     ("torch", "mistral-window"),
     pytest.param(("vllm", "llama"), marks=pytest.mark.engines),
     pytest.param(("vllm", "qwen2"), marks=pytest.mark.engines),
+    pytest.param(("server", "llama"), marks=pytest.mark.engines),
 ]
 
 
@@ -34,9 +38,14 @@ OPINIONS = {
 
 
 @pytest.fixture(scope="module", params=ENGINES, ids=lambda engine: "-".join(engine))
-def sampler(request, tokenizer, models, wide_model):
+def sampler(request, tokenizer, models, wide_model, tmp_path_factory):
     engine, name = request.param
-    if engine == "fake":
+    if engine == "server":
+        # Started by the first that asks for it: only where vLLM is.
+        endpoint = request.getfixturevalue("vllm_server")
+        cache = RequestCache(tmp_path_factory.mktemp("asked") / "requests.db")
+        yield ServerSampler(Client(endpoint, cache), tokenizer, policy_version=41)
+    elif engine == "fake":
         yield FakeSampler(tokenizer, script, context_length=64)
     elif engine == "torch":
         yield TorchSampler(models[name], tokenizer, batch_size=8)
@@ -58,11 +67,19 @@ def policy_sampler(sampler):
     return sampler
 
 
-def test_greedy_equals_generate(policy_sampler, prompts):
+@pytest.fixture
+def model(policy_sampler, wide_model):
+    """The policy, as transformers has it; a server's is the one that it was started with."""
+    if isinstance(policy_sampler, ServerSampler):
+        return wide_model("llama")
+    return policy_sampler.model
+
+
+def test_greedy_equals_generate(policy_sampler, model, prompts):
     params = SamplingParams(max_tokens=24, temperature=0.0)
     for prompt, sample in zip(prompts, policy_sampler.sample(prompts, params), strict=True):
         ids = torch.tensor([prompt.token_ids])
-        expected = policy_sampler.model.generate(
+        expected = model.generate(
             input_ids=ids,
             attention_mask=torch.ones_like(ids),
             do_sample=False,
@@ -74,13 +91,15 @@ def test_greedy_equals_generate(policy_sampler, prompts):
 
 @pytest.mark.parametrize("cut", [{}, {"top_p": 0.8}, {"top_k": 5}])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_logprobs_are_the_trainers(policy_sampler, prompts, trainer_logprobs, temperature, cut):
+def test_logprobs_are_the_trainers(
+    policy_sampler, model, prompts, trainer_logprobs, temperature, cut
+):
+    if isinstance(policy_sampler, ServerSampler) and temperature != 1.0:
+        pytest.skip("a server reports log-probabilities at temperature 1, and is refused another")
     params = SamplingParams(max_tokens=24, temperature=temperature, num_samples=3, **cut)
     by_id = {prompt.id: prompt for prompt in prompts}
     for sample in policy_sampler.sample(prompts, params):
-        expected = trainer_logprobs(
-            policy_sampler.model, by_id[sample.prompt_id], sample, temperature
-        )
+        expected = trainer_logprobs(model, by_id[sample.prompt_id], sample, temperature)
         torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-3, rtol=0)
 
 
@@ -127,6 +146,8 @@ def test_tokens_text_logprobs_and_reason_agree(sampler, prompts, tokenizer):
 def test_any_of_several_end_tokens_ends_a_sample_and_is_no_text(
     policy_sampler, prompts, tokenizer, monkeypatch
 ):
+    if isinstance(policy_sampler, ServerSampler):
+        pytest.skip("a server reads its generation config as it starts")
     params = SamplingParams(max_tokens=24, num_samples=4)
     free = policy_sampler.sample(prompts, params)
     drawn = [token for sample in free for token in sample.token_ids[1:] if token > 2]
