@@ -1,5 +1,6 @@
 """What git names and the cache must keep: by the `dvc.lock` and `.dvc` files of trees and refs."""
 
+import contextlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -26,9 +27,27 @@ def named(root: Path) -> dict[str, str]:
 
 def named_now(root: Path) -> list[str]:
     """Objects that the `dvc.lock` and `.dvc` files of this project's worktrees name."""
-    files = [file for tree in worktrees(root) for file in _lock_files(tree)]
-    texts = (file.read_text(encoding="utf-8", errors="replace") for file in files)
-    return list(dict.fromkeys(md5 for text in texts for md5 in _MD5.findall(text)))
+    return list(dict.fromkeys(md5 for text in _texts_now(root) for md5 in _MD5.findall(text)))
+
+
+def outputs_now(root: Path) -> list[str]:
+    """Those of them that are outputs; the code that a stage reads is in git, not in the cache."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    found: list[str] = []
+    for text in _texts_now(root):
+        with contextlib.suppress(YAMLError, AttributeError, TypeError):
+            noted = YAML(typ="safe").load(text)
+            stages = noted["stages"].values() if "stages" in noted else [noted]
+            found += [out["md5"] for each in stages for out in each.get("outs", ()) if "md5" in out]
+    return list(dict.fromkeys(found))
+
+
+def _texts_now(root: Path) -> Iterator[str]:
+    for tree in worktrees(root):
+        for file in _lock_files(tree):
+            yield file.read_text(encoding="utf-8", errors="replace")
 
 
 def worktrees(root: Path) -> list[Path]:

@@ -21,11 +21,17 @@ class Extra(NamedTuple):
 
 def extras(place: Place) -> Iterator[Finding]:
     """Every extra: there, or not, with the line that installs it."""
-    there = []
+    there: list[str] = []
+    unknown: list[str] = []
     for name, extra in EXTRAS.items():
         parts = required(name)
         wrong = [said for each in parts if (said := unmet(each))]
-        if not wrong:
+        if not parts:
+            says = f"posttrain as it is installed is from before it had the extra {name}"
+            yield Finding(
+                "extras", "warning", says, f"{install_line('--editable .')}, in the clone"
+            )
+        elif not wrong:
             there.append(name)
         elif place.root is not None and (why := extra.asked(place)):
             yield Finding("extras", extra.missed, f"{wrong[0]}, and {why}", _how(name))
@@ -33,6 +39,9 @@ def extras(place: Place) -> Iterator[Finding]:
             yield Finding("extras", "warning", f"{name}: {'; '.join(wrong)}", _how(name))
         else:
             yield Finding("extras", "ok", f"without {name} ({extra.use}); {_how(name)}")
+    if unknown:
+        says = f"the installed posttrain is older than these sources: {', '.join(unknown)} unknown"
+        yield Finding("extras", "warning", says, f"{install_line('--editable .')}, in the clone")
     if there:
         yield Finding("extras", "ok", f"with {', '.join(there)}")
 

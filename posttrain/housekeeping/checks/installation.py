@@ -103,7 +103,8 @@ def install_line(what: str) -> str:
     """The command that installs posttrain, or an extra of it, into this environment."""
     program = "python" if _of(Path(sys.executable).parent, "python") else sys.executable
     pinned = " -c constraints.txt" if Path("constraints.txt").is_file() else ""
-    return f"{program} -m pip install{pinned} '{what}'"
+    quoted = f"'{what}'" if "[" in what else what
+    return f"{program} -m pip install{pinned} {quoted}"
 
 
 def _wanted(requirement: Requirement, extra: str) -> bool:

@@ -11,7 +11,7 @@ from posttrain.housekeeping.cache import Objects, read_objects
 from posttrain.housekeeping.checks.finding import Finding, Place
 from posttrain.housekeeping.checks.owners import Owner, owners
 from posttrain.housekeeping.checks.restore import Outcome, put_back, remedy
-from posttrain.housekeeping.git import named_now
+from posttrain.housekeeping.git import outputs_now
 from posttrain.lineage.artifacts import object_folder
 
 _SAMPLE = 64
@@ -80,7 +80,7 @@ def _told(
 
 def _missing(place: Place, objects: Objects, known: Known) -> tuple[list[str], int]:
     """Objects that a dvc.lock names and that are gone, and how many were never made here."""
-    wanted = [oid for oid in named_now(place.project) if not _whole(objects, oid)]
+    wanted = [oid for oid in outputs_now(place.project) if not _whole(objects, oid)]
     here = [oid for oid in wanted if oid in known]
     lost: list[str] = []
     for oid in here:

@@ -1,5 +1,6 @@
 """Prefect, MLflow, the worker and PostgreSQL: what `posttrain up` or the environment names."""
 
+import base64
 import contextlib
 import email.utils
 import os
@@ -9,7 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from posttrain.amounts import bytesize, duration
 from posttrain.housekeeping.checks.clock import skew
@@ -78,7 +79,7 @@ def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
     # A proxy of the environment has no business between this machine and its own servers.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{url.rstrip('/')}/health", timeout=_SECONDS) as answer:
+        with opener.open(_request(url), timeout=_SECONDS) as answer:
             dated = answer.headers.get("Date")
         yield Finding(name, "ok", f"{shown} answers")
         if dated:
@@ -120,6 +121,16 @@ def _connects(variable: str, url: str) -> Finding:
         said = str(error).splitlines()[0]
         return Finding("postgresql", "broken", f"{variable} does not answer: {said}", remedy)
     return Finding("postgresql", "ok", f"{variable} answers, version {version}")
+
+
+def _request(url: str) -> urllib.request.Request:
+    """Ask whether a server is well, as the user whom its address names."""
+    asked = urllib.request.Request(f"{public(url).rstrip('/')}/health")
+    user, at, _ = urlsplit(url).netloc.rpartition("@")
+    if at:
+        encoded = base64.b64encode(unquote(user).encode()).decode()
+        asked.add_header("Authorization", f"Basic {encoded}")
+    return asked
 
 
 def public(url: str) -> str:
