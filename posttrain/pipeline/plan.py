@@ -57,6 +57,7 @@ class Planner:
     store: ObjectStore
     forced: frozenset[str] = frozenset()
     _closures: dict[str, CodeClosure] = field(default_factory=dict)
+    _closures_by_name: dict[str, CodeClosure] = field(default_factory=dict)
     _reader: CodeReader | None = None
     _kept: set[str] = field(default_factory=set)
 
@@ -118,11 +119,16 @@ class Planner:
         return records
 
     def closure(self, name: str) -> CodeClosure:
-        """The first-party code that a stage can reach from its entry."""
+        """The first-party code that a stage can reach from its entry, and by its parameters."""
         entry = self.dag.stages[name].task.entry
         if entry not in self._closures:
             self._closures[entry] = self.reader.closure(entry, _SETUP)
-        return self._closures[entry]
+        if not self._closures[entry].loads_by_name:
+            return self._closures[entry]
+        if name not in self._closures_by_name:
+            given = _texts(self.dag.stages[name].config.model_dump(mode="json"))
+            self._closures_by_name[name] = self.reader.closure(entry, _SETUP, given=given)
+        return self._closures_by_name[name]
 
     @property
     def reader(self) -> CodeReader:
@@ -235,6 +241,15 @@ def _why(last: StageRun | None, components: Mapping[str, Mapping[str, str]]) -> 
 
 def _sentences(found: list[Difference]) -> list[str]:
     return [difference.sentence for difference in found]
+
+
+def _texts(value: object) -> list[str]:
+    """All text in resolved parameters, which may name modules that a stage imports."""
+    if isinstance(value, Mapping):
+        return [text for each in value.values() for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [value] if isinstance(value, str) else []
 
 
 def _relative(path: Path, base: Path) -> str:

@@ -2,15 +2,17 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.code.archive import SourceArchive
 from posttrain.pipeline.code.distributions import distributions
-from posttrain.pipeline.code.graph import FILES, WHOLE, Graph
-from posttrain.pipeline.code.symbols import Node
+from posttrain.pipeline.code.graph import Graph
+from posttrain.pipeline.code.lookups import OF_SIGNATURES
+from posttrain.pipeline.code.symbols import Node, Symbol
+from posttrain.pipeline.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.pipeline.code.tree import SourceTree
 
 FIRST_PARTY = ("posttrain", "tasks", "flows")
@@ -35,7 +37,8 @@ class CodeClosure:
 
     `packages` are the third-party distributions that this code imports, `modules` the first-party
     modules, those included of which nothing else is reached. `opaque` says where static analysis
-    could not see and took the whole module, and why.
+    could not see and took the whole module, and why. `loads_by_name`: it imports modules by names
+    that are known when it runs.
     """
 
     symbols: Mapping[str, str]
@@ -43,6 +46,7 @@ class CodeClosure:
     modules: frozenset[str]
     opaque: Mapping[str, str]
     digest: str
+    loads_by_name: bool = False
 
 
 class CodeReader:
@@ -60,10 +64,13 @@ class CodeReader:
         self._graph = Graph(self._tree, outside=outside)
         self._cache = cache
 
-    def closure(self, *entries: str) -> CodeClosure:
-        """Everything that one of the `module:function` reaches, with the types of its arguments."""
-        reached, reasons = self._reach([self._start(entry) for entry in entries])
-        symbols: dict[str, str] = {}
+    def closure(self, *entries: str, given: Iterable[str] = ()) -> CodeClosure:
+        """Everything that one of the `module:function` reaches, with the types of its arguments.
+
+        Where it imports by name, the modules that the text `given` names are reached as well.
+        """
+        reached, reasons = self._reach([self._start(entry) for entry in entries], list(given))
+        symbols = self._texts(reached, reasons)
         imported: set[str] = set()
         for node in reached:
             if not node.module:
@@ -81,7 +88,27 @@ class CodeReader:
             modules=frozenset(node.module for node in reached if node.module),
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
             digest=_digest(ordered),
+            loads_by_name=loads_by_name(self._symbols(reached)),
         )
+
+    def _symbols(self, reached: Iterable[Node]) -> dict[Node, Symbol]:
+        found = ((node, self._graph.symbol(node)) for node in reached)
+        return {node: symbol for node, symbol in found if symbol is not None}
+
+    def _texts(self, reached: Iterable[Node], reasons: dict[str, set[str]]) -> dict[str, str]:
+        """How functions are written, where reached code reads that."""
+        symbols = self._symbols(reached)
+        readers = {
+            f"{reason} of {node.module}"
+            for node, symbol in symbols.items()
+            for reason in symbol.reads_text
+        }
+        names = {reader.partition(" ")[0] for reader in readers}
+        if names <= OF_SIGNATURES and (len(names) < 2 or "signature" not in names):
+            return {}
+        reasons["the text of every function"] |= readers
+        written = ((node, symbol.text) for node, symbol in symbols.items() if symbol.text)
+        return {f"{node.module}:{node.name} <text>": text for node, text in written}
 
     def keep_sources(self, closure: CodeClosure, archive: SourceArchive) -> None:
         """Archive the modules of a closure as this snapshot saw them; one edited since is left."""
@@ -103,7 +130,9 @@ class CodeReader:
             raise UserError(f"entry '{entry}': {module} does not define '{name}'{hint}")
         return Node(module, name)
 
-    def _reach(self, starts: Sequence[Node]) -> tuple[set[Node], dict[str, set[str]]]:
+    def _reach(
+        self, starts: Sequence[Node], given: Sequence[str]
+    ) -> tuple[set[Node], dict[str, set[str]]]:
         reasons: dict[str, set[str]] = defaultdict(set)
         reached = {node for start in starts for node in self._graph.entry(start).nodes}
         reached.update(starts)
@@ -114,18 +143,11 @@ class CodeReader:
                 reasons[module].add(reason)
             fresh = edges.nodes.keys() - reached
             if not pending and not fresh:
-                fresh = self._named_in_strings(reached)
+                named = named_in_text(self._tree, self._symbols(reached), reached, given)
+                fresh = {node for node in named if self._graph.counts(node.module)} - reached
             reached |= fresh
             pending += fresh
         return reached, reasons
-
-    def _named_in_strings(self, reached: set[Node]) -> set[Node]:
-        """Where something is imported by a run-time name: the modules that reached code names."""
-        found = [symbol for node in reached if (symbol := self._graph.symbol(node)) is not None]
-        if not any(symbol.imports_by_name for symbol in found):
-            return set()
-        names = {name for symbol in found for name in symbol.strings if self._graph.counts(name)}
-        return {Node(name, WHOLE) for name in names if self._tree.place(name)} - reached
 
 
 def code_closure(

@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from posttrain.pipeline.code.registries import Registries
 from posttrain.pipeline.code.scopes import BY_NAME
-from posttrain.pipeline.code.symbols import BODY, Node, Symbol
+from posttrain.pipeline.code.symbols import BODY, DOC, MAIN, Node, Symbol
+from posttrain.pipeline.code.texts import FILES, WHOLE, package_of
 from posttrain.pipeline.code.tree import SourceTree
 
 IMPORTED = ""
-WHOLE = "*"
-FILES = "<files>"
 
 _RESOURCES = ("importlib.resources", "pkgutil")
 
@@ -97,6 +96,7 @@ class Graph:
         for star in table.stars:
             if self.counts(star):
                 edges.fall_back(star, f"star import in {module}")
+                self._exported(star, edges)
         if BODY in table.symbols:
             edges.reach(module, BODY)
         for name, symbol in table.symbols.items():
@@ -104,10 +104,25 @@ class Graph:
                 edges.reach(module, name)
                 edges.notes.setdefault(module, f"registry filled at import by {name}")
 
+    def _exported(self, package: str, edges: Edges) -> None:
+        """A star import imports the submodules that `__all__` names."""
+        names = self.symbol(Node(package, "__all__"))
+        for name in names.strings if names is not None else ():
+            if self._tree.place(f"{package}.{name}") is not None:
+                edges.reach(f"{package}.{name}", WHOLE)
+
+    def _below(self, package: str, reason: str, edges: Edges) -> None:
+        """All modules of a package, one of which is looked up by a run-time name."""
+        for module in filter(self.counts, self._tree.submodules(package)):
+            edges.reach(module, WHOLE)
+        edges.notes.setdefault(f"{package}.*", reason)
+
     def _whole(self, module: str, edges: Edges) -> None:
         edges.reach(module, IMPORTED)
         table = self._tree.table(module)
         for name, symbol in table.symbols.items() if table is not None else ():
+            if name in (DOC, MAIN):
+                continue
             edges.reach(module, name)
             bound = Edges()
             for target in symbol.targets:
@@ -128,6 +143,9 @@ class Graph:
             self._resolve(node.module, use, edges)
         for found in [found for found in edges.nodes if found.name == WHOLE]:
             edges.notes.setdefault(found.module, f"used as a value by {node.module}:{node.name}")
+        if symbol.imports_by_name and symbol.names_its_place:
+            reason = f"{symbol.opaque[0]} of {node.module}"
+            self._below(package_of(self._tree, node.module), reason, edges)
 
     def _look_into(self, module: str, use: str, reason: str, edges: Edges) -> None:
         """Something is looked up by a run-time name in what `use` stands for."""
@@ -136,10 +154,22 @@ class Graph:
         known = ":" in use or (table is not None and root in table.symbols)
         if not known:
             edges.fall_back(module, reason)
+            self._imported_modules(module, reason, edges)
         elif root not in BY_NAME:
             for found in self._meanings(module, use):
                 if found.name == WHOLE:
                     edges.fall_back(found.module, f"{reason} of {module}")
+
+    def _imported_modules(self, module: str, reason: str, edges: Edges) -> None:
+        """Text that is evaluated in a module can reach into all that it imports as modules."""
+        table = self._tree.table(module)
+        bound = Edges()
+        for symbol in table.symbols.values() if table is not None else ():
+            for target in symbol.targets:
+                self._resolve(module, target, bound)
+        for found in bound.nodes:
+            if found.name == WHOLE:
+                edges.fall_back(found.module, f"{reason} of {module}")
 
     def _resolve(self, module: str, use: str, edges: Edges) -> None:
         """Follow a chain written in `module`; names that it does not define are builtins."""
@@ -178,6 +208,8 @@ class Graph:
             self._follow(f"{module}.{name}", rest, edges, user)
         elif name == "__file__":
             edges.reach(module, FILES)
+        elif name == "__path__":
+            self._below(module, f"__path__ is used by {user}", edges)
         elif not (table is not None and table.stars) and name not in ("__name__", "__doc__"):
             edges.fall_back(module, f"nothing in it defines {name}")
 

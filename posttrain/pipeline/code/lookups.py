@@ -6,9 +6,24 @@ import ast
 LOADERS = frozenset(
     {
         "import_module", "run_path", "run_module", "spec_from_file_location", "exec_module",
-        "walk_packages", "iter_modules", "entry_points",
+        "walk_packages", "iter_modules", "entry_points", "resolve_name", "import_string",
+        "ImportString",
     }
 )  # fmt: skip
+# Options of an interpreter that is started: the text behind them names code.
+INTERPRETED = frozenset({"-m", "-c"})
+# They read annotations where a signature is read as well.
+OF_SIGNATURES = frozenset({"signature", "annotation", "return_annotation"})
+# They read how a function is written: its docstring, its annotations, its text.
+READERS = frozenset(
+    {
+        "__doc__", "__annotations__", "annotation", "return_annotation", "get_annotations",
+        "get_type_hints", "getdoc", "getsource", "getsourcelines", "get_json_schema", "signature",
+    }
+)  # fmt: skip
+# Names by which a module can make up those of its neighbours.
+OWN_PLACE = frozenset({"__name__", "__package__", "__path__", "__file__", "__spec__"})
+_TYPES = frozenset({"list", "dict", "tuple", "set", "frozenset", "type"})
 
 
 def called(function: ast.expr) -> str:
@@ -28,12 +43,45 @@ def string(arguments: list[ast.expr]) -> str | None:
     return None
 
 
+def chain(node: ast.expr) -> str:
+    """The names that an expression starts with, looking through calls and subscripts."""
+    names: list[str] = []
+    while not isinstance(node, ast.Name):
+        if isinstance(node, ast.Attribute):
+            names.append(node.attr)
+            node = node.value
+        elif isinstance(node, ast.Call):
+            node, names = node.func, []
+        elif isinstance(node, ast.Subscript):
+            node, names = node.value, []
+        else:
+            return ""
+    return ".".join([node.id, *reversed(names)])
+
+
+class _Unquoted(ast.NodeTransformer):
+    """Takes the types in an annotation out of their quotes; what is in a `Literal` stays text."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        if not chain(node).endswith("Literal"):
+            node.slice = self.visit(node.slice)
+        return node
+
+    def visit_Constant(self, node: ast.Constant) -> ast.expr:
+        literal = string([node])
+        try:
+            return node if literal is None else ast.parse(literal, mode="eval").body
+        except (SyntaxError, ValueError):
+            return node
+
+
 def evaluated(annotation: ast.expr) -> ast.expr:
-    """An annotation, out of its quotes where it has some."""
-    literal = string([annotation])
-    if literal is None:
-        return annotation
-    try:
-        return ast.parse(literal, mode="eval").body
-    except SyntaxError:
-        return annotation
+    """An annotation whose types are out of their quotes."""
+    unquoted: ast.expr = _Unquoted().visit(annotation)
+    return unquoted
+
+
+def is_type_alias(node: ast.Subscript) -> bool:
+    """Whether a subscript looks like a type with its arguments, not like a lookup."""
+    name = chain(node.value).rpartition(".")[2]
+    return name in _TYPES or (name[:1].isupper() and not name.isupper() and name != "Literal")

@@ -43,6 +43,12 @@ def type_only_imports(tree: ast.Module) -> list[Import]:
     return [stmt for stmt in statements if isinstance(stmt, ast.Import | ast.ImportFrom)]
 
 
+def guarded_by_main(tree: ast.Module) -> list[ast.stmt]:
+    """Statements that only `python -m` executes, of a module that is not normalised yet."""
+    blocks = [stmt for stmt in tree.body if isinstance(stmt, ast.If) and _is_main_guard(stmt)]
+    return [each for block in blocks for each in _block(block.body, in_class=False)]
+
+
 def _block(statements: list[ast.stmt], *, in_class: bool) -> list[ast.stmt]:
     kept: list[ast.stmt] = []
     for statement in statements:
@@ -116,4 +122,6 @@ def _is_main_guard(node: ast.If) -> bool:
         and isinstance(test.left, ast.Name)
         and test.left.id == "__name__"
         and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.comparators[0], ast.Constant)
+        and test.comparators[0].value == "__main__"
     )

@@ -1,6 +1,7 @@
 """One walk over one statement: a digest of what it says, and the names that it uses."""
 
 import ast
+import copy
 import hashlib
 import re
 from collections.abc import Callable, Collection
@@ -9,12 +10,21 @@ from types import NoneType
 from typing import Any, Literal
 
 from posttrain.pipeline.code.imports import Import, import_bindings
-from posttrain.pipeline.code.lookups import LOADERS, called, evaluated, string
+from posttrain.pipeline.code.lookups import (
+    INTERPRETED,
+    LOADERS,
+    OWN_PLACE,
+    READERS,
+    called,
+    evaluated,
+    is_type_alias,
+    string,
+)
 from posttrain.pipeline.code.normalise import parameters
 from posttrain.pipeline.code.scopes import BY_NAME, Chain, Scope
 
 _SILENT_FIELDS = frozenset({"ctx", "kind", "type_comment"})
-_MODULE_NAME = re.compile(r"\A[A-Za-z_][\w.]*(?=(?::\w+)?\Z)")
+_RELATIVE = re.compile(r"\A\.+\w*\Z")
 
 
 @dataclass(slots=True)
@@ -30,6 +40,9 @@ class Part:
     opaque: list[str] = field(default_factory=list)
     strings: list[str] = field(default_factory=list)
     imports_by_name: bool = False
+    names_its_place: bool = False
+    reads_text: list[str] = field(default_factory=list)
+    climbs: int = 0
 
 
 class Scanner:
@@ -39,6 +52,8 @@ class Scanner:
         self._module = module
         self._is_package = is_package
         self._packages = packages
+        heads = "|".join(map(re.escape, packages)) or r"\Z\A"
+        self._mention = re.compile(rf"\A(?:{heads})\Z|(?<![\w.])(?:{heads})(?:\.\w+)+")
 
     def scan(self, node: ast.AST) -> Part:
         """Digest and uses of `node`, seen as a statement or expression of the module itself."""
@@ -68,6 +83,8 @@ class Scanner:
         for name in kind._fields:
             if name not in _SILENT_FIELDS:
                 self._field(name, values.get(name))
+        # Without an end, `f(1).g()` and `f().g(1)` would read alike.
+        self._tokens.append(")")
 
     def _field(self, name: str, value: Any) -> None:
         # Empty fields are skipped, so that a Python with one more optional field agrees.
@@ -91,11 +108,20 @@ class Scanner:
     def _constant(self, node: ast.Constant) -> None:
         value = node.value
         self._tokens.append(repr(value))
-        if isinstance(value, str) and value.partition(".")[0] in self._packages:
-            self._part.strings += _MODULE_NAME.findall(value)
+        if not isinstance(value, str):
+            return
+        self._part.strings += self._mention.findall(value)
+        if value.endswith(".py"):
+            self._part.strings.append(value.rpartition("/")[2])
+        if value in INTERPRETED:
+            self._part.opaque.append(f"python {value} at line {node.lineno}")
+            self._part.imports_by_name = True
+        if _RELATIVE.match(value):
+            self._part.names_its_place = True
 
     def _name(self, node: ast.Name) -> None:
         self._tokens.append(f"${node.id}")
+        self._mentions(node.id, node)
         if isinstance(node.ctx, ast.Load):
             self._scope.use((node.id,))
         else:
@@ -111,10 +137,13 @@ class Scanner:
             names.append(node.attr)
             node = node.value
         names.reverse()
+        for name in names:
+            self._mentions(name, node)
         self._tokens.append("." + ".".join(names))
         rest = (*names, *tail)
         if isinstance(node, ast.Name):
             self._tokens.append(f"${node.id}")
+            self._mentions(node.id, node)
             self._scope.use((node.id, *rest))
             if node.id == "sys" and rest[:1] == ("modules",):
                 self._opaque("sys.modules", node)
@@ -134,18 +163,50 @@ class Scanner:
             self._chain(node.args[0], (literal, *tail))
             self._field("default", node.args[2:])
             return
-        if function in ("import_module", "__import__") and literal and literal[0] != ".":
-            tail = tail if function == "import_module" else ()
-            self._scope.use((f"{literal}:", *tail))
-            self._part.imports.append(f"{literal}:")
-        elif function == "getattr" and len(node.args) > 1:
+        if function in ("import_module", "__import__") and literal:
+            self._import_literal(node, literal, tail if function == "import_module" else ())
+            return
+        if function == "getattr" and len(node.args) > 1:
             self._look_into(node.args[0], f"getattr by string at line {node.lineno}")
         elif function in BY_NAME and not (function == "vars" and node.args):
             self._scope.use((function,), f"{function} at line {node.lineno}")
-        elif function in LOADERS:
-            self._opaque(function, node)
-            self._part.imports_by_name = True
+        if function == "validate_call" and node.args:
+            self._part.reads_text.append(f"{function} at line {node.lineno}")
         self._plain(node)
+
+    def _import_literal(self, node: ast.Call, literal: str, tail: Chain) -> None:
+        name = literal.lstrip(".")
+        if level := len(literal) - len(name):
+            parts = self._module.split(".")
+            above = level - 1 if self._is_package else level
+            name = ".".join([*parts[: len(parts) - above], name])
+        self._tokens.append(f"import_module {name}")
+        self._scope.use((f"{name}:", *tail))
+        self._part.imports.append(f"{name}:")
+        self._field("arguments", node.args[1:])
+
+    def _mentions(self, name: str, node: ast.expr) -> None:
+        """Names that matter wherever they stand: what they are called with may not be seen."""
+        if name in LOADERS:
+            self._opaque(name, node)
+            self._part.imports_by_name = True
+        elif name in READERS:
+            self._part.reads_text.append(f"{name} at line {node.lineno}")
+        elif name in OWN_PLACE:
+            self._part.names_its_place = True
+        elif name in ("parent", "parents", "dirname"):
+            self._part.climbs += 1
+
+    def _subscript(self, node: ast.Subscript) -> None:
+        """`parents[2]` climbs three folders; the arguments of a type may be in quotes."""
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+            index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            self._part.climbs += index if isinstance(index, int) else len(self._module)
+        self._plain(node)
+        if self._scope is self._top and is_type_alias(node):
+            said, self._tokens = self._tokens, []
+            self.visit(evaluated(copy.deepcopy(node.slice)))
+            self._tokens = said
 
     def _look_into(self, value: ast.expr, reason: str) -> None:
         names: list[str] = []
@@ -165,6 +226,9 @@ class Scanner:
             node, module=self._module, is_package=self._is_package
         ):
             self._tokens.append(f"import {name} {target} {loaded}")
+            if renamed_loader(name, target):
+                self._part.opaque.append(f"{target.partition(':')[2]} is called {name}")
+                self._part.imports_by_name = True
             self._scope.bound.add(name)
             self._scope.targets.setdefault(name, []).append(target)
             self._part.imports.append(loaded)
@@ -220,6 +284,7 @@ class Scanner:
     def _comprehension(self, node: Any) -> None:
         first, *others = node.generators
         self._tokens.append(type(node).__name__)
+        self._field("is_async", first.is_async)
         self.visit(first.iter)  # evaluated in the enclosing scope
         self._enter("comprehension")
         self.visit(first.target)
@@ -252,6 +317,12 @@ class Scanner:
         self._scope = scope.parent
 
 
+def renamed_loader(name: str, target: str) -> bool:
+    """Whether an import gives another name to what loads modules by name."""
+    loader = target.partition(":")[2]
+    return loader in LOADERS and loader != name
+
+
 _SPECIAL: dict[type, Callable[[Scanner, Any], None]] = {
     NoneType: Scanner._nothing,
     bool: Scanner._literal,
@@ -261,6 +332,7 @@ _SPECIAL: dict[type, Callable[[Scanner, Any], None]] = {
     ast.Name: Scanner._name,
     ast.Attribute: Scanner._attribute,
     ast.Call: Scanner._call,
+    ast.Subscript: Scanner._subscript,
     ast.Import: Scanner._import,
     ast.ImportFrom: Scanner._import,
     ast.Global: Scanner._global,

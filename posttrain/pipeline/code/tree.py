@@ -65,13 +65,28 @@ class SourceTree:
         place = self.place(module)
         if place is None:
             return {}
-        folder = place.parent
+        folder = place if place.is_dir() else place.parent
         files = (file for file in folder.rglob("*") if file.is_file())
         return {
             file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
             for file in files
             if file.suffix not in (".py", ".pyc")
         }
+
+    def is_package(self, module: str) -> bool:
+        """Whether modules lie in it."""
+        place = self.place(module)
+        return place is not None and (place.name == "__init__.py" or place.is_dir())
+
+    def submodules(self, package: str) -> list[str]:
+        """All modules below a package, by their absolute names."""
+        place = self.place(package)
+        if place is None or not self.is_package(package):
+            return []
+        folder = place if place.is_dir() else place.parent
+        stems = (file.relative_to(folder).with_suffix("").parts for file in folder.rglob("*.py"))
+        names = {".".join([package, *parts]).removesuffix(".__init__") for parts in stems}
+        return sorted(names - {package})
 
     def save(self) -> None:
         """Remember the tables of this snapshot for the next one."""

@@ -102,6 +102,29 @@ def test_an_entry_that_is_not_there_gets_a_sentence(project, entry, sentence):
         project.closure(entry)
 
 
+def test_where_code_imports_by_name_the_modules_that_parameters_name_count(project):
+    text = """
+        # pkg/stage.py
+        from importlib import import_module
+        def run(config): return import_module(config.scorer).score()
+        # pkg/exact.py
+        def score(): return X
+        # pkg/other.py
+        def score(): return 1
+        """
+    digests = {}
+    for value in (1, 2):
+        project.write(text, {"X": value})
+        reader = CodeReader(project.root, packages=("pkg",))
+        for given in ("pkg.exact", "pkg.exact:score", "pkg.other", "nothing.of it"):
+            digests[value, given] = reader.closure("pkg.stage:run", given=[given]).digest
+        assert reader.closure("pkg.stage:run").loads_by_name
+    assert digests[1, "pkg.exact"] != digests[2, "pkg.exact"]
+    assert digests[1, "pkg.exact:score"] != digests[2, "pkg.exact:score"]
+    assert digests[1, "pkg.other"] == digests[2, "pkg.other"]
+    assert digests[1, "nothing.of it"] == digests[2, "nothing.of it"]
+
+
 def test_one_closure_can_have_several_entries(project):
     project.write(
         """

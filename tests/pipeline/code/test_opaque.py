@@ -125,6 +125,28 @@ OPAQUE = {
         """,
         {"pkg.stage": "registry filled at import by other"},
     ),
+    "import by a name made of the module's own": (
+        """
+        # pkg/stage.py
+        from importlib import import_module
+        def run(name): return import_module(f"{__package__}.{name}")
+        # pkg/exact.py
+        def exact(): return X
+        """,
+        {
+            "pkg.stage": "import_module at line 2",
+            "pkg.*": "import_module at line 2 of pkg.stage",
+        },
+    ),
+    "how a function is written": (
+        """
+        # pkg/stage.py
+        import inspect
+        def run(): return inspect.getdoc(grade)
+        def grade(): "From 1 to X."
+        """,
+        {"the text of every function": "getdoc at line 2 of pkg.stage"},
+    ),
     "module as a value": (
         """
         # pkg/stage.py
