@@ -1,8 +1,7 @@
-"""Synthesis: what the teachers write, how problems are parted, and what is refused."""
+"""Synthesis: what is made, how problems are parted, and what is refused."""
 
 import json
 import operator
-import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -17,7 +16,7 @@ from posttrain.records import SCHEMAS, row_id
 from tasks.synthesize import TASK
 from tasks.synthesize.files import falls_in_heldout
 from tasks.synthesize.stage import run
-from tasks.synthesize.teachers import TEACHERS, Notes
+from tasks.synthesize.teachers import TEACHERS
 
 GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k/test.jsonl"
 OPERATIONS = {"+": operator.add, "-": operator.sub}
@@ -81,82 +80,6 @@ def rows(tmp_path):
         return path
 
     return write
-
-
-def worked(name, metadata, *, error_rate=0.0, seed=0):
-    notes = Notes(random.Random(seed), error_rate)
-    return notes.text(TEACHERS[name](metadata, notes))
-
-
-@pytest.mark.parametrize(
-    ("name", "metadata", "solution"),
-    [
-        ("chain_sum", {"expression": "4 + 3 - 9"}, "4 + 3 = 7\n7 - 9 = -2\n#### -2"),
-        ("chain_sum", {"expression": "7"}, "#### 7"),
-        # Innermost first: 5 + 1, then 2 - 6, then 8 - -4, then 12 + -3.
-        (
-            "basic_arithmetic",
-            {"expression": "8 - ( 2 - ( 5 + 1 ) ) + -3"},
-            "5 + 1 = 6\n2 - 6 = -4\n8 - -4 = 12\n12 + -3 = 9\n#### 9",
-        ),
-        # Sheep have 4 legs, starfish 5, ducks 2: 8, then 8 + 5, then 13 + 6.
-        (
-            "leg_counting",
-            {"animals": {"sheep": 2, "starfish": 1, "duck": 3}},
-            "2 sheep = 8\n1 starfish = 5\n8 + 5 = 13\n3 duck = 6\n13 + 6 = 19\n#### 19",
-        ),
-        ("leg_counting", {"animals": {"snake": 3}}, "3 snake = 0\n#### 0"),
-        (
-            "number_sorting",
-            {"original_numbers": ["2.0", "9.0", "0.0", "2.0"], "direction": "ascending"},
-            "#### [0, 2, 2, 9]",
-        ),
-        (
-            "number_sorting",
-            {"original_numbers": ["2.0", "9.0", "0.0"], "direction": "descending"},
-            "#### [9, 2, 0]",
-        ),
-    ],
-)
-def test_a_teacher_that_never_errs_works_a_problem_out_by_hand(name, metadata, solution):
-    assert worked(name, metadata) == solution
-
-
-def test_an_expression_that_cannot_be_read_whole_is_an_error():
-    with pytest.raises(ValueError, match=r"beyond '\* 2'"):
-        worked("chain_sum", {"expression": "4 + 3 * 2"})
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_teacher_that_always_errs_is_off_by_up_to_three_and_builds_on_it(seed):
-    lines = worked("chain_sum", {"expression": "4 + 3 - 9 + 5"}, error_rate=1.0, seed=seed)
-    *steps, answer = lines.splitlines()
-    carried = "4"
-    for step, (sign, term) in zip(steps, ["+3", "-9", "+5"], strict=True):
-        left, operation, right, result = STEP.fullmatch(step).groups()
-        assert (left, operation, right) == (carried, sign, term)
-        assert 1 <= abs(int(result) - OPERATIONS[sign](int(left), int(right))) <= 3
-        carried = result
-    assert answer == f"#### {carried}"
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_a_slip_in_a_product_is_carried_into_the_sum(seed):
-    animals = {"animals": {"sheep": 2, "duck": 3}}
-    lines = worked("leg_counting", animals, error_rate=1.0, seed=seed)
-    sheep, ducks, total = re.fullmatch(
-        r"2 sheep = (\d+)\n3 duck = (\d+)\n\1 \+ \2 = (\d+)\n#### \3", lines
-    ).groups()
-    for written, right in ((sheep, 8), (ducks, 6), (total, int(sheep) + int(ducks))):
-        assert 1 <= abs(int(written) - right) <= 3
-
-
-def test_a_slip_in_sorting_picks_another_number_and_loses_none():
-    numbers = {"original_numbers": ["5.0", "1.0", "3.0", "1.0"], "direction": "ascending"}
-    written = [worked("number_sorting", numbers, error_rate=1.0, seed=seed) for seed in range(30)]
-    lists = [json.loads(text.removeprefix("#### ")) for text in written]
-    assert all(sorted(numbers) == [1, 1, 3, 5] for numbers in lists)
-    assert sum(numbers != [1, 1, 3, 5] for numbers in lists) > 15
 
 
 def test_the_error_rate_is_the_share_of_wrong_steps(synthesize):
