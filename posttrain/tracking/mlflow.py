@@ -1,7 +1,7 @@
-"""The MLflow view: everything is queued, and one thread writes it, off the pipeline's path.
+"""The MLflow view: everything is queued, and a process writes it, off the pipeline's path.
 
-Importing mlflow takes seconds, and so does creating its database; both happen in that thread, which
-starts with the first stage: a run in which nothing runs never imports mlflow.
+Importing mlflow takes seconds, and so does creating its database; both happen in that process. It
+starts with the first stage, so a run in which nothing runs never starts it.
 """
 
 import queue
@@ -10,15 +10,15 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from posttrain.tracking.base import Finished, Started, Tracker
+from posttrain.tracking.mlflow_process import Operation, WriterFailed, WriterProcess
 
 _FLUSH_SECONDS = 3.0
 _CLOSE_SECONDS = 60.0
+_EXIT_SECONDS = 5.0
+_FLUSH: Operation = ("flush", ())
 _REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
-
-Operation = Callable[[Any], None]
 
 
 class MlflowTracker(Tracker):
@@ -40,6 +40,7 @@ class MlflowTracker(Tracker):
         self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._external: dict[str, str] = {}
         self._thread: threading.Thread | None = None
+        self._process: WriterProcess | None = None
         self._problem: str | None = None
         self._when_closed: list[Callable[[], None]] = []
 
@@ -47,7 +48,7 @@ class MlflowTracker(Tracker):
         """See `Tracker`. Only a stage wakes the writer: a run without any is not worth a row."""
         handle = uuid.uuid4().hex
         moment = started.at or time.time()
-        self._put(lambda writer: writer.start(handle, started, moment))
+        self._put("start", handle, started, moment)
         if started.parent is not None and self._thread is None:
             self._thread = threading.Thread(target=self._write, name="mlflow", daemon=True)
             self._thread.start()
@@ -56,12 +57,12 @@ class MlflowTracker(Tracker):
     def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
         """See `Tracker`."""
         moment, copy = time.time(), dict(values)
-        self._put(lambda writer: writer.metrics(handle, step, copy, moment))
+        self._put("metrics", handle, step, copy, moment)
 
     def finish(self, handle: str, finished: Finished) -> None:
         """See `Tracker`."""
         moment = finished.at or time.time()
-        self._put(lambda writer: writer.finish(handle, finished, moment))
+        self._put("finish", handle, finished, moment)
 
     def external_id(self, handle: str) -> str | None:
         """See `Tracker`; complete after `close`."""
@@ -78,45 +79,35 @@ class MlflowTracker(Tracker):
             self._thread.join(_CLOSE_SECONDS)
             if self._thread.is_alive():
                 self._fail(f"MLflow did not finish within {_CLOSE_SECONDS:.0f} s")
+            if self._process is not None:
+                self._process.close(seconds=0.0 if self._thread.is_alive() else _EXIT_SECONDS)
             self._thread = None
             for ended in self._when_closed:
                 ended()
         return self._problem
 
-    def _put(self, operation: Operation) -> None:
+    def _put(self, name: str, *arguments: object) -> None:
         if self._problem is None:
-            self._operations.put(operation)
+            self._operations.put((name, arguments))
 
     def _write(self) -> None:
-        """Body of the writer thread."""
+        """Body of the thread that hands operations to the writer."""
         try:
-            from posttrain.tracking.mlflow_writer import MlflowWriter
+            self._process = WriterProcess(self._state, self._uri)
+            while (operation := self._next()) is not None:
+                self._external.update(self._process.do(operation))
+            self._process.do(_FLUSH)
+        except WriterFailed as failed:
+            self._fail(f"MLflow tracking stopped: {failed}")
 
-            writer = MlflowWriter.open(self._state, self._uri, self._external)
-            while self._step(writer):
-                pass
-        except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
-            self._fail(f"MLflow tracking stopped: {type(error).__name__}: {_first_line(error)}")
-
-    def _step(self, writer: Any) -> bool:
-        """Do one operation, or flush when there is none for a while; False at the end."""
+    def _next(self) -> Operation | None:
+        """The next operation, a flush when there is none for a while; None at the end."""
         try:
-            operation = self._operations.get(timeout=_FLUSH_SECONDS)
+            return self._operations.get(timeout=_FLUSH_SECONDS)
         except queue.Empty:
-            writer.flush()
-            return True
-        if operation is None:
-            writer.flush()
-            return False
-        operation(writer)
-        return True
+            return _FLUSH
 
     def _fail(self, reason: str) -> None:
         self._problem = f"{reason}; {_REMEDY}"
         if self._on_problem is not None:
             self._on_problem(self._problem)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"

@@ -1,4 +1,4 @@
-"""Tracked events as MLflow entities; runs in the tracker's own thread, with explicit run ids."""
+"""Tracked events as MLflow entities; runs in a process of its own, with explicit run ids."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from posttrain.pipeline.ledger.processes import is_gone, this_process
+from posttrain.pipeline.ledger.processes import is_gone
 from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.tracking.base import Finished, Started
 from posttrain.tracking.dataset_source import DvcSource
@@ -23,6 +23,8 @@ _STATUS = {
     "failed": "FAILED",
     "killed": "KILLED",
 }
+# Without it MLflow opens an experiment on its page for agents and prompts.
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
 # What MLflow takes: names of letters, digits and a few marks, values of some thousand characters.
 _FOREIGN = re.compile(r"[^\w\-. :/]")
 _LONGEST_NAME, _LONGEST = 250, 5000
@@ -32,11 +34,12 @@ _Item = TypeVar("_Item")
 
 @dataclass
 class MlflowWriter:
-    """Writes to one MLflow store. `external` maps our ids to MLflow's; readers share it."""
+    """Writes to one MLflow store. `external` maps our ids to MLflow's; `owner` is whose runs."""
 
     client: Any
     artifacts: str | None
     external: dict[str, str]
+    owner: str
     experiments: dict[str, str] = field(default_factory=dict)
     experiment_of: dict[str, str] = field(default_factory=dict)
     model_of: dict[str, str] = field(default_factory=dict)
@@ -45,7 +48,9 @@ class MlflowWriter:
     told: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, state: Path, uri: str | None, external: dict[str, str]) -> "MlflowWriter":
+    def open(
+        cls, state: Path, uri: str | None, external: dict[str, str], *, owner: str
+    ) -> "MlflowWriter":
         """Connect to `uri`, else to `MLFLOW_TRACKING_URI`, else to our own SQLite database.
 
         Two processes that create one database at the same time destroy it, hence the file lock.
@@ -62,19 +67,20 @@ class MlflowWriter:
         with FileLock(state / "mlflow.lock"):
             client = MlflowClient(tracking_uri=where)
         local = where.startswith("sqlite:")
-        return cls(client, (state / "mlartifacts").as_uri() if local else None, external)
+        return cls(client, (state / "mlartifacts").as_uri() if local else None, external, owner)
 
     def start(self, handle: str, started: Started, moment: float) -> None:
         """Create the run, with its parameters, tags and inputs; or take up one that was killed."""
         tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
-        tags[_PROCESS] = this_process()
+        tags[_PROCESS] = self.owner
         if started.parent is None:
             experiment = self._experiment(started.name)
         else:
             experiment = self.experiment_of[started.parent]
             tags["mlflow.parentRunId"] = self.external[started.parent]
         if started.resumes and self._take_up(handle, started.resumes, experiment):
-            self._tags(started.resumes, tags)
+            for chunk in _tags(tags):
+                self.client.log_batch(started.resumes, tags=chunk)
             return
         run = self.client.create_run(
             experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
@@ -112,9 +118,12 @@ class MlflowWriter:
         step, before = self.last.get(handle, (0, 0.0))
         # MLflow shows the newest of the last step's values, and counts time in milliseconds.
         self._add(handle, step, finished.metrics, max(moment, before + 0.001))
-        self.flush()
         run_id = self.external[handle]
-        self._tags(run_id, finished.tags)
+        batches: Iterator[tuple[list[Any], list[Any]]] = itertools.zip_longest(
+            _chunks(self.buffer.pop(handle, []), BATCH), _tags(finished.tags), fillvalue=[]
+        )
+        for metrics, tags in batches:
+            self.client.log_batch(run_id, metrics=metrics, tags=tags)
         self._models(handle, finished.outputs)
         self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
 
@@ -132,7 +141,8 @@ class MlflowWriter:
         points = [
             p for name in run.data.metrics for p in self.client.get_metric_history(run_id, name)
         ]
-        self.told[handle] = told = {}
+        told: dict[str, int] = {}
+        self.told[handle] = told
         for point in points:
             told[point.key] = max(point.step, told.get(point.key, -1))
         if points:
@@ -145,7 +155,9 @@ class MlflowWriter:
         if name not in self.experiments:
             found = self.client.get_experiment_by_name(name)
             if found is None:
-                self.experiments[name] = self.client.create_experiment(name, self.artifacts)
+                self.experiments[name] = self.client.create_experiment(
+                    name, self.artifacts, tags=_KIND
+                )
             else:
                 self.experiments[name] = found.experiment_id
                 if found.lifecycle_stage == "deleted":
@@ -166,13 +178,6 @@ class MlflowWriter:
         entities = [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
         for chunk in _chunks(entities, 100):
             self.client.log_batch(run_id, params=chunk)
-
-    def _tags(self, run_id: str, tags: Mapping[str, str]) -> None:
-        from mlflow.entities import RunTag
-
-        entities = [RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()]
-        for chunk in _chunks(entities, 100):
-            self.client.log_batch(run_id, tags=chunk)
 
     def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
         """Log tables as dataset inputs, and models that this view knows as model inputs."""
@@ -236,6 +241,13 @@ def _dataset_input(record: ArtifactRecord) -> Any:
 def _source_tags(record: ArtifactRecord) -> dict[str, str]:
     tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
     return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
+
+
+def _tags(tags: Mapping[str, str]) -> Iterator[list[Any]]:
+    """Tags as entities, in batches as large as MLflow takes."""
+    from mlflow.entities import RunTag
+
+    return _chunks((RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()), 100)
 
 
 def _name(text: str) -> str:

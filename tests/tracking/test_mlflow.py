@@ -15,12 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger import Run, StageRun, open_ledger
 from posttrain.pipeline.ledger.records import ArtifactRecord
-from posttrain.tracking import open_tracker
+from posttrain.tracking import mlflow_process, open_tracker
 from posttrain.tracking.base import Finished, Started
 from posttrain.tracking.dataset_source import DvcSource
 from posttrain.tracking.memory import MemoryTracker
@@ -84,10 +85,16 @@ def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     return tmp_path / "state"
 
 
-def client_of(state: Path) -> Any:
+def client_of(state: Path, database: str = "mlflow.db") -> Any:
     from mlflow import MlflowClient
 
-    return MlflowClient(tracking_uri=f"sqlite:///{state / 'mlflow.db'}")
+    return MlflowClient(tracking_uri=f"sqlite:///{state / database}")
+
+
+def writer_of(pid: int) -> psutil.Process:
+    children = psutil.Process(pid).children()
+    (writer,) = (each for each in children if mlflow_process.__name__ in each.cmdline())
+    return writer
 
 
 def runs_of(client: Any, experiment: str) -> dict[str, Any]:
@@ -252,6 +259,31 @@ def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
     assert runs["alive"].info.status == "RUNNING"
 
 
+def test_a_writer_that_is_killed_is_said_once_and_the_run_goes_on(state: Path) -> None:
+    said: list[str] = []
+    tracker = MlflowTracker(state, on_problem=said.append)
+    run = tracker.start(Started("orphan"))
+    stage = tracker.start(Started("sft", run))
+    while tracker.external_id(stage) is None:
+        time.sleep(0.02)
+    writer_of(os.getpid()).kill()
+    tracker.metrics(stage, 1, {"sft/loss": 1.0})
+    tracker.finish(stage, Finished("succeeded"))
+    assert "ended with status -9" in (tracker.close() or "")
+    assert len(said) == 1
+
+
+def test_no_writer_outlives_a_run_that_is_killed(state: Path) -> None:
+    worker = start(str(state), "hang")
+    assert worker.stdout is not None
+    while "written" not in worker.stdout.readline():
+        pass
+    writer = writer_of(worker.pid)
+    worker.kill()
+    worker.wait()
+    assert psutil.wait_procs([writer], timeout=20)[1] == []
+
+
 def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from posttrain.tracking import open_tracker\n"
@@ -338,9 +370,7 @@ def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path)
         ledger.record(sft, judge)
         assert rebuild(ledger, state, uri=f"sqlite:///{state / 'again.db'}") == 2
         assert rebuild(ledger, state) == 2
-    from mlflow import MlflowClient
-
-    again = MlflowClient(tracking_uri=f"sqlite:///{state / 'again.db'}")
+    again = client_of(state, "again.db")
     assert told(again, "both") == before
     assert before["sft"][3] == {"epochs": "2.0", "optimizer": "muon"}
     assert len(before["evaluate"][7]) == 1
