@@ -18,7 +18,10 @@ _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
     """Print the summary of the session's stages; renew the report page if any of them ran."""
-    lasting = session.ledger.durations(list(session.dag.stages), session.recipe.name)
+    # What another recipe made and this one took over lasted as long as it did there.
+    names = list(session.dag.stages)
+    lasting = session.ledger.durations(names)
+    lasting |= session.ledger.durations(names, session.recipe.name)
     records = [session.records[name] for name in session.dag.order() if name in session.records]
     stages = [StageFacts(record, lasting.get(record.stage, 0.0)) for record in records]
     artifacts = {

@@ -167,16 +167,17 @@ class Ledger:
     def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
         """Seconds that the last execution of each stage took; never executed ones are absent.
 
-        With `recipe`, another recipe's time counts only where that one never executed the stage.
+        With `recipe` its own executions alone count: another one's stage may be of any size.
         """
+        own = "" if recipe is None else " AND r.recipe=:recipe"
         sql = (
-            "SELECT stage,ended-started FROM stage_runs WHERE num IN"
-            " (SELECT COALESCE(MAX(CASE WHEN r.recipe=:recipe THEN s.num END),MAX(s.num))"
+            "SELECT stage,ended-started FROM stage_runs WHERE num IN (SELECT MAX(s.num)"
             " FROM stage_runs s LEFT JOIN runs r ON r.id=s.run_id WHERE s.stage IN ({values})"
-            " AND s.status='succeeded' GROUP BY s.stage)"
+            f" AND s.status='succeeded'{own} GROUP BY s.stage)"
         )
         # A clock that was set back during a stage must not make it take negative time.
-        rows = query_in(self.store, sql, list(stages), fixed={"recipe": recipe or ""})
+        fixed = {} if recipe is None else {"recipe": recipe}
+        rows = query_in(self.store, sql, list(stages), fixed=fixed)
         return {stage: max(0.0, took) for stage, took in rows}
 
     def runs(self, limit: int | None = None) -> list[Run]:
