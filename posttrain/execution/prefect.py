@@ -38,6 +38,8 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
     settings = executor.planner.recipe.run
     dag = executor.planner.dag
     failures: dict[str, StageFailed] = {}
+    others: dict[str, BaseException] = {}
+    done: set[str] = set()
 
     @task(  # type: ignore[untyped-decorator]
         cache_policy=NO_CACHE,
@@ -55,7 +57,11 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         except StageFailed as failure:
             failures[name] = failure
             raise
+        except BaseException as error:
+            others[name] = error
+            raise
         failures.pop(name, None)
+        done.add(name)
         return {"status": record.status, "key": record.key}
 
     @flow(  # type: ignore[untyped-decorator]
@@ -83,8 +89,15 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
                 name, wait_for=[futures[up] for up in dag.upstream(name) if up in futures]
             )
         wait(list(futures.values()))
+        for error in others.values():
+            raise error
         if failures:
             raise together([failures[name] for name in names if name in failures])
+        if missing := [name for name in names if name not in done]:
+            # Its API did not answer, and it gave the task up: that is no success of the run.
+            raise RuntimeError(
+                f"Prefect did not run {', '.join(missing)}: {futures[missing[0]].state}"
+            )
 
     # The heartbeat thread is joined at the end of a flow, which costs a whole second.
     try:

@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 
 from posttrain.errors import UserError, nearest
 from posttrain.pipeline.ledger.migrate import driver_url
+from posttrain.pipeline.ledger.patience import patient
 from posttrain.schedule.schedule import Schedule
 from posttrain.schedule.tables import METADATA, NOTES, SCHEDULES, TICKS
 
@@ -243,7 +244,7 @@ def open_journal(location: str) -> Journal:
         engine = create_engine(location, connect_args={"timeout": BUSY_SECONDS})
         event.listen(engine, "connect", _prepare)
     else:
-        engine = create_engine(driver_url(location), pool_pre_ping=True)
+        engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
     journal = Journal(engine)
     try:
         with journal.writing() as connection:

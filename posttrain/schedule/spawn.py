@@ -25,6 +25,8 @@ def environment(root: Path, journal: Journal, tick: Tick, project: Path) -> dict
     return {
         # A server that restarts during a run is waited for, about two minutes.
         "PREFECT_CLIENT_MAX_RETRIES": "6",
+        # What it says while its own database is away.
+        "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
         **os.environ,
         **shared(root),
         ENVIRONMENT: journal.url,

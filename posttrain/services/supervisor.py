@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -120,7 +121,10 @@ def take_down(root: Path, *, supervisor: bool = True) -> list[str]:
     ended = []
     if supervisor and (pid := process.alive(folder, SUPERVISOR)) is not None and pid != os.getpid():
         ended += [SUPERVISOR] if process.end(folder, SUPERVISOR, grace=60.0, group=False) else []
-    for name in reversed(NAMES):
-        if process.end(folder, name, grace=30.0):
-            ended.append(name)
+    *servers, worker = NAMES
+    # The worker first: its last words are for the servers, which may then end side by side.
+    with ThreadPoolExecutor() as pool:
+        for names in ([worker], servers):
+            there = list(pool.map(lambda name: process.end(folder, name, grace=30.0), names))
+            ended += [name for name, was in zip(names, there, strict=True) if was]
     return ended

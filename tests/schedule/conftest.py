@@ -24,6 +24,9 @@ _spec = importlib.util.spec_from_file_location(
 _databases = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(_databases)
 postgres, postgres_url, url = _databases.postgres, _databases.postgres_url, _databases.url
+_spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
+_stories = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_stories)
 
 
 def _git(root, *arguments):
@@ -49,6 +52,19 @@ def journal(url):
     """An empty journal, in SQLite and in PostgreSQL."""
     with open_journal(url if "://" in url else f"sqlite:///{url}") as opened:
         yield opened
+
+
+@pytest.fixture
+def story():
+    """What a user does, told once for every database."""
+    return _stories
+
+
+@pytest.fixture
+def databases(postgres):
+    """Empty PostgreSQL databases by name."""
+    names = ("ledger", "schedules", "mlflow", "prefect")
+    return {name: _databases._new_database(postgres) for name in names}
 
 
 @pytest.fixture

@@ -12,20 +12,11 @@ import subprocess
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
 from posttrain.services.process import alive
-
-
-def over(status, *, schedule="nightly", count=1):
-    """True once `count` ticks of a schedule ended so."""
-
-    def condition(journal):
-        rows = [row for row in journal.history(schedule) if row.status == status and row.settled]
-        return rows if len(rows) >= count else None
-
-    return condition
 
 
 @pytest.fixture
@@ -48,82 +39,40 @@ def webhook():
     server.shutdown()
 
 
-def flow_run(up, tick, state):
-    """The flow run of a tick once Prefect has it in this state."""
-    (run,) = up.prefect("/flow_runs/filter", {"flow_runs": {"id": {"any_": [tick.flow_run_id]}}})
-    return run if run["state_name"] == state else None
-
-
-def first_run(up):
-    """Declared while nothing is up, run once by hand; both servers show it as one expects."""
-    added = up.schedule("add", ".", "--name", "nightly", "--cron", "0 2 1 1 *",
-                        "--timezone", "Europe/Berlin", "--only-if-moved",
-                        "--watch", "file:data.txt", "--retry-seconds", "0.5")  # fmt: skip
-    assert "-01-01 02:00 Europe/Berlin" in added.stdout
-    assert "no worker is up here" in added.stdout
-    assert "cron: 0 2 1 1 *" in (up.root / "prefect.yaml").read_text()
-    up.up()
-    up.schedule("run-now", "nightly")
-    (tick,) = up.wait(over("succeeded"))
-    assert tick.reason == "3 of 3 stages ran"
-    (deployment,) = up.prefect("/deployments/filter", {})
-    assert (deployment["name"], deployment["status"]) == ("nightly", "READY")
-    assert deployment["schedules"][0]["schedule"]["cron"] == "0 2 1 1 *"
-    assert deployment["schedules"][0]["schedule"]["timezone"] == "Europe/Berlin"
-    flow_runs = up.prefect("/flow_runs/filter", {})
-    done = {run["name"]: run for run in flow_runs if run["state_type"] == "COMPLETED"}
-    coming = [run for run in flow_runs if run["state_type"] == "SCHEDULED"]
-    assert len(coming) == 1
-    assert coming[0]["expected_start_time"].endswith("-01-01T01:00:00Z")
-    tags = {"recipe:chain", "schedule:nightly"}
-    assert all(tags <= set(run["tags"]) for run in flow_runs)
-    assert tick.run_id in done
-    assert {tick.flow_run_id} == {run["id"] for run in done.values()} - {done[tick.run_id]["id"]}
-    (pool,) = up.prefect("/work_pools/filter", {})
-    assert (pool["name"], pool["status"]) == ("posttrain", "READY")
-    (experiment,) = [
-        each
-        for each in up.mlflow("/experiments/search", {"max_results": 10})["experiments"]
-        if each["name"] == "chain"
+def hangs(up):
+    """A stage whose process is stopped for good, so that its heart beats no more."""
+    up.schedule("add", ".", "--name", "hung", "--cron", "0 2 1 1 *", "--retries", "0",
+                "--set", "second.mood=wait", "--set", "second.amount=1000",
+                "--notify-command", "tee hung.json")  # fmt: skip
+    up.schedule("run-now", "hung")
+    scratch = up.root / ".posttrain/worktrees/hung/tree/.posttrain/scratch"
+    (waiting,) = up.wait(lambda _: list(scratch.glob("root-second-*/waiting")))
+    (lock,) = [
+        link
+        for link in Path("/proc").glob("[0-9]*/fd/*")
+        if os.path.realpath(link) == str(waiting.parent / ".lock")
     ]
-    runs = up.mlflow("/runs/search", {"experiment_ids": [experiment["experiment_id"]]})["runs"]
-    assert {run["info"]["run_name"] for run in runs} == {"chain", "first", "second", "third"}
-    assert {run["info"]["status"] for run in runs} == {"FINISHED"}
+    os.kill(int(lock.parts[2]), signal.SIGSTOP)
 
 
-def moved_and_not(up):
-    """Nothing moved: over in under a second. A file, or a parameter in a new commit: it runs."""
-    with up.journal() as journal:
-        journal.add("nightly", time.time() - 3, kind="asked", status="waiting", reason="test")
-    (tick,) = up.wait(over("unchanged"))
-    assert tick.ended - tick.started < 1
-    assert "no input moved since the run of " in tick.reason
-    # The journal is written first; Prefect hears of it in the same breath.
-    run = up.wait(lambda _: flow_run(up, tick, "Unchanged"))
-    assert run["total_run_time"] < 1
-    up.project.toy.recipe("second: {amount: 7}")
-    (up.root / "data.txt").write_text("two")
-    up.project.commit()
-    up.project.toy.recipe("second: {amount: 8}")
-    with up.journal() as journal:
-        journal.add("nightly", time.time(), kind="asked", status="waiting", reason="test")
-    tick = up.wait(over("succeeded", count=2))[0]
-    assert tick.reason == "2 of 3 stages ran"
-    told = up.schedule("history", "nightly", "-v").stdout
-    assert "the parameters changed: second.amount 1 -> 7" in told
-    assert "the spec changed: commit " in told
-    assert "uncommitted edits are left out: recipe.yaml" in told
-    assert "file:data.txt moved" in told
+def is_found(up, story):
+    """It was stopped a minute later, by the run that the worker started, and somebody was told."""
+    (tick,) = up.wait(story.over("failed", schedule="hung"))
+    said = "stage 'second' failed: it sent no heartbeat for 60 s and was stopped"
+    assert tick.reason.startswith(said)
+    assert 60 < tick.ended - tick.started < 120
+    assert json.loads((up.root / "hung.json").read_text())["error"] == tick.reason
+    assert story.flow_run(up, tick, "Failed")
 
 
-def a_failure_is_heard(up, webhook):
+def a_failure_is_heard(up, webhook, story):
     """It is tried again by the policy, then told once: to the webhook, and to the command."""
     address, heard = webhook
     up.schedule("add", ".", "--name", "broken", "--cron", "0 2 1 1 *", "--retries", "1",
                 "--retry-seconds", "0.5", "--set", "second.mood=fail", "--notify-url", address,
                 "--notify-command", "tee -a told.json")  # fmt: skip
     up.schedule("run-now", "broken")
-    (tick,) = up.wait(over("failed", schedule="broken"))
+    (tick,) = up.wait(story.over("failed", schedule="broken"))
     assert tick.attempt == 2
     assert tick.reason.startswith("stage 'second' failed: RuntimeError: told to fail")
     told = json.loads((up.root / "told.json").read_text())
@@ -133,10 +82,10 @@ def a_failure_is_heard(up, webhook):
     while not heard and time.monotonic() < deadline:
         time.sleep(0.2)
     assert heard == [told]
-    assert flow_run(up, tick, "Failed")
+    assert story.flow_run(up, tick, "Failed")
 
 
-def interrupted(up):
+def interrupted(up, story):
     """The server restarts under a run, the worker dies under it, all go down: it goes on, once."""
     up.schedule("add", ".", "--name", "long", "--cron", "0 2 1 1 *", "--retry-seconds", "0.5",
                 "--set", "second.mood=wait", "--set", "second.amount=100",
@@ -162,15 +111,16 @@ def interrupted(up):
     up.up()
     (waiting,) = up.wait(waits)
     (waiting.parent / "go").touch()
-    (tick,) = up.wait(over("succeeded", schedule="long"))
+    (tick,) = up.wait(story.over("succeeded", schedule="long"))
     # `first` had been made by the attempt that was stopped.
     assert tick.reason.startswith("2 of 3 stages ran; no release candidate: ")
     assert tick.attempt == 1
 
 
-def paused_by_hand(up):
+def paused_by_hand(up, story):
     """A pause in Prefect's pages is taken over, and so is its end."""
-    (deployment,) = up.prefect("/deployments/filter", {})
+    body = {"deployments": {"name": {"any_": ["nightly"]}}}
+    (deployment,) = up.prefect("/deployments/filter", body)
     for paused in (True, False):
         verb = "pause_deployment" if paused else "resume_deployment"
         up.prefect(f"/deployments/{deployment['id']}/{verb}", {})
@@ -182,7 +132,7 @@ def paused_by_hand(up):
     up.wait(lambda _: up.prefect("/deployments/filter", body) == [])
 
 
-def restored(up, services, place):
+def restored(up, services, place, story):
     """The commands of docs/operations.md, taken while all is up, into a clone elsewhere."""
     backup = place / "backup"
     backup.mkdir()
@@ -208,34 +158,22 @@ def restored(up, services, place):
     assert again.schedule("history", "nightly").stdout == told
     again.up()
     again.schedule("run-now", "nightly")
-    tick = again.wait(over("succeeded", count=2))[0]
+    tick = again.wait(story.over("succeeded", count=3))[0]
     # Made elsewhere, known by the ledger, taken from the cache.
     assert tick.reason == "0 of 3 stages ran"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("database", ["sqlite", "postgres"])
-def test_the_story_of_a_user(services, webhook, database, request):
-    options = []
-    if database == "postgres":
-        options = ["--database", request.getfixturevalue("postgres_url")]
-    up = services(*options)
-    (up.root / "data.txt").write_text("one")
-    up.project.commit()
-    first_run(up)
-    moved_and_not(up)
-    if database == "sqlite":
-        a_failure_is_heard(up, webhook)
-        interrupted(up)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_what_is_done_by_hand_and_what_a_backup_brings_back(services, tmp_path_factory):
+def test_the_story_of_a_user(services, webhook, story, tmp_path_factory):
     up = services()
     (up.root / "data.txt").write_text("one")
     up.project.commit()
-    first_run(up)
-    paused_by_hand(up)
-    restored(up, services, tmp_path_factory.mktemp("elsewhere"))
+    story.first_run(up)
+    hangs(up)
+    story.moved_and_not(up)
+    paused_by_hand(up, story)
+    a_failure_is_heard(up, webhook, story)
+    is_found(up, story)
+    interrupted(up, story)
+    restored(up, services, tmp_path_factory.mktemp("elsewhere"), story)

@@ -3,12 +3,14 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import Connection, CursorResult, create_engine, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger.migrate import driver_url
+from posttrain.pipeline.ledger.patience import patient, was_cut
 from posttrain.pipeline.ledger.store import Params, Row
 
 # One writer at a time, also across machines: any constant will do as long as it is ours.
@@ -23,7 +25,7 @@ class ServerStore:
     def __init__(self, url: str) -> None:
         self.url = url
         try:
-            self._engine = create_engine(driver_url(url))
+            self._engine = patient(create_engine(driver_url(url)))
             self._connection: Connection = self._engine.connect()
         except (SQLAlchemyError, ImportError, ValueError) as error:
             raise UserError(f"cannot open the ledger at {_public(url)}: {_first(error)}") from None
@@ -33,7 +35,7 @@ class ServerStore:
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT."""
         with self._lock:
-            rows = [tuple(row) for row in self._connection.execute(text(sql), dict(params or {}))]
+            rows = [tuple(row) for row in self._begun(sql, params)]
             if not self._depth:
                 self._connection.rollback()
             return rows
@@ -49,13 +51,26 @@ class ServerStore:
         with self._lock:
             self._depth += 1
             try:
-                self._connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
+                self._begun(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})", outer=self._depth > 1)
                 yield
                 self._connection.commit()
             finally:
                 self._depth -= 1
                 # Does nothing after a commit.
                 self._connection.rollback()
+
+    def _begun(
+        self, sql: str, params: Params | None = None, *, outer: bool | None = None
+    ) -> CursorResult[Any]:
+        """A statement; as the first one since the connection was cut, on a new connection."""
+        inside = bool(self._depth) if outer is None else outer
+        try:
+            return self._connection.execute(text(sql), dict(params or {}))
+        except DBAPIError as error:
+            if inside or not was_cut(error):
+                raise
+        self._connection.rollback()
+        return self._connection.execute(text(sql), dict(params or {}))
 
     def close(self) -> None:
         """Give the connection back and forget the pool."""
