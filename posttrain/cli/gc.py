@@ -1,16 +1,19 @@
 """`posttrain gc`: free disk space without losing anything that is needed."""
 
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
 from posttrain.amounts import bytesize
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.housekeeping.collect import Plan
@@ -49,6 +52,7 @@ Examples:
 @click.option("--lowest", is_flag=True, help="The best value of a --metric is its lowest.")
 @click.option("--requests", is_flag=True, help="Clear the answers that model servers gave, too.")
 @click.option("--yes", is_flag=True, help="Do not ask before anything is removed.")
+@click.option("-v", "--verbose", is_flag=True, help="List everything that goes, by last use.")
 @ledger_option
 @click.pass_context
 def gc(
@@ -59,6 +63,7 @@ def gc(
     budget: str | None,
     requests: bool,
     yes: bool,
+    verbose: bool,
     ledger_at: str | None,
     **keep: Any,
 ) -> None:
@@ -74,13 +79,19 @@ def gc(
     from posttrain.housekeeping.collect import carry_out, make_plan
     from posttrain.pipeline.dvc import DvcStore
 
+    asked = context.get_parameter_source("best") is not ParameterSource.DEFAULT
+    if asked and not keep["metrics"]:
+        raise UserError("--keep-best needs a --metric, such as evaluate/pass_at_1")
     root = workspace_root(ledger_at)
     limit = parse_bytes(budget) if budget is not None else None
     with existing_ledger(ledger_at) as ledger:
         cache = DvcStore(root, root).cache
         plan = make_plan(root, ledger, cache, Keep(**keep), budget=limit, requests=requests)
+        if verbose:
+            _list(plan)
         _show(plan, limit)
         if dry_run or not plan.decision.removed:
+            click.echo("Nothing was removed.")
             return
         if not yes and sys.stdin.isatty():
             click.confirm(f"Remove {bytesize(plan.decision.freed)}?", abort=True)
@@ -147,6 +158,18 @@ def _show(plan: "Plan", budget: int | None) -> None:
             f"The budget of {bytesize(budget)} cannot be met: all that stays is needed. "
             "Keep fewer runs (--keep-last), unpin, or raise it."
         )
+
+
+def _list(plan: "Plan") -> None:
+    """What goes, the longest unused first, as it is removed."""
+    shown = Table(box=None, pad_edge=False)
+    for heading in ("last used", "what", "name", "size"):
+        shown.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
+    for node in plan.decision.removed:
+        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(node.used)) if node.used else ""
+        shown.add_row(day, node.kind, node.name, bytesize(sum(node.parts.values())))
+    Console().print(shown)
+    click.echo()
 
 
 def _progress() -> Callable[[int], None]:

@@ -1,14 +1,18 @@
 """`posttrain gc` on a project with history."""
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from posttrain.cli.main import cli
 from posttrain.housekeeping.removal import doomed
 from posttrain.pipeline.ledger import open_ledger
 from posttrain.pipeline.ledger.records import Release
@@ -17,9 +21,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def gc(toy, *arguments):
-    done = toy.cli("gc", *arguments)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """Run it in this process: importing posttrain for each call would take most of the time."""
+    with contextlib.chdir(toy.root):
+        done = CliRunner().invoke(cli, ["gc", *arguments])
+    assert done.exit_code == 0, done.exception
+    return done.output
 
 
 def test_runs_beyond_the_last_go_and_the_table_says_why(toy, cache, history):
@@ -91,6 +97,43 @@ def test_a_release_and_a_pin_keep_their_artifacts(toy, cache, history):
     assert "not pinned" in refused.stderr
 
 
+def test_releases_that_only_git_knows_keep_their_commit_and_their_archive(toy, cache, history, git):
+    history(10)
+    git("add", "-A")
+    git("commit", "-q", "-m", "released")
+    history(20, 30)
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        archive = ledger.stage_runs(ledger.runs()[1].id)[1].outputs[0].md5
+    git("tag", "-a", "mini@v1.0.0", "-m", f"mini@v1.0.0\n\narchive-md5: {archive}\npolicy: x")
+    git("checkout", "-q", "--orphan", "other")
+    git("add", "-A")
+    git("commit", "-q", "-m", "now")
+    git("branch", "-D", git("branch", "--list", "ma*").strip(" *\n"))
+    shown = gc(toy, "--keep-last", "0")
+    assert "a release names it" in shown
+    assert cache.sums() == {10, 11, 12, 21, 30, 31, 32}
+    git("tag", "-d", "mini@v1.0.0")
+    gc(toy, "--keep-last", "0")
+    assert cache.sums() == {30, 31, 32}
+
+
+def test_what_goes_is_listed_by_its_last_use(toy, history):
+    history(10, 20, 30)
+    shown = gc(toy, "--keep-last", "1", "-v", "--dry-run").splitlines()
+    assert shown[0].split() == ["last", "used", "what", "name", "size"]
+    assert [line.split()[3] for line in shown[1:7]] == [
+        f"data/{name}/result.json" for name in ("first", "second", "third") * 2
+    ]
+    assert shown[-1] == "Nothing was removed."
+
+
+def test_best_of_what(toy, history):
+    history(10)
+    refused = toy.cli("gc", "--keep-best", "3")
+    assert refused.returncode == 2
+    assert "--keep-best needs a --metric" in refused.stderr
+
+
 def test_the_best_by_a_metric_stay(toy, cache, history):
     history(10, 70, 20, 30)
     gc(toy, "--keep-last", "0", "--metric", "third/sum")
@@ -118,15 +161,7 @@ def test_another_project_on_the_same_cache_keeps_what_it_needs(toy, cache, histo
     shutil.copytree(toy.root, other, ignore=shutil.ignore_patterns("cache"))
     (other / ".dvc/config.local").write_text(f"[cache]\n    dir = {toy.root}/.dvc/cache\n")
     # Its first object in the cache tells the cache of the project.
-    done = subprocess.run(
-        [sys.executable, "-m", "posttrain", "run", "--local", "--set", "first.amount=15"],
-        cwd=other,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "POSTTRAIN_TRACKING": "off"},
-    )
-    assert done.returncode == 0, done.stderr
+    replace(toy, root=other).run("first.amount=15")
     history(20)
     gc(toy, "--keep-last", "0")
     assert cache.sums() == {15, 16, 17, 20, 21, 22}
@@ -259,8 +294,6 @@ def test_a_kill_in_the_middle_leaves_a_sound_cache_and_the_next_gc_finishes(
 
 def _with_directories(toy, cache):
     """Let the ledger say that the last run also made a directory of four files."""
-    from dataclasses import replace
-
     from posttrain.pipeline.dvc import DvcStore
 
     out = toy.root / "folder"

@@ -27,10 +27,7 @@ def extras(place: Place) -> Iterator[Finding]:
         parts = required(name)
         wrong = [said for each in parts if (said := unmet(each))]
         if not parts:
-            says = f"posttrain as it is installed is from before it had the extra {name}"
-            yield Finding(
-                "extras", "warning", says, f"{install_line('--editable .')}, in the clone"
-            )
+            unknown.append(name)
         elif not wrong:
             there.append(name)
         elif place.root is not None and (why := extra.asked(place)):
