@@ -1,11 +1,14 @@
 """Which engine a stage samples with: what a recipe says about it, and how it is opened."""
 
+import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
+from posttrain.errors import UserError
 from posttrain.models.attention import Attention, set_attention
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.resources import RayResources
@@ -21,6 +24,8 @@ class TorchEngine(StageConfig):
     name: Literal["torch"] = "torch"
     attention: Attention | None = None
     """Kernel of the attention; where the policy is being trained, this is the learner's too."""
+    compile: bool = False
+    """Compile the model's forward pass: minutes at first; small Llamas have no use for it."""
 
 
 class VllmEngine(StageConfig):
@@ -81,7 +86,19 @@ def _torch(engine: TorchEngine, policy: "Policy", batch_size: int) -> "Iterator[
 
     if engine.attention:
         set_attention(policy.model, engine.attention)
-    yield TorchSampler(policy.model, policy.tokenizer, batch_size=batch_size)
+    if engine.compile:
+        _check_compiler()
+    yield TorchSampler(
+        policy.model, policy.tokenizer, batch_size=batch_size, compiled=engine.compile
+    )
+
+
+def _check_compiler() -> None:
+    names = (os.environ.get("CXX"), "g++", "clang++", "c++")
+    if not any(name and shutil.which(name) for name in names):
+        raise UserError(
+            "engine.compile needs a C++ compiler, and there is none; install g++, or leave it out"
+        )
 
 
 @contextmanager

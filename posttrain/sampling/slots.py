@@ -1,6 +1,7 @@
 """Decode through a transformers model's own forward: rows come and go in one static cache."""
 
 import inspect
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,11 +19,14 @@ class SlotDecoder:
 
     All rows write to the same column of the cache. A row that is admitted later is put so that its
     prompt ends there, padded on the left; when the last column is met, what no row needs any more
-    is shifted out. A prompt must not be longer than all those that are in flight.
+    is shifted out. A prompt must not be longer than all those that are in flight. `forward` is the
+    model itself, or what was compiled of it.
     """
 
-    def __init__(self, model: Any, *, num_rows: int, num_columns: int) -> None:
-        self.model = model
+    def __init__(
+        self, model: Any, forward: Callable[..., Any], *, num_rows: int, num_columns: int
+    ) -> None:
+        self.forward = forward
         config = model.config.get_text_config()
         self.last_position = config.max_position_embeddings - 1
         self.takes_positions = "position_ids" in inspect.signature(model.forward).parameters
@@ -95,7 +99,7 @@ class SlotDecoder:
         if self.takes_positions:
             positions_RT = columns_T[begin:] - padding_R[:, None]
             options["position_ids"] = positions_RT.clamp(0, self.last_position)
-        output = self.model(
+        output = self.forward(
             input_ids=ids_RT, past_key_values=cache, use_cache=True, logits_to_keep=1, **options
         )
         logits_RV: Tensor = output.logits[:, -1]

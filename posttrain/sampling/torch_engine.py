@@ -44,12 +44,14 @@ class TorchSampler:
         *,
         batch_size: int = 512,
         policy_version: int = 0,
+        compiled: bool = False,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.policy_version = policy_version
         self._memory = Memory()
+        self._forward = torch.compile(model, dynamic=True) if compiled else model
 
     @property
     def context_length(self) -> int:
@@ -102,7 +104,9 @@ class TorchSampler:
         num_columns = len(waiting[0].token_ids) + record.tokens_RT.shape[1]
         if len(waiting) > places:
             num_columns += num_columns // 4
-        decoder = SlotDecoder(self.model, num_rows=places * group, num_columns=num_columns)
+        decoder = SlotDecoder(
+            self.model, self._forward, num_rows=places * group, num_columns=num_columns
+        )
         rows_R = steps_R = torch.zeros(0, dtype=torch.long, device=self.model.device)
         logits, begin = torch.zeros(0, device=self.model.device), 0
         while begin < len(waiting) or len(rows_R):

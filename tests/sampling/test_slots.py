@@ -6,8 +6,10 @@ import pytest
 import torch
 
 from posttrain.errors import UserError
+from posttrain.models.load import Policy
 from posttrain.sampling import slots
 from posttrain.sampling.base import Prompt, SamplingParams
+from posttrain.sampling.engines import TorchEngine, open_sampler
 from posttrain.sampling.slots import SlotDecoder
 from posttrain.sampling.torch_engine import TorchSampler
 
@@ -89,7 +91,7 @@ def test_one_prompt_with_more_samples_than_places_is_still_drawn(model, tokenize
 @pytest.mark.parametrize("model", ["mistral-window"], indirect=True)
 def test_what_was_in_a_place_before_is_never_read(model):
     """The columns left of a row's prompt are poisoned with large numbers."""
-    decoder = SlotDecoder(model, num_rows=2, num_columns=30)
+    decoder = SlotDecoder(model, model, num_rows=2, num_columns=30)
     with torch.no_grad():
         decoder.admit(torch.tensor([[30, 31, 32, 33, 34, 35]] * 2), torch.tensor([0, 0]), group=1)
         for token in range(40, 44):
@@ -117,3 +119,25 @@ def test_slots_that_cannot_be_had_are_refused_with_what_to_lower(model, tokenize
         UserError, match="4 samples of up to 15 tokens take 30.7 kB, .*lower batch_"
     ):
         sampler.sample(prompts, params)
+
+
+@pytest.mark.slow
+def test_a_compiled_forward_draws_the_same(models, tokenizer):
+    """A minute for its two shapes, so no row ends and no prompt waits."""
+    policy = Policy(models["mistral-window"], tokenizer)
+    prompts, params = some_prompts()[:4], SamplingParams(max_tokens=4, seed=3)
+    ours = TorchSampler(policy.model, tokenizer).sample(prompts, params)
+    with open_sampler(TorchEngine(compile=True), policy) as compiled:
+        theirs = compiled.sample(prompts, params)
+    assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
+    assert min(len(sample.token_ids) for sample in ours) == 4
+
+
+def test_without_a_compiler_that_is_said(models, tokenizer, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda _name: None)
+    policy = Policy(models["gpt-neox"], tokenizer)
+    with (
+        pytest.raises(UserError, match="engine.compile needs a C\\+\\+ compiler"),
+        open_sampler(TorchEngine(compile=True), policy),
+    ):
+        pass
