@@ -1,5 +1,6 @@
 """Find a Ray cluster, or start one, and refuse in one sentence what cannot be worked on."""
 
+import fcntl
 import logging
 import os
 import secrets
@@ -7,7 +8,8 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 from posttrain.errors import UserError
@@ -15,6 +17,9 @@ from posttrain.pipeline.resources import RayResources
 
 INSTALL = "pip install 'posttrain[ray]'"
 _CONNECT_SECONDS = 3.0
+_PREFIX = "posttrain-ray-"
+_HELD = "held"
+"""File that a process holds locked for as long as its cluster is there."""
 _STORE_BYTES = 512 * 2**20
 """Shared memory of a cluster that is started here; weights and tables are put there once each."""
 _ENVIRONMENT = {
@@ -36,14 +41,28 @@ def connected(resources: RayResources) -> Iterator[Any]:
         _check_size(ray.cluster_resources(), resources)
         yield ray
         return
-    folder = tempfile.mkdtemp(prefix="posttrain-ray-") if resources.address == "local" else None
-    try:
-        _connect(ray, resources.address, folder)
-        _check_size(ray.cluster_resources(), resources)
-        yield ray
-    finally:
-        ray.shutdown()
-        if folder is not None:
+    with _folder() if resources.address == "local" else nullcontext() as folder:
+        try:
+            _connect(ray, resources.address, folder)
+            _check_size(ray.cluster_resources(), resources)
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _folder() -> Iterator[str]:
+    """A place for the files of a cluster; those that killed processes have left are removed."""
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), (left / _HELD).open("r+") as held:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(left, ignore_errors=True)
+    folder = tempfile.mkdtemp(prefix=_PREFIX)
+    with (Path(folder) / _HELD).open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -130,8 +130,10 @@ class FlowBuilder:
         usable = {
             name for name, used in (("processes", task.parallel), ("ray", task.on_ray)) if used
         }
-        values = self._recipe.run.resources.model_dump(include=usable)
-        resources = Resources.parse(values | own, where=f"{name}.resources")
+        given_to_all = self._recipe.run.resources.model_copy(
+            update={k: f.default for k, f in Resources.model_fields.items() if k not in usable}
+        )
+        resources = Resources.parse(given_to_all.changed(own), where=f"{name}.resources")
         if resources.processes > 1 and not task.parallel:
             raise UserError(
                 f"{name}.resources.processes: {task.package} works in one process; leave it out"

@@ -1,5 +1,6 @@
 """What a stage runs on beyond one process; all of it is off unless a recipe asks for it."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -41,6 +42,14 @@ class Resources(StageConfig):
         """GPUs that no other stage may use beside this one."""
         needed = self.processes if self.gpus is None else self.gpus
         return needed if device == "cuda" else 0
+
+    def changed(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """These, as values, with what a section says for itself: of Ray field by field."""
+        values = self.model_dump()
+        ray = _by_address(own.get("ray"))
+        if values["ray"] and isinstance(ray, Mapping):
+            return values | own | {"ray": values["ray"] | ray}
+        return values | own
 
     def keyed(self) -> dict[str, str]:
         """What can change a stage's bytes: of Ray not where it works, nor on how many actors."""

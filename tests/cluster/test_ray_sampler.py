@@ -58,24 +58,19 @@ def mortal_crew(cluster, resources, policy, marker):
     return Crew(cluster, resources, Mortal, str(marker), TorchEngine(), policy, "cpu", ROWS)
 
 
-def test_three_actors_draw_what_one_process_draws(cluster, some, policy, prompts):
-    """In smaller batches than one process would take, as the recipe can ask for."""
-    resources = some(3, rows=ROWS)
-    with open_sampler(TorchEngine(), policy, batch_size=512, ray=resources) as sampler:
-        assert len({*sampler.crew.pids, os.getpid()}) == 4
-        assert sampler.batch_size == ROWS
-        assert sampler.sample(prompts, PARAMS) == in_one_process(policy, prompts)
-        with pytest.raises(UserError, match="prompt 'long' has 64 tokens"):
-            sampler.sample([Prompt("long", (3,) * 64)], PARAMS)
-        assert sampler.sample([], PARAMS) == []
-
-
 def test_new_weights_reach_every_actor_and_are_stored_once(
     cluster, some, policy, other, prompts, monkeypatch
 ):
     expected = in_one_process(other, prompts, version=7)
     assert [s.token_ids for s in expected] != [s.token_ids for s in in_one_process(policy, prompts)]
-    with open_sampler(TorchEngine(), policy, batch_size=ROWS, ray=some(2)) as sampler:
+    resources = some(2, rows=ROWS)
+    with open_sampler(TorchEngine(), policy, batch_size=512, ray=resources) as sampler:
+        assert len({*sampler.crew.pids, os.getpid()}) == 3
+        assert sampler.sample(prompts, PARAMS) == in_one_process(policy, prompts)
+        with pytest.raises(UserError, match="prompt 'long' has 64 tokens"):
+            sampler.sample([Prompt("long", (3,) * 64)], PARAMS)
+        assert sampler.sample([], PARAMS) == []
+
         old = read_copy(policy.model)
         policy.model.load_state_dict(other.model.state_dict())
         stored, put = [], cluster.put
@@ -105,16 +100,6 @@ def test_an_actor_that_dies_in_the_middle_of_a_batch_changes_nothing(
     assert crew.num_lost == 1
     assert len(set(crew.pids) & set(first)) == 1
     crew.close()
-
-
-def test_an_actor_that_is_killed_from_outside_is_replaced(cluster, some, policy, prompts):
-    expected = in_one_process(policy, prompts)
-    with open_sampler(TorchEngine(), policy, batch_size=ROWS, ray=some(2)) as sampler:
-        os.kill(sampler.crew.pids[0], signal.SIGKILL)
-        assert sampler.sample(prompts, PARAMS) == expected
-        assert sampler.crew.num_lost == 1
-        assert sampler.sample(prompts, PARAMS) == expected
-        assert sampler.crew.num_lost == 1
 
 
 def test_gpus_for_a_policy_on_the_cpu_are_refused(cluster, some, policy):

@@ -23,18 +23,22 @@ pytestmark = pytest.mark.slow
 WORDS = ["red", "green", "blue", "round", "tall", "old", "new", "hot", "cold", "wet", "dry", "fast"]
 
 
-def table(number, seed):
+LEAK = "six words that stand in both"
+
+
+def table(number, seed, *more):
     """Problems of few words, so that many are nearly the same, and many share a run."""
     draw = random.Random(seed)
     texts = [" ".join(draw.choices(WORDS, k=draw.randint(0, 12))) for _ in range(number // 2)]
     texts += [f"{draw.choice(texts)} {draw.choice(WORDS)}" for _ in range(number - len(texts))]
+    texts += more
     problems = [Problem("s", text, str(draw.randint(1, 2)), 1, "exact") for text in texts]
     return problems_table(problems).unique("id", maintain_order=True)
 
 
 @pytest.mark.parametrize("rows", [7, 1000])
 def test_the_judgements_are_those_of_one_process_whatever_the_parts(cluster, some, rows):
-    train, heldout = table(60, seed=1), table(40, seed=2)
+    train, heldout = table(60, 1, f"{LEAK}, with more"), table(40, 2, f"here are {LEAK}")
     settings = {"ngram": 4, "boilerplate": 1000}
     here = contamination(train, heldout, **settings)
     alike = near_duplicates(train, 0.6, shingle=2)
@@ -49,7 +53,7 @@ def test_the_judgements_are_those_of_one_process_whatever_the_parts(cluster, som
 
 
 def test_no_rows_are_no_trouble(cluster, some):
-    none = table(10, seed=1).clear()
+    none = table(10, 1).clear()
     with on_cluster(some(1, rows=5)) as spread:
         assert near_duplicates(none, 0.6, shingle=2, spread=spread).is_empty()
         found = contamination(none, none, ngram=4, boilerplate=5, spread=spread)

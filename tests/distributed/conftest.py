@@ -10,12 +10,15 @@ from typing import Any
 import polars as pl
 import psutil
 import pytest
+import torch
 
+from posttrain.data.rows import TokenTable, encode_rows
 from posttrain.data.tables import write_table
 from posttrain.execution.child import Assignment
 from posttrain.execution.supervise import Limits, Outcome, StageProcesses
 from posttrain.models.build import build_llama
 from posttrain.models.load import save_policy
+from posttrain.models.logprobs import wanted_logprobs
 from posttrain.models.tokenizer import train_tokenizer
 from posttrain.records import (
     COMPLETIONS,
@@ -166,3 +169,31 @@ def stages(tmp_path_factory):
         STEPS,
     )
     processes.close()
+
+
+@pytest.fixture(scope="session")
+def sides():
+    """Prompts and answers: 1 where the prompt says up, and 2 where it says down."""
+    return [
+        (f"{side} {n} =", answer) for n in range(6) for side, answer in (("up", "1"), ("down", "2"))
+    ]
+
+
+@pytest.fixture(scope="session")
+def guesser(tmp_path_factory, sides):
+    """Directory of a policy that knows how to answer, and guesses what."""
+    prompts = [prompt for prompt, _ in sides for _ in range(2)]
+    texts = ["#### 1", "#### 2"] * len(sides)
+    tokenizer = train_tokenizer([*prompts, *texts], vocab_size=280)
+    model = build_llama(tokenizer, hidden=16, layers=2, heads=2, seed=0, max_length=64)
+    rows = encode_rows(tokenizer, prompts, texts)
+    batch = TokenTable(rows, pad=tokenizer.pad_token_id).batch(range(len(rows)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(100):
+        logprobs, _ = wanted_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+        (-logprobs.mean()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    path = tmp_path_factory.mktemp("guesser") / "policy"
+    save_policy(model, tokenizer, path)
+    return path
