@@ -11,17 +11,16 @@ from posttrain.cli.release_keys import keys as keys_group
 from posttrain.cli.release_move import promote, push, rollback
 from posttrain.cli.release_run import rebuild, serve
 from posttrain.cli.release_show import diff, list_, show
+from posttrain.cli.release_trust import Trust, trust_options
+from posttrain.errors import UserError
 from posttrain.release.names import STAGES, check_stage
 
 if TYPE_CHECKING:
-    from posttrain.release.config import AnyGate
-    from posttrain.release.statistics import Verdict
+    from securesystemslib.signer import CryptoSigner
 
-key_option = click.option(
-    "--key",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Public key of whoever signed [default: your own].",
-)
+    from posttrain.release.config import AnyGate
+    from posttrain.release.keyless import Notary
+    from posttrain.release.statistics import Verdict
 
 
 @click.group(
@@ -58,10 +57,23 @@ The recipe says what is asked for:
 @click.option(
     "--key", type=click.Path(path_type=Path, dir_okay=False), help="Private key [default: yours]."
 )
+@click.option(
+    "--sign",
+    type=click.Choice(["key", "keyless"]),
+    default="key",
+    show_default=True,
+    help="keyless: by your identity, through Sigstore's public servers and log.",
+)
 @click.option("--push", metavar="HUB_REPOSITORY", help="Upload it to the Hugging Face hub too.")
 @click.option("--dry-run", is_flag=True, help="Judge by the gates, and write nothing.")
 def create(
-    name: str, recipe: Path, stage: str | None, key: Path | None, push: str | None, dry_run: bool
+    name: str,
+    recipe: Path,
+    stage: str | None,
+    key: Path | None,
+    sign: str,
+    push: str | None,
+    dry_run: bool,
 ) -> None:
     """Release what the recipe holds now, if every gate passes; else name the gate and its figures.
 
@@ -69,10 +81,11 @@ def create(
     """
     from posttrain.execution.session import open_session
     from posttrain.release import create as making
-    from posttrain.release import keys, pointers, stages, tags
-    from posttrain.release.names import choose_tag
+    from posttrain.release import pointers, stages, tags
+    from posttrain.release.names import check_name, choose_tag
     from posttrain.release.registry import open_registry
 
+    check_name(name.partition("@")[0])
     with open_session(recipe) as session, session.workspace.locked("posttrain release create"):
         root, state = session.workspace.root, session.workspace.state
         if dry_run:
@@ -81,11 +94,11 @@ def create(
             show_gates(judged)
             making.refuse(judged)
             return
-        signer = keys.load_signer(key or keys.private_path())
+        signer, notary = _signer(key, sign)
         place = pointers.Place(root, state, session.ledger, open_registry(state))
         with pointers.locked(state):
             _report_repair(pointers.repair(place))
-            made = making.create(session, name, signer, place.registry)
+            made = making.create(session, name, signer, place.registry, notary)
             show_gates(made.judged)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
             if stage is not None:
@@ -99,29 +112,60 @@ def create(
 
 @release.command()
 @click.argument("target", metavar="TAG|FOLDER|ARCHIVE")
-@key_option
+@trust_options
 @click.option("--expect", metavar="NAME@VERSION", help="It must be this release and no other.")
-def verify(target: str, key: Path | None, expect: str | None) -> None:
+@click.option(
+    "--environment", is_flag=True, help="Compare the installed packages, file by file, too."
+)
+def verify(target: str, expect: str | None, environment: bool, trust: Trust) -> None:
     """Check every byte, claim, link and signature with a public key; exits with 1 on a finding.
 
     A tag is looked up in git; its archive comes from the project, the DVC cache or a DVC remote.
+    With --environment what is installed here is compared with the release's lock besides, and
+    every file of it is hashed: some ten seconds.
     """
-    from posttrain.release import keys
     from posttrain.release.fetch import located
     from posttrain.release.names import parse_tag
-    from posttrain.release.verify import verify_path
 
-    public = keys.load_public(key or keys.public_path())
-    findings: list[str] = []
+    findings, other = list[str](), list[str]()
     for path, tag, pointed in located(target):
         wanted = parse_tag(expect) if expect else tag
-        findings += [*pointed, *verify_path(path, public, expect=wanted)]
+        findings += [*pointed, *trust.verify(path, expect=wanted)]
         if not findings:
             click.echo(f"{path}: every byte, claim, link and signature holds")
+    if environment and not findings:
+        other = _environment(path)
+        findings += other
+        click.echo(f"environment: {'another one' if other else 'every package is the locked one'}")
     for finding in findings:
-        click.echo(f"{click.style('altered', fg='red')}  {finding}", err=True)
+        word = "differs" if finding in other else "altered"
+        click.echo(f"{click.style(word, fg='red')}  {finding}", err=True)
     if findings:
         sys.exit(1)
+
+
+def _signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | None]":
+    """Who signs, and who certifies it; refused before anything is judged."""
+    from posttrain.release import keyless, keys
+
+    if sign == "key":
+        return keys.load_signer(key or keys.private_path()), None
+    if key is not None:
+        raise UserError("--sign keyless takes no --key; leave one of them out")
+    keys.check_library()
+    keyless.check_identity()
+    return keyless.one_time_signer(), keyless.Sigstore()
+
+
+def _environment(path: Path) -> list[str]:
+    """How this environment is not the one that the release at `path` was made in."""
+    import json
+
+    from posttrain.release.contents import EVIDENCE, open_contents
+    from posttrain.release.environment import altered_files, differences, environment_lock
+
+    lock = json.loads(open_contents(path).read(f"{EVIDENCE}/environment.json"))
+    return [*differences(lock, environment_lock()), *altered_files(lock)]
 
 
 def show_gates(judged: "Iterable[tuple[AnyGate, Verdict]]") -> None:

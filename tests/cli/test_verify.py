@@ -38,6 +38,7 @@ def test_a_run_of_plain_sums_holds_bit_for_bit_and_the_workspace_stays(toy, post
     assert [(each.level, each.holds) for each in kept(toy)] == [("L0", True)] * 4
 
 
+@pytest.mark.slow
 def test_a_stage_that_draws_from_the_system_is_named_and_those_after_it_are_not(
     toy, posttrain, stage_file, edit
 ):
@@ -92,6 +93,7 @@ def test_other_code_is_refused_with_the_commit_to_check_out(toy, posttrain, edit
     assert kept(toy) == []
 
 
+@pytest.mark.slow
 def test_other_seeds_give_an_interval_and_a_verdict(toy, posttrain, stage_file, edit):
     total = "total = add(before, config.amount)"
     edit(stage_file, total, f"{total} + context.seed % 10 / 1000")
