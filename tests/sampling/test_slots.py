@@ -14,7 +14,7 @@ from posttrain.sampling.slots import SlotDecoder
 from posttrain.sampling.torch_engine import TorchSampler
 
 # None of them is for the lean decoder, which goes by batches.
-NAMES = ["llama-yarn", "mistral-window", "gpt-neox", "gemma-tied"]
+NAMES = ["mistral-window", "gpt-neox", "gemma-tied"]
 PLACES, GROUP = 8, 2
 PARAMS = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3)
 

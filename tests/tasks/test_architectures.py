@@ -72,7 +72,13 @@ def step(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("architecture", CONFIGS)
+FEW = ("llama", "qwen2", "gemma", "gpt_neox", "mistral")
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS],
+)
 def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
     architecture, tokenizer, coins, coins_path, write, step, tmp_path
 ):
