@@ -134,7 +134,7 @@ def test_the_curriculum_learns_the_outcomes(practised):
 
 def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_path):
     practice, _ = practised
-    assert practice.store.merge(tmp_path / "rollouts.parquet") == 3 * 6 * 4
+    assert practice.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
     frames = practice.store._fresh
     assert [frame["policy_version"].unique().to_list() for frame in frames] == [[0], [1], [2]]
 
