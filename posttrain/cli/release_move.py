@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli.ledger import existing_ledger, workspace_root
+from posttrain.cli.release_trust import Trust, trust_options
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger.location import STATE_DIR
 from posttrain.release.names import STAGES
@@ -36,22 +36,29 @@ def open_place() -> Iterator["Place"]:
         yield place
 
 
+def settle() -> None:
+    """Take back what a killed command left half-done, so that nobody is shown it."""
+    from posttrain.release.pointers import is_pending
+
+    if is_pending(workspace_root(None) / STATE_DIR):
+        with open_place():
+            pass
+
+
 @click.command()
 @click.argument("target", metavar="NAME[@VERSION]")
 @stage_option
 @reason_option
-@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Public key.")
-def promote(target: str, stage: str, reason: str, key: Path | None) -> None:
+@trust_options
+def promote(target: str, stage: str, reason: str, trust: Trust) -> None:
     """Point a stage to a release, after verifying it; the git tag and MLflow's alias together."""
-    from posttrain.release import keys, stages
+    from posttrain.release import stages
     from posttrain.release.registered import find_release, release_folder
-    from posttrain.release.verify import verify_path
 
     with open_place() as place:
         tag = find_release(place.root, target)
         folder = release_folder(place.root, tag)
-        public = keys.load_public(key or keys.public_path())
-        if findings := verify_path(folder, public, expect=tag):
+        if findings := trust.verify(folder, expect=tag):
             raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
         moved = stages.promote(place, tag, stage, reason)
     click.echo(f"{moved.tag}: {tag} is in {stage}")
@@ -88,6 +95,7 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
 
     if repository is None and not to_remote:
         raise UserError("name a repository of the hub, or give --dvc; there is nothing to do")
+    settle()
     root = workspace_root(None)
     tag = find_release(root, target)
     if to_remote:

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posttrain.cli.ledger import workspace_root
+from posttrain.cli.release_move import settle
 
 
 def _table(*headings: str) -> Table:
@@ -24,6 +25,7 @@ def list_(name: str | None, history: bool) -> None:
     from posttrain.release.registered import registered
     from posttrain.release.tags import assignments
 
+    settle()
     root = workspace_root(None)
     if history:
         table = _table("when", "stage", "release", "reason")
@@ -52,6 +54,7 @@ def show(target: str) -> None:
     from posttrain.release.registered import find_release, release_folder
     from posttrain.release.verify import said_about
 
+    settle()
     root = workspace_root(None)
     tag = find_release(root, target)
     folder = release_folder(root, tag)
@@ -80,6 +83,7 @@ def diff(first: str, second: str) -> None:
     """Show what differs from release A to B: parameters, artifacts, figures, packages, inputs."""
     from posttrain.release.registered import differences, find_release, release_folder
 
+    settle()
     root = workspace_root(None)
     folders = [release_folder(root, find_release(root, t)) for t in (first, second)]
     found = differences(*folders)

@@ -19,17 +19,19 @@ from posttrain.release.card import model_card
 from posttrain.release.chain import Chain
 from posttrain.release.code import code_archive
 from posttrain.release.config import AnyGate
-from posttrain.release.contents import CLAIMS, EVIDENCE, FolderContents
+from posttrain.release.contents import BUNDLE, CLAIMS, EVIDENCE, SIGNER, FolderContents
 from posttrain.release.envelopes import sign
 from posttrain.release.environment import environment_lock, requirements
 from posttrain.release.gates.evidence import Evidence
 from posttrain.release.inputs import OutsideInput, outside_inputs
+from posttrain.release.keys import public_pem
 from posttrain.release.names import Tag
+from posttrain.release.replays import store_replays
 from posttrain.release.statements import gate_statement, release_statement, stage_statement
 from posttrain.release.statistics import Verdict, estimates
 
 if TYPE_CHECKING:
-    from securesystemslib.signer import Signer
+    from securesystemslib.signer import CryptoSigner, Signer
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
 _LARGE_FILES = b"".join(
@@ -51,8 +53,13 @@ class Draft:
     """Results of the policies that gates compared with, by gate."""
 
 
-def write_release(folder: Path, draft: Draft, signer: "Signer") -> str:
-    """Fill an empty folder; the digest of the signed statement about all of it."""
+def write_release(
+    folder: Path, draft: Draft, signer: "CryptoSigner", *, keep_key: bool = False
+) -> str:
+    """Fill an empty folder; the digest of the signed statement about all of it.
+
+    `keep_key` puts the signer's public key into the release.
+    """
     chain = draft.evidence.chain
     policy_files = _copy_policy(chain, folder)
     for name, data in _files(draft).items():
@@ -60,6 +67,10 @@ def write_release(folder: Path, draft: Draft, signer: "Signer") -> str:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
     _copy_inputs(draft, folder)
+    if chain.recipe.run.level == "L2":
+        store_replays(draft.evidence, folder)
+    if keep_key:
+        (folder / SIGNER).write_bytes(public_pem(signer.public_key))
     return _sign(folder, draft, policy_files, signer)
 
 
@@ -67,7 +78,7 @@ def _copy_policy(chain: Chain, folder: Path) -> list[str]:
     source = chain.recipe.directory / chain.policy.path
     files = [path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()]
     for name in files:
-        if name == "README.md" or name.startswith(f"{EVIDENCE}/") or name == CLAIMS:
+        if name == "README.md" or name.startswith(f"{EVIDENCE}/") or name in (CLAIMS, BUNDLE):
             raise UserError(f"{chain.policy.path} has a file {name}, where a release puts its own")
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source / name, folder / name)

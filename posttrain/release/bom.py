@@ -7,9 +7,11 @@ from typing import Any
 
 from posttrain.pipeline.ledger import ArtifactRecord
 from posttrain.release.chain import Chain
-from posttrain.release.inputs import UNKNOWN, OutsideInput
+from posttrain.release.inputs import OutsideInput
+from posttrain.release.licences import UNKNOWN
 
 _MODELS = ("checkpoint", "reward_model")
+_DIGESTS = ("files_sha256", "archive_sha256", "commit")
 
 
 def bill_of_materials(
@@ -26,14 +28,15 @@ def bill_of_materials(
     from cyclonedx.output import make_outputter
     from cyclonedx.schema import OutputFormat, SchemaVersion
 
-    components = {_ref(record): _artifact(record) for record in chain.artifacts()}
+    inside = [part for parts in chain.parts.values() for part in parts]
+    components = {_ref(record): _artifact(record) for record in (*chain.artifacts(), *inside)}
     root = _root(name, version, chain)
     bom = Bom(
         serial_number=uuid.uuid5(uuid.NAMESPACE_URL, f"{name}@{version}:{chain.policy.digest}")
     )
     bom.metadata.component = root
     outside = {f"input:{each.name}": _outside(each) for each in inputs}
-    libraries = {each: _package(each, str(packages[each]["version"])) for each in sorted(packages)}
+    libraries = {each: _package(each, packages[each]) for each in sorted(packages)}
     for component in (*components.values(), *outside.values(), *libraries.values()):
         bom.components.add(component)
     bom.register_dependency(root, [components[_ref(chain.policy)], *libraries.values()])
@@ -46,7 +49,8 @@ def bill_of_materials(
         ]
         for record in run.outputs:
             others = [part for key, part in sources.items() if key != _ref(record)]
-            bom.register_dependency(components[_ref(record)], [*others, *read])
+            held = [components[_ref(part)] for part in chain.parts.get(record.digest, ())]
+            bom.register_dependency(components[_ref(record)], [*others, *read, *held])
     text = make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string()
     body = json.loads(text)
     # The moment of writing would make two equal releases differ.
@@ -116,32 +120,42 @@ def _root(name: str, version: str, chain: Chain) -> Any:
     )
 
 
-def _outside(each: OutsideInput) -> Any:
+def _licences(stated: str) -> list[Any]:
+    """An SPDX identifier, an expression, or the words as they are; nothing where it is unknown."""
     from cyclonedx.contrib.license.factories import LicenseFactory
+
+    return [LicenseFactory().make_from_string(stated)] if stated != UNKNOWN else []
+
+
+def _outside(each: OutsideInput) -> Any:
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentType
 
     hashes = [HashType(alg=HashAlgorithm.SHA_256, content=each.digest)] if each.digest else []
-    known = each.licence != UNKNOWN
-    licences = [LicenseFactory().make_from_string(each.licence)] if known else []
     return Component(
         name=each.name,
         type=ComponentType.DATA,
         bom_ref=f"input:{each.name}",
         description=each.origin,
         hashes=hashes,
-        licenses=licences,
+        licenses=_licences(each.licence),
     )
 
 
-def _package(name: str, version: str) -> Any:
+def _package(name: str, locked: Mapping[str, Any]) -> Any:
+    from cyclonedx.model import Property
     from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
 
+    version = str(locked["version"])
+    digests = {key: str(locked[key]) for key in _DIGESTS if key in locked}
     return Component(
         name=name,
         version=version,
         type=ComponentType.LIBRARY,
         bom_ref=f"pypi:{name}",
         purl=PackageURL("pypi", None, name, version),
+        licenses=_licences(str(locked["licence"])),
+        # No digest of the wheel, so it does not stand among the component's hashes.
+        properties=[Property(name=f"posttrain:{key}", value=digests[key]) for key in digests],
     )

@@ -24,6 +24,8 @@ class Chain:
     stages: tuple[StageRun, ...]
     policy: ArtifactRecord
     evaluation: StageRun
+    parts: Mapping[str, tuple[ArtifactRecord, ...]]
+    """What artifacts carry inside, by their digest: tokenizers, chat templates, judges."""
 
     def artifacts(self) -> list[ArtifactRecord]:
         """Every input and output, each digest once, outputs before inputs."""
@@ -75,7 +77,9 @@ def read_chain(session: Session, config: ReleaseConfig) -> Chain:
             f"release.evaluation: '{config.evaluation}' does not evaluate {config.policy}; "
             "connect it to the evaluation in the flow, or name another evaluation"
         )
-    return Chain(session.recipe, session.workspace.root, stages, policy, evaluation)
+    digests = {record.digest for run in stages for record in (*run.inputs, *run.outputs)}
+    parts = session.ledger.parts_of(sorted(digests))
+    return Chain(session.recipe, session.workspace.root, stages, policy, evaluation, parts)
 
 
 def _known(session: Session) -> Mapping[str, StageRun]:

@@ -15,6 +15,9 @@ from posttrain.errors import UserError
 CLAIMS = "claims.jsonl"
 # Everything but the model's own files, the card and the claims lies below this folder.
 EVIDENCE = "release"
+# Where an identity signed in place of a key pair: its proof, and the key made for the release.
+BUNDLE = "claims.sigstore.json"
+SIGNER = f"{EVIDENCE}/signer.pub"
 _BLOCK = 2**20
 
 

@@ -18,11 +18,13 @@ from posttrain.release import pointers, tags
 from posttrain.release.assemble import Draft, write_release
 from posttrain.release.chain import Chain, read_chain
 from posttrain.release.config import AnyGate, ComparisonGate, ReleaseConfig
-from posttrain.release.contents import CLAIMS, EVIDENCE, FolderContents, write_archive
+from posttrain.release.contents import BUNDLE, CLAIMS, EVIDENCE, FolderContents, write_archive
+from posttrain.release.fetch import ignored_by_git
 from posttrain.release.gates import judge
 from posttrain.release.gates.evidence import Evidence
 from posttrain.release.gates.metrics import other_results
-from posttrain.release.names import FOLDER, Tag, choose_tag
+from posttrain.release.keyless import Notary
+from posttrain.release.names import Tag, choose_tag
 from posttrain.release.registry import Registry
 from posttrain.release.results import Results, collect
 from posttrain.release.statistics import Verdict
@@ -65,9 +67,16 @@ def check_gates(session: Session, tag: Tag) -> tuple[Evidence, Judged]:
 
 
 def create(
-    session: Session, name: str, signer: "CryptoSigner", registry: Registry | None
+    session: Session,
+    name: str,
+    signer: "CryptoSigner",
+    registry: Registry | None,
+    notary: Notary | None = None,
 ) -> Created:
-    """Release what the workspace holds, or refuse with the gates that failed; all or nothing."""
+    """Release what the workspace holds, or refuse with the gates that failed; all or nothing.
+
+    With a notary, `signer` is a key for this one release, whose claims the notary then certifies.
+    """
     root = session.workspace.root
     revision = revision_of(root)
     if revision.commit is None:
@@ -83,14 +92,16 @@ def create(
     evidence, judged = check_gates(session, tag)
     refuse(judged)
     draft = Draft(tag, session.workspace, evidence, judged, revision.commit, _compared(evidence))
-    staging = session.workspace.state / "staging" / f"release-{uuid.uuid4().hex[:8]}"
+    staging = pointers.staging_folder(session.workspace.state) / uuid.uuid4().hex[:8]
     try:
         folder = staging / "folder"
         folder.mkdir(parents=True)
-        statement = write_release(folder, draft, signer)
+        statement = write_release(folder, draft, signer, keep_key=notary is not None)
         contents = FolderContents(folder)
         if findings := verify_contents(contents, signer.public_key, expect=tag):
             raise AssertionError(f"a new release must verify: {findings[0]}")
+        if notary is not None:
+            (folder / BUNDLE).write_bytes(notary.sign(contents.read(CLAIMS)))
         archive = staging / "archive.tar"
         with archive.open("wb") as stream:
             write_archive(contents, stream)
@@ -122,7 +133,7 @@ def _publish(
     session: Session, draft: Draft, staging: Path, statement: str, registry: Registry | None
 ) -> None:
     root, tag = session.workspace.root, draft.tag
-    _ignored_by_git(root)
+    ignored_by_git(root)
     archive = staging / "archive.tar"
     stored = session.store.store([archive])[archive]
     digest = FolderContents(staging).sha256("archive.tar")
@@ -202,11 +213,3 @@ def _compared(evidence: Evidence) -> dict[str, Any]:
             if other is not None:
                 found[gate.name] = other.to_json()
     return found
-
-
-def _ignored_by_git(root: Path) -> None:
-    """Releases are large and tracked by tags: git must not list them."""
-    ignore = root / FOLDER / ".gitignore"
-    if not ignore.exists():
-        ignore.parent.mkdir(exist_ok=True)
-        ignore.write_text("*\n", encoding="utf-8")

@@ -1,12 +1,14 @@
 """Find a release that somebody names: a folder, an archive, or a tag of the project around us."""
 
+import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger.location import project_root
 from posttrain.release.contents import ArchiveContents, FolderContents, write_folder
-from posttrain.release.names import Tag, parse_tag
+from posttrain.release.names import FOLDER, Tag, parse_tag
 from posttrain.release.tags import release_message
 
 # A place to look at, the release that it must be, and what is wrong with the pointer to it.
@@ -30,7 +32,7 @@ def located(target: str) -> list[Located]:
     )
     folder = tag.folder(root)
     if not folder.is_dir() and not wrong:
-        write_folder(ArchiveContents(archive), folder)
+        _unpack(archive, folder)
     return [(archive, tag, wrong), *([(folder, tag, [])] if folder.is_dir() else [])]
 
 
@@ -42,6 +44,7 @@ def fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:
     if archive.is_file():
         return archive
     md5 = said.get("archive-md5", "")
+    ignored_by_git(root)
     archive.parent.mkdir(parents=True, exist_ok=True)
     if not md5 or not DvcStore(root, root).restore(archive, md5):
         raise UserError(
@@ -49,3 +52,21 @@ def fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:
             "default remote; ask whoever made it to push it there, or name a copy"
         )
     return archive
+
+
+def ignored_by_git(root: Path) -> None:
+    """Releases are large and tracked by tags: git must not list them."""
+    ignore = root / FOLDER / ".gitignore"
+    if not ignore.exists():
+        ignore.parent.mkdir(exist_ok=True)
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """All of a release's files in their place at once, so that a kill leaves no part of them."""
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        write_folder(ArchiveContents(archive), partial)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)

@@ -100,6 +100,21 @@ def load_public(path: Path) -> "SSlibKey":
     return key
 
 
+def public_pem(key: "SSlibKey") -> bytes:
+    """An Ed25519 public key as a file holds it."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key.keyval["public"]))
+    form = serialization.PublicFormat.SubjectPublicKeyInfo
+    return public.public_bytes(serialization.Encoding.PEM, form)
+
+
+def check_library() -> None:
+    """Refuse where the packages that releases need are not installed."""
+    _library()
+
+
 def _library() -> Any:
     try:
         import cyclonedx  # noqa: F401 - asked for here, before anything is judged or written

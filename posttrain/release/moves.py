@@ -8,6 +8,8 @@ from typing import Any
 
 # How each kind of step is taken back; a step that was never taken must be taken back in silence.
 Undo = Mapping[str, Callable[[Mapping[str, Any]], None]]
+# Whether a note is that of a last step, and that step happened.
+IsDone = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True)
@@ -19,13 +21,13 @@ class Step:
     note: Mapping[str, Any]
 
 
-def apply_together(steps: Sequence[Step], undo: Undo, *, journal: Path) -> None:
+def apply_together(steps: Sequence[Step], undo: Undo, *, journal: Path, is_done: IsDone) -> None:
     """Make every change, or none.
 
     Each step is noted in `journal` before it is made. When one fails, all that were noted are
     undone, last first, and the failure goes on to the caller. A process that is killed leaves the
     journal, and the next command's `recover` undoes what it names. The last step is the point of no
-    return: it must be atomic, and `recover` is told whether it happened.
+    return: it must be atomic, and `is_done` says of its note whether it happened.
     """
     noted: list[dict[str, Any]] = []
     try:
@@ -34,19 +36,16 @@ def apply_together(steps: Sequence[Step], undo: Undo, *, journal: Path) -> None:
             _write(journal, noted)
             step.do()
     except BaseException:
-        _undo(noted, undo)
+        # An interrupt can come after the last step happened: then there is nothing to take back.
+        if not any(is_done(note) for note in noted):
+            _undo(noted, undo)
         journal.unlink(missing_ok=True)
         raise
     journal.unlink(missing_ok=True)
 
 
-def recover(
-    undo: Undo, *, journal: Path, is_done: Callable[[Mapping[str, Any]], bool]
-) -> list[str]:
-    """Undo what a killed process left half-done; the kinds of steps that were undone.
-
-    `is_done` says of a note whether it is that of a last step, and that step happened.
-    """
+def recover(undo: Undo, *, journal: Path, is_done: IsDone) -> list[str]:
+    """Undo what a killed process left half-done; the kinds of steps that were undone."""
     try:
         noted = json.loads(journal.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -8,6 +8,8 @@ from pathlib import Path
 from posttrain.errors import UserError
 
 STAGES = ("staging", "prod")
+# Of reproducibility, strictest first.
+LEVELS = ("L0", "L1", "L2", "L3")
 FOLDER = "releases"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")

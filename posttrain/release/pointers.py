@@ -10,7 +10,7 @@ from typing import Any
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger import Ledger, Release
 from posttrain.release import tags
-from posttrain.release.moves import Step, apply_together, recover
+from posttrain.release.moves import IsDone, Step, apply_together, recover
 from posttrain.release.names import Tag, Version
 from posttrain.release.registry import Registry
 
@@ -27,7 +27,7 @@ class Place:
     @property
     def journal(self) -> Path:
         """Notes of a change that is being made."""
-        return self.state / "release-pending.json"
+        return _journal(self.state)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def publish(place: Place, new: Publication) -> None:
         ),
         Step("ledger", lambda: place.ledger.release(new.release), {"tag": str(tag)}),
     ]
-    apply_together(steps, _undo(place), journal=place.journal)
+    apply_together(steps, _undo(place), journal=place.journal, is_done=_is_done(place))
 
 
 def assign(place: Place, name: str, stage: str, version: Version, reason: str) -> tags.Assignment:
@@ -112,21 +112,44 @@ def assign(place: Place, name: str, stage: str, version: Version, reason: str) -
             {"ref": ref},
         )
     )
-    apply_together(steps, _undo(place), journal=place.journal)
+    apply_together(steps, _undo(place), journal=place.journal, is_done=_is_done(place))
     moved = tags.current(place.root, name, stage)
     assert moved is not None
     return moved
 
 
 def repair(place: Place) -> list[str]:
-    """Take back what a killed command left half-done; called before anything else is changed."""
+    """Take back what a killed command left half-done; called before anything else is changed.
 
+    Only under `locked`: then whatever lies in a staging folder is of a command that is gone.
+    """
+    undone = recover(_undo(place), journal=place.journal, is_done=_is_done(place))
+    for path in staging_folder(place.state).glob("*"):
+        shutil.rmtree(path, ignore_errors=True)
+    return undone
+
+
+def is_pending(state: Path) -> bool:
+    """Whether a command is changing pointers, or was killed while it did."""
+    return _journal(state).exists()
+
+
+def _journal(state: Path) -> Path:
+    return state / "release-pending.json"
+
+
+def staging_folder(state: Path) -> Path:
+    """Where releases are written before they are anywhere."""
+    return state / "staging-releases"
+
+
+def _is_done(place: Place) -> IsDone:
     def is_done(note: Mapping[str, Any]) -> bool:
         if note["kind"] == "ledger":
             return note["tag"] in {release.tag for release in place.ledger.releases()}
         return note["kind"] == "stage_tag" and tags.has_tag(place.root, str(note["ref"]))
 
-    return recover(_undo(place), journal=place.journal, is_done=is_done)
+    return is_done
 
 
 def _undo(place: Place) -> dict[str, Any]:

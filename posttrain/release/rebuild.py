@@ -1,33 +1,28 @@
 """Make a release again from nothing but itself, and compare stage by stage."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shutil
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from posttrain.errors import UserError
-from posttrain.pipeline.ledger import StageRun
-from posttrain.release.canonical import sha256_of
+from posttrain.release.canonical import pretty
 from posttrain.release.code import unpack_code
 from posttrain.release.contents import EVIDENCE, Contents
-from posttrain.release.environment import differences, environment_lock
+from posttrain.release.environment import altered_files, differences, environment_lock
+from posttrain.release.levels import (
+    BITWISE,
+    RULES,
+    Comparison,
+    compare_bytes,
+    compare_figures,
+    compare_replays,
+)
+from posttrain.release.replays import replay_in, replays_of
 from posttrain.release.verify import Claims
 from posttrain.reproduction.project import command_line, last_run, make_project, run_recipe
 
-# Levels at which the same bytes are promised; at the others the same figures are.
-BITWISE = ("L0", "L1")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One thing that was compared: what was released, what was rebuilt, and whether they agree."""
-
-    stage: str
-    what: str
-    released: str
-    rebuilt: str
-    agrees: bool
+REPORT = "rebuild.json"
 
 
 @dataclass(frozen=True)
@@ -35,30 +30,73 @@ class Rebuilt:
     """The outcome: by stage, at which level, and how the environment differed."""
 
     level: str
+    rule: str
     comparisons: tuple[Comparison, ...]
     environment: tuple[str, ...]
 
     @property
     def agrees(self) -> bool:
         """Whether everything that the level promises came out again."""
-        return all(each.agrees for each in self.comparisons)
+        return all(each.agrees for each in self.comparisons if each.binding)
 
 
-def rebuild(contents: Contents, claims: Claims, folder: Path) -> Rebuilt:
-    """Unpack the code, the recipe and the inputs into `folder`, run the DAG, and compare."""
+@dataclass(frozen=True)
+class Wish:
+    """At which level to compare (the declared one where None), and over how many seeds at L3."""
+
+    level: str | None = None
+    num_seeds: int = 3
+    within: float = 0.1
+
+
+def rebuild(contents: Contents, claims: Claims, folder: Path, wish: Wish | None = None) -> Rebuilt:
+    """Unpack the code, the recipe and the inputs into `folder`, run the DAG, and compare.
+
+    What was compared is also written to `folder`, as rebuild.json.
+    """
+    wish = wish or Wish()
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; give a folder that is, or a new one")
-    recipe = prepare(contents, folder)
-    _run(folder, recipe)
-    runs = last_run(folder)
-    level = str(claims.about["level"])
-    compare = _digests if level in BITWISE else _figures
+    level = wish.level or str(claims.about["level"])
     lock = json.loads(contents.read(f"{EVIDENCE}/environment.json"))
-    return Rebuilt(
-        level,
-        tuple(compare(claims, runs, contents)),
-        tuple(differences(lock, environment_lock())),
-    )
+    here = environment_lock()
+    if level == "L1":
+        _refuse_other_accelerator(str(lock.get("accelerator")), str(here["accelerator"]))
+    if level == "L2" and not list(replays_of(contents)):
+        raise UserError(
+            f"the release carries no rollouts to replay (it declares {claims.about['level']}); "
+            "give --level L3, which compares figures"
+        )
+    recipe = prepare(contents, folder)
+    comparisons = _compared(contents, claims, folder, recipe, level=level, wish=wish)
+    wrong = (*differences(lock, here), *altered_files(lock))
+    done = Rebuilt(level, RULES[level], tuple(comparisons), wrong)
+    (folder / REPORT).write_bytes(pretty({**asdict(done), "agrees": done.agrees}))
+    return done
+
+
+def _compared(
+    contents: Contents, claims: Claims, folder: Path, recipe: Path, *, level: str, wish: Wish
+) -> list[Comparison]:
+    """Run as often as the level asks for, and compare what it promises; the rest is shown."""
+    _run(folder, recipe)
+    first = last_run(folder)
+    found = list(compare_bytes(claims, first, binding=level in BITWISE))
+    if level in BITWISE:
+        return found
+    if level == "L2":
+        replayed = [
+            (stage, weights, replay_in(folder, contents, stage))
+            for stage, weights in replays_of(contents)
+        ]
+        figures = compare_figures(claims, {0: first}, contents, wish.within)
+        return [*found, *compare_replays(replayed), *figures]
+    seed = int(json.loads(contents.read(f"{EVIDENCE}/data.json"))["seed"])
+    seeds = {seed: first}
+    for other in range(seed + 1, seed + wish.num_seeds):
+        _run(folder, recipe, "--set", f"run.seed={other}")
+        seeds[other] = last_run(folder)
+    return [*found, *compare_figures(claims, seeds, contents, wish.within)]
 
 
 def prepare(contents: Contents, folder: Path) -> Path:
@@ -70,7 +108,8 @@ def prepare(contents: Contents, folder: Path) -> Path:
     for name in inputs:
         target = folder / name.removeprefix(prefix)
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(contents.read(name))
+        with contents.open(name) as source, target.open("wb") as sink:
+            shutil.copyfileobj(source, sink)
     data = json.loads(contents.read(f"{EVIDENCE}/data.json"))
     recipe = folder / str(data["recipe"])
     recipe.mkdir(parents=True, exist_ok=True)
@@ -80,79 +119,19 @@ def prepare(contents: Contents, folder: Path) -> Path:
     return recipe
 
 
-def _run(folder: Path, recipe: Path) -> None:
+def _run(folder: Path, recipe: Path, *options: str) -> None:
     """Run the recipe with the released code, in this environment, without any server."""
-    if status := run_recipe(folder, recipe):
-        command = " ".join(command_line(recipe.relative_to(folder).as_posix())[1:])
+    if status := run_recipe(folder, recipe, *options):
+        command = " ".join(command_line(recipe.relative_to(folder).as_posix(), options)[1:])
         raise UserError(
             f"the rebuild stopped: '{command}' in {folder} ended with {status}; its messages are "
             f"above and in {folder}/.posttrain/runs"
         )
 
 
-def _digests(claims: Claims, runs: Mapping[str, StageRun], _contents: Contents) -> list[Comparison]:
-    """Every output of every stage, by digest; and the keys, which say if the work was the same."""
-    found = []
-    for claim in claims.stages:
-        definition = claim["predicate"]["buildDefinition"]
-        stage = str(definition["externalParameters"]["stage"])
-        run = runs.get(stage)
-        made = {record.path: record.digest for record in run.outputs} if run else {}
-        for each in claim["subject"]:
-            released, rebuilt = each["digest"]["sha256"], made.get(each["name"], "nothing")
-            found.append(
-                Comparison(stage, each["name"], released, rebuilt, agrees=released == rebuilt)
-            )
-        key = definition["internalParameters"]["key"]
-        same_code = run is not None and _code(run.components) == _code(
-            definition["internalParameters"]["components"]
+def _refuse_other_accelerator(released: str, here: str) -> None:
+    if released != here:
+        raise UserError(
+            f"at L1 the same bytes are promised on one model of GPU: the release was made with "
+            f"'{released}', and here is '{here}'; rebuild it there, or give --level L3"
         )
-        rebuilt_key = run.key if run else "nothing"
-        found.append(Comparison(stage, "key", key, rebuilt_key, agrees=same_code))
-    return found
-
-
-def _code(components: Mapping[str, Any]) -> str:
-    """Code and parameters must be the same; packages may differ where the bytes do not."""
-    return sha256_of({name: components.get(name, {}) for name in ("code", "params", "inputs")})
-
-
-def _figures(claims: Claims, runs: Mapping[str, StageRun], contents: Contents) -> list[Comparison]:
-    """Every metric of the evaluation: both are estimates, so their intervals must overlap."""
-    stored = json.loads(contents.read(f"{EVIDENCE}/metrics.json"))["evaluation"]
-    policy = str(claims.about["policy"]["path"])
-    found = []
-    for stage, run in runs.items():
-        report = next((record for record in run.outputs if record.role == "report"), None)
-        roles = [record.role for record in run.inputs if record.path == policy]
-        names = [role.removeprefix("policies.") for role in roles if role.startswith("policies.")]
-        if report is None or not names:
-            continue
-        found += _overlaps(stage, run, names[0], stored)
-    if not found:
-        raise UserError("the rebuild has no evaluation of the policy to compare; see its report")
-    return found
-
-
-def _overlaps(
-    stage: str, run: StageRun, policy: str, stored: Mapping[str, Mapping[str, float]]
-) -> list[Comparison]:
-    """An interval that was released against the rebuilt estimate, widened by as much again."""
-    found = []
-    for metric, value in stored.items():
-        rebuilt = run.metrics.get(f"{stage}/{policy}/{metric}")
-        if rebuilt is None:
-            continue
-        # Two independent estimates differ by sqrt(2) of what one of them is off.
-        low = value["value"] - 2**0.5 * (value["value"] - value["low"])
-        high = value["value"] + 2**0.5 * (value["high"] - value["value"])
-        found.append(
-            Comparison(
-                stage,
-                metric,
-                f"{value['value']:.4f}, {low:.4f} to {high:.4f} for another run",
-                f"{rebuilt:.4f}",
-                agrees=low <= rebuilt <= high,
-            )
-        )
-    return found

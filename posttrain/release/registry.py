@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _TAG = "posttrain.release"
+# Of a registered model that was made for releases: one that somebody made by hand is theirs.
+_OURS = "posttrain.releases"
 
 
 class Registry:
@@ -23,7 +25,7 @@ class Registry:
         from mlflow.exceptions import MlflowException
 
         try:
-            self._client.create_registered_model(name)
+            self._client.create_registered_model(name, tags={_OURS: "true"})
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
@@ -36,13 +38,14 @@ class Registry:
         )
 
     def unregister(self, name: str, version: str) -> None:
-        """Remove the model version of a release, and the model where it was the only one."""
-        found = self._client.search_model_versions(f"name='{name}'")
-        for each in found:
+        """Remove the model version of a release, and our model where it was the only one."""
+        for each in self._client.search_model_versions(f"name='{name}'"):
             if each.tags.get(_TAG) == version:
                 self._client.delete_model_version(name, each.version)
-        if found and not self._client.search_model_versions(f"name='{name}'"):
-            self._client.delete_registered_model(name)
+        if not self._client.search_model_versions(f"name='{name}'"):
+            for model in self._client.search_registered_models(f"name='{name}'"):
+                if _OURS in model.tags:
+                    self._client.delete_registered_model(name)
 
     def assign(self, name: str, stage: str, version: str | None) -> None:
         """Point a stage's alias to a release, or to nothing."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posttrain.maths.comparison import exact_sign_test, paired_bootstrap
+from posttrain.maths.comparison import exact_sign_test, paired_bootstrap, sign_flip_test
 from posttrain.maths.intervals import bootstrap_mean_interval, wilson_interval
 from posttrain.maths.pass_at_k import pass_at_k
 from posttrain.release.config import (
@@ -50,7 +50,8 @@ def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> Verdic
     rules = {
         "paired_bootstrap": (
             f"the lower end of the {gate.confidence:.0%} paired bootstrap interval of the "
-            f"difference in {common}, exceeds {gate.margin:g}"
+            f"difference in {common}, exceeds {gate.margin:g}, and flipping the signs of the "
+            f"differences at random gives p <= {1 - gate.confidence:.3g}"
         ),
         "sign": (
             f"the exact sign test over problems won and lost by more than {gate.margin:g} gives "
@@ -66,7 +67,14 @@ def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> Verdic
         figures["p_value"] = exact_sign_test(differences_P - gate.margin)
         better = figures["difference"] > gate.margin
         return Verdict(better and figures["p_value"] <= 1 - gate.confidence, rule, figures)
-    return Verdict(figures["low"] > gate.margin, rule, figures)
+    # A bootstrap of few problems is too sure of itself; flipped signs are exact for any number.
+    figures["p_flipped"] = sign_flip_test(
+        differences_P - gate.margin,
+        generator=torch.Generator().manual_seed(0),
+        num_resamples=_RESAMPLES,
+    )
+    better = figures["low"] > gate.margin and figures["p_flipped"] <= 1 - gate.confidence
+    return Verdict(better, rule, figures)
 
 
 def no_regression(gate: NoRegressionGate, ours: Results, theirs: Results) -> Verdict:

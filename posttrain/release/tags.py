@@ -1,14 +1,17 @@
 """The release pointers in git: annotated tags in GTO's form, with what they point to inside."""
 
+import fcntl
 import os
 import re
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.pipeline.ledger.location import STATE_DIR
 from posttrain.release.names import Tag, Version, check_name, parse_version
 
 _RELEASE = re.compile(r"(?P<name>[a-z0-9-]+)@(?P<version>v\d+\.\d+\.\d+)")
@@ -94,15 +97,21 @@ def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float =
     """
     when = max(int(time.time()), int(after) + 1)
     date = {"GIT_COMMITTER_DATE": f"{when} +0000"}
-    done = _git(root, "tag", "--annotate", ref, commit, "--message", message, env=date)
+    with _alone(root) as lock:
+        order = ("tag", "--annotate", ref, commit, "--message", message)
+        done = _git(root, *order, env=date, keep_open=(lock,))
     if done.returncode:
-        why = done.stderr.strip().splitlines()
-        raise UserError(f"git did not make the tag {ref}: {why[-1] if why else 'no reason given'}")
+        raise UserError(f"git did not make the tag {ref}: {_why(done)}")
 
 
 def delete_tag(root: Path, ref: str) -> None:
-    """Remove a tag; one that is not there is fine."""
-    _git(root, "tag", "--delete", ref)
+    """Remove a tag, and what a git that was killed left of it; one that is not there is fine."""
+    with _alone(root) as lock:
+        left = _git(root, "rev-parse", "--git-path", f"refs/tags/{ref}.lock").stdout.strip()
+        (root / left).unlink(missing_ok=True)
+        done = _git(root, "tag", "--delete", ref, keep_open=(lock,))
+    if done.returncode and has_tag(root, ref):
+        raise UserError(f"git did not delete the tag {ref}: {_why(done)}; then do this again")
 
 
 def has_tag(root: Path, ref: str) -> bool:
@@ -124,8 +133,30 @@ def _listed(root: Path) -> list[tuple[str, str, float, str]]:
     return found
 
 
+@contextmanager
+def _alone(root: Path) -> Iterator[int]:
+    """The lock under which tags are changed, as a file that git is given open.
+
+    A git whose parent was killed works on. It holds the lock until it has ended, so that the next
+    command never takes back what is only now being made.
+    """
+    path = root / STATE_DIR / "release-tags.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream.fileno()
+
+
+def _why(done: "subprocess.CompletedProcess[str]") -> str:
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
 def _git(
-    root: Path, *arguments: str, env: Mapping[str, str] | None = None
+    root: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    keep_open: tuple[int, ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
     try:
         return subprocess.run(
@@ -134,6 +165,7 @@ def _git(
             text=True,
             check=False,
             env={**os.environ, **(env or {})},
+            pass_fds=keep_open,
         )
     except FileNotFoundError:
         raise UserError("git is not installed; a release's pointer is a git tag") from None

@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,13 +44,18 @@ class Claims:
         return about
 
 
-def verify_path(path: Path, key: "Key", *, expect: Tag | None = None) -> list[str]:
-    """Everything that is wrong with the folder or archive at `path`; empty where nothing is."""
+def verify_path(
+    path: Path, key: "Key", *, expect: Tag | None = None, proven: Collection[str] = ()
+) -> list[str]:
+    """Everything that is wrong with the folder or archive at `path`; empty where nothing is.
+
+    Files that are `proven` need no claim about them: somebody else has vouched for their bytes.
+    """
     if not path.exists():
         raise UserError(f"there is no release at {path}; name its folder, its archive or its tag")
     try:
         contents = open_contents(path)
-        findings = verify_contents(contents, key, expect=expect)
+        findings = verify_contents(contents, key, expect=expect, proven=proven)
     except UserError as error:
         return [str(error)]
     if isinstance(contents, ArchiveContents) and not is_canonical(path, contents):
@@ -60,7 +65,9 @@ def verify_path(path: Path, key: "Key", *, expect: Tag | None = None) -> list[st
     return findings
 
 
-def verify_contents(contents: Contents, key: "Key", *, expect: Tag | None = None) -> list[str]:
+def verify_contents(
+    contents: Contents, key: "Key", *, expect: Tag | None = None, proven: Collection[str] = ()
+) -> list[str]:
     """Check signatures first; what no signature covers is not looked into any further."""
     claims, findings = read_claims(contents, key)
     if claims is None:
@@ -68,7 +75,7 @@ def verify_contents(contents: Contents, key: "Key", *, expect: Tag | None = None
     checks = (
         _chain_of_claims(claims),
         _expected(claims, expect),
-        _files(claims, contents),
+        _files(claims, contents, proven),
         _links(claims),
     )
     findings += [finding for check in checks for finding in check]
@@ -134,10 +141,10 @@ def _expected(claims: Claims, expect: Tag | None) -> Iterator[str]:
         yield f"it is the release {stated}, not {expect}"
 
 
-def _files(claims: Claims, contents: Contents) -> Iterator[str]:
+def _files(claims: Claims, contents: Contents, proven: Collection[str]) -> Iterator[str]:
     """Every file is the signed one, none is missing and none was added."""
     signed = {each["name"]: each["digest"]["sha256"] for each in claims.last["subject"]}
-    present = set(contents.names()) - {CLAIMS}
+    present = set(contents.names()) - {CLAIMS, *proven}
     for name in sorted(signed.keys() - present):
         yield f"{name}: it is missing"
     for name in sorted(present - signed.keys()):

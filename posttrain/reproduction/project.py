@@ -21,7 +21,7 @@ def make_project(root: Path) -> None:
     done = subprocess.run(
         ["git", "init", "--quiet"],
         cwd=root,
-        env=_environment(),
+        env=clean_environment(),
         check=False,
         text=True,
         capture_output=True,
@@ -36,7 +36,7 @@ def run_recipe(root: Path, recipe: Path, *options: str) -> int:
     done = subprocess.run(
         command_line(place, options),
         cwd=root,
-        env=_environment(),
+        env=clean_environment(),
         check=False,
         stdout=subprocess.DEVNULL,
     )
@@ -58,6 +58,7 @@ def last_run(root: Path) -> dict[str, StageRun]:
         return {run.stage: run for run in ledger.stage_runs(runs[0].id)} if runs else {}
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
+    """Our own environment without what would lead to another project's state."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     return kept | {"POSTTRAIN_TRACKING": "off", "PYTHONDONTWRITEBYTECODE": "1"}

@@ -3,7 +3,12 @@ import math
 import pytest
 import torch
 
-from posttrain.maths.comparison import exact_sign_test, paired_bootstrap, paired_comparison
+from posttrain.maths.comparison import (
+    exact_sign_test,
+    paired_bootstrap,
+    paired_comparison,
+    sign_flip_test,
+)
 from posttrain.maths.intervals import bootstrap_mean_interval
 
 
@@ -88,3 +93,22 @@ def test_sign_test_by_hand():
     assert exact_sign_test(torch.tensor([1.0, -1.0])) == 1.0
     # 2000 wins of 2000: 2 / 2^2000, far below the least float, is 0 without an error.
     assert exact_sign_test(torch.ones(2000)) == 0.0
+
+
+def test_flipped_signs_by_counting():
+    """Four differences of 1: of 16 assignments of signs, two have a mean as far from 0."""
+    generator = torch.Generator().manual_seed(0)
+    p_value = sign_flip_test(torch.ones(4), generator=generator, num_resamples=20_000)
+    # Standard error sqrt(0.125 * 0.875 / 20000) = 0.0023.
+    assert p_value == pytest.approx(0.125, abs=0.01)
+    # 3, 1 and -1: the sum is 3; |+-3 +-1 +-1| is at least 3 in 6 of 8 assignments.
+    p_value = sign_flip_test(
+        torch.tensor([3.0, 1.0, -1.0]), generator=generator, num_resamples=20_000
+    )
+    assert p_value == pytest.approx(0.75, abs=0.012)
+
+
+def test_flipped_signs_never_say_zero_and_are_one_where_nothing_differs():
+    generator = torch.Generator().manual_seed(0)
+    assert sign_flip_test(torch.zeros(5), generator=generator, num_resamples=99) == 1.0
+    assert sign_flip_test(torch.ones(50), generator=generator, num_resamples=99) == 1 / 100

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from posttrain.execution.display import SilentDisplay
 from posttrain.execution.local import run_locally
@@ -156,21 +157,42 @@ class Released:
 
 
 @pytest.fixture(scope="session")
+def start_project():
+    """`new_project`, for tests that need a recipe of their own."""
+    return new_project
+
+
+@pytest.fixture(scope="session")
 def released(tmp_path_factory) -> Released:
-    """mini@v1.0.0 and, after a change of the recipe, mini@v1.1.0 (default version)."""
+    """mini@v1.0.0 and, after a change of the recipe, mini@v1.1.0 (default version).
+
+    Made by the first worker that needs it; nobody changes it, whoever wants to takes a copy.
+    """
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    place = shared / "released"
+    with FileLock(shared / "released.lock"):
+        if not (place / "flow").exists():
+            place.mkdir()
+            keys.make_pair(place / "keys")
+            (place / "flow").write_text(release_twice(place).flow)
+    project = Project(place / "project", place / "keys", (place / "flow").read_text())
+    folder = project.root / "releases/mini"
+    return Released(project, folder / "v1.0.0", folder / "v1.1.0")
+
+
+def release_twice(place):
+    """The project behind `released`."""
     saved = list(sys.path)
-    place = tmp_path_factory.mktemp("released")
-    keys.make_pair(place / "keys")
     project = new_project(place / "project", place / "keys")
     project.run()
     project.evaluate_again(1)
     project.commit("first")
-    first = project.create("mini@v1.0.0")
+    project.create("mini@v1.0.0")
     project.edit("sft: {steps: 2", "sft: {steps: 3")
     project.run()
     project.evaluate_again(1)
     project.commit("second")
-    second = project.create("mini")
-    assert second.tag == parse_tag("mini@v1.1.0")
+    assert project.create("mini").tag == parse_tag("mini@v1.1.0")
     sys.path[:] = saved
-    return Released(project, first.folder, second.folder)
+    return project

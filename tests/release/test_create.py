@@ -183,7 +183,7 @@ def test_seeds_that_were_not_evaluated_are_asked_for(project):
 def test_a_licence_that_nobody_knows_refuses_unless_it_is_allowed(project, monkeypatch):
     from posttrain.release import inputs
 
-    monkeypatch.setattr(inputs, "_package_licence", lambda _name: "unknown")
+    monkeypatch.setattr(inputs, "package_licence", lambda _name: "unknown")
     said = refused(project)
     assert "release: {licences: {chain_sum: SPDX-ID}}" in said
     project.edit("  licence: MIT", "  licence: MIT\n  licences: {chain_sum: Apache-2.0}")

@@ -107,7 +107,7 @@ def test_what_a_killed_release_left_is_undone(project, registry, monkeypatch, ki
     class Killed(BaseException):
         pass
 
-    def killed(steps, undo, *, journal):
+    def killed(steps, undo, *, journal, is_done):
         """As a kill: steps are made and noted, and nobody is left to undo them."""
         noted = []
         for each in steps:
@@ -200,6 +200,10 @@ def test_a_recalled_release_is_neither_promoted_nor_rolled_back_to(project, plac
         stages.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
 
 
+def never(_note):
+    return False
+
+
 def test_an_undo_that_fails_is_tried_again(tmp_path):
     journal, undone = tmp_path / "journal.json", []
     broken = [True]
@@ -214,13 +218,58 @@ def test_an_undo_that_fails_is_tried_again(tmp_path):
 
     steps = [Step("s", lambda: None, {"number": n}) for n in (1, 2)]
     with pytest.raises(ConnectionError):
-        apply_together([*steps, Step("s", fail, {"number": 3})], {"s": undo}, journal=journal)
+        apply_together(
+            [*steps, Step("s", fail, {"number": 3})], {"s": undo}, journal=journal, is_done=never
+        )
     assert undone == [3, 2]
     assert journal.exists()
     broken[0] = False
-    assert recover({"s": undo}, journal=journal, is_done=lambda _note: False) == ["s", "s", "s"]
+    assert recover({"s": undo}, journal=journal, is_done=never) == ["s", "s", "s"]
     assert undone == [3, 2, 3, 2, 1]
     assert not journal.exists()
+
+
+def test_an_interrupt_after_the_last_step_takes_nothing_back(tmp_path):
+    done, journal = [], tmp_path / "journal.json"
+
+    def last():
+        done.append("last")
+        raise KeyboardInterrupt
+
+    steps = [
+        Step("s", lambda: done.append("first"), {"last": False}),
+        Step("s", last, {"last": True}),
+    ]
+    undo = {"s": lambda _note: done.pop()}
+    with pytest.raises(KeyboardInterrupt):
+        apply_together(steps, undo, journal=journal, is_done=lambda note: note["last"])
+    assert done == ["first", "last"]
+    assert not journal.exists()
+
+
+def test_a_tag_that_cannot_be_deleted_is_said(project):
+    lock = project.root / ".git/packed-refs.lock"
+    project.git("pack-refs", "--all")
+    lock.touch()
+    with pytest.raises(UserError, match="git did not delete the tag mini@v1.1.0: .*do this again"):
+        tags.delete_tag(project.root, "mini@v1.1.0")
+    lock.unlink()
+    left = project.root / ".git/refs/tags/mini@v1.1.0.lock"
+    left.touch()
+    tags.delete_tag(project.root, "mini@v1.1.0")
+    assert not left.exists()
+    assert not tags.has_tag(project.root, "mini@v1.1.0")
+    tags.delete_tag(project.root, "mini@v1.1.0")
+
+
+def test_an_orphaned_git_is_waited_for(project):
+    """A git whose parent was killed holds the lock open until it has ended."""
+    held = tags._alone(project.root)
+    orphan = subprocess.Popen(["sleep", "0.5"], pass_fds=[held.__enter__()])
+    held.__exit__(None, None, None)
+    tags.delete_tag(project.root, "mini@v1.1.0")
+    assert orphan.poll() == 0
+    assert "mini@v1.1.0" not in project.git("tag")
 
 
 @pytest.mark.slow

@@ -11,7 +11,8 @@ import pytest
 from posttrain.errors import UserError
 from posttrain.pipeline.ledger import ArtifactRecord, StageRun
 from posttrain.release.contents import ArchiveContents, FolderContents, MemoryContents
-from posttrain.release.rebuild import _digests, _figures, rebuild
+from posttrain.release.levels import compare_bytes, compare_figures
+from posttrain.release.rebuild import Wish, rebuild
 from posttrain.release.verify import read_claims
 
 ROOT = Path(__file__).parents[2]
@@ -51,28 +52,69 @@ def stage_run(stage, **changes):
 
 
 def test_other_bytes_are_named_by_stage(claims):
-    comparisons = _digests(claims, {}, MemoryContents({}))
+    comparisons = list(compare_bytes(claims, {}, binding=True))
     assert all(not each.agrees for each in comparisons)
     assert {each.rebuilt for each in comparisons} == {"nothing"}
+
+
+def evaluated(pass_at_1):
+    """An evaluation of the policy that gave this figure."""
+    policy = ArtifactRecord("policies.sft", "checkpoint", "data/sft/policy", "d", 1)
+    report = ArtifactRecord("report", "report", "data/evaluate/report.json", "r", 1)
+    metrics = {"evaluate/sft/pass_at_1": pass_at_1}
+    run = stage_run("evaluate", inputs=(policy,), outputs=(report,), metrics=metrics)
+    return {"evaluate": run}
+
+
+def stored(value, low, high):
+    metrics = {"evaluation": {"pass_at_1": {"value": value, "low": low, "high": high}}}
+    return MemoryContents({"release/metrics.json": json.dumps(metrics).encode()})
 
 
 @pytest.mark.parametrize(
     ("rebuilt", "agrees"), [(0.50, True), (0.57, True), (0.58, False), (0.43, True), (0.42, False)]
 )
-def test_at_l3_figures_must_lie_in_the_interval_of_a_difference(claims, rebuilt, agrees):
+def test_one_seed_must_lie_in_the_interval_of_a_difference(claims, rebuilt, agrees):
     # Released 0.50 in 0.45 .. 0.55: another run may be off by 0.05 sqrt(2) = 0.0707.
-    stored = {"evaluation": {"pass_at_1": {"value": 0.5, "low": 0.45, "high": 0.55}}}
-    contents = MemoryContents({"release/metrics.json": json.dumps(stored).encode()})
-    policy = ArtifactRecord("policies.sft", "checkpoint", "data/sft/policy", "d", 1)
-    report = ArtifactRecord("report", "report", "data/evaluate/report.json", "r", 1)
-    run = stage_run(
-        "evaluate",
-        inputs=(policy,),
-        outputs=(report,),
-        metrics={"evaluate/sft/pass_at_1": rebuilt},
-    )
-    (compared,) = _figures(claims, {"evaluate": run}, contents)
+    seeds = {0: evaluated(rebuilt)}
+    (compared,) = compare_figures(claims, seeds, stored(0.5, 0.45, 0.55), within=0.1)
     assert compared.agrees is agrees
+    assert compared.binding
+
+
+@pytest.mark.parametrize(
+    ("stated", "within", "agrees"),
+    [(0.549, 0.03, True), (0.551, 0.03, False), (0.451, 0.03, True), (0.5, 0.02, False)],
+)
+def test_several_seeds_are_a_prediction(claims, stated, within, agrees):
+    """0.49, 0.50, 0.51: mean 0.5, s = 0.01, t = 4.3027 with 2 degrees of freedom.
+
+    One more lies within t s sqrt(4/3) = 0.0497 of the mean, and the mean is known to within
+    t s / sqrt(3) = 0.0248.
+    """
+    seeds = {seed: evaluated(0.49 + 0.01 * seed) for seed in range(3)}
+    (compared,) = compare_figures(claims, seeds, stored(stated, 0.4, 0.6), within=within)
+    assert compared.agrees is agrees
+    assert ("undecided" in compared.rebuilt) == (within < 0.0248)
+
+
+def test_figures_that_are_not_there_are_no_agreement(claims):
+    with pytest.raises(UserError, match="no evaluation of the policy"):
+        compare_figures(claims, {0: {}}, stored(0.5, 0.4, 0.6), within=0.1)
+
+
+def test_another_model_of_gpu_is_refused_at_l1_and_rollouts_are_asked_for_at_l2(
+    released, claims, tmp_path
+):
+    names = FolderContents(released.second)
+    files = {name: names.read(name) for name in names.names()}
+    lock = json.loads(files["release/environment.json"])
+    files["release/environment.json"] = json.dumps({**lock, "accelerator": "H900"}).encode()
+    with pytest.raises(UserError, match="made with 'H900', and here is 'none'"):
+        rebuild(MemoryContents(files), claims, tmp_path / "x", Wish(level="L1"))
+    with pytest.raises(UserError, match=r"carries no rollouts to replay \(it declares L0\)"):
+        rebuild(names, claims, tmp_path / "x", Wish(level="L2"))
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.slow

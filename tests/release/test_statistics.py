@@ -5,6 +5,7 @@ import random
 import pytest
 
 from posttrain.errors import UserError
+from posttrain.release import statistics
 from posttrain.release.config import (
     ImprovementGate,
     NoRegressionGate,
@@ -58,15 +59,47 @@ def test_a_clear_improvement_passes(test):
     assert not worse.passed
 
 
-@pytest.mark.parametrize(("test", "most"), [("paired_bootstrap", 12), ("sign", 12)])
-def test_noise_does_not_pass(test, most):
-    """Equal policies, 200 times: 2.5% false passes are 5 expected; 13 or more has chance 0.001."""
-    passed = 0
-    for trial in range(200):
-        same = rates(60, trial)
-        ours, theirs = results(same, seed=2 * trial + 1000), results(same, seed=2 * trial + 1001)
-        passed += improvement(gate(test=test), ours, theirs).passed
-    assert passed <= most
+def few_differ(chance):
+    """20 problems of which one in five is solved by chance and the others always or never."""
+    return [0.5 if chance.random() < 0.2 else chance.choice([0.0, 1.0]) for _ in range(20)]
+
+
+def all_differ(chance):
+    """20 problems of any difficulty."""
+    return [chance.random() for _ in range(20)]
+
+
+@pytest.mark.parametrize("draw", [few_differ, all_differ])
+@pytest.mark.parametrize(
+    ("test", "confidence"), [("paired_bootstrap", 0.95), ("paired_bootstrap", 0.8), ("sign", 0.95)]
+)
+def test_noise_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidence):
+    """Equal policies, 1000 times: better by chance, in one of two directions, at most alpha / 2.
+
+    The smallest number of problems that is allowed, where a bootstrap is too sure of itself.
+    """
+    monkeypatch.setattr(statistics, "_RESAMPLES", 999)
+    chance = random.Random(20261121)
+    asked, passed = gate(test=test, confidence=confidence, seeds=2), 0
+    for trial in range(1000):
+        same = draw(chance)
+        ours, theirs = (results(same, seeds=2, seed=2 * trial + each) for each in (0, 1))
+        passed += improvement(asked, ours, theirs).passed
+    alpha = 1 - confidence
+    # Three standard errors of a thousand draws above the half that goes in this direction.
+    assert passed / 1000 <= alpha / 2 + 3 * (alpha / 2 * (1 - alpha / 2) / 1000) ** 0.5
+    assert passed / 1000 <= alpha
+
+
+def test_four_wins_and_no_loss_are_no_improvement():
+    # A bootstrap draws none of the four with chance 0.96^100 = 0.017 < 0.025, and would pass it;
+    # of the 16 ways to flip four signs two are as extreme: p = 2 / 16.
+    verdict = improvement(gate(), exact([8] * 4 + [4] * 96), exact([4] * 100))
+    assert verdict.figures["low"] > 0
+    assert verdict.figures["p_flipped"] == pytest.approx(2 / 16, abs=0.01)
+    assert not verdict.passed
+    # Six of six: 2 / 64.
+    assert improvement(gate(), exact([8] * 6 + [4] * 94), exact([4] * 100)).passed
 
 
 def test_a_single_seed_never_shows_an_improvement():

@@ -11,10 +11,8 @@ from posttrain.pipeline.ledger.verifications import standing
 from posttrain.records import SCHEMAS
 from posttrain.release.config import RecallGate, ReproducibilityGate, SchemaGate
 from posttrain.release.gates.evidence import Evidence
+from posttrain.release.names import LEVELS
 from posttrain.release.statistics import Verdict
-
-# Strictest first.
-LEVELS = ("L0", "L1", "L2", "L3")
 
 
 def schema(_gate: SchemaGate, evidence: Evidence) -> Verdict:

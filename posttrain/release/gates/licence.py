@@ -2,7 +2,8 @@
 
 from posttrain.release.config import LicenceGate
 from posttrain.release.gates.evidence import Evidence
-from posttrain.release.inputs import UNKNOWN, outside_inputs
+from posttrain.release.inputs import outside_inputs
+from posttrain.release.licences import UNKNOWN
 from posttrain.release.statistics import Verdict
 
 

@@ -1,0 +1,73 @@
+"""Under which licence a Python package comes, as its own metadata states it."""
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+UNKNOWN = "unknown"
+# A licence's whole text in the field for its name says nothing that a list could hold.
+_LONGEST_NAME = 60
+# Classifiers that mean one SPDX identifier; "BSD License" means two, so it stays as it is.
+_CLASSIFIED: Mapping[str, str] = {
+    "Apache Software License": "Apache-2.0",
+    "MIT License": "MIT",
+    "ISC License (ISCL)": "ISC",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "The Unlicense (Unlicense)": "Unlicense",
+    "Zope Public License": "ZPL-2.1",
+    "GNU General Public License v2 (GPLv2)": "GPL-2.0-only",
+    "GNU General Public License v2 or later (GPLv2+)": "GPL-2.0-or-later",
+    "GNU General Public License v3 (GPLv3)": "GPL-3.0-only",
+}
+_SPELLED: Mapping[str, str] = {
+    "apache": "Apache-2.0",
+    "apache 2.0": "Apache-2.0",
+    "apache 2.0 license": "Apache-2.0",
+    "apache license 2.0": "Apache-2.0",
+    "apache license, version 2.0": "Apache-2.0",
+    "mit license": "MIT",
+    "bsd 2-clause license": "BSD-2-Clause",
+    "3-clause bsd license": "BSD-3-Clause",
+    "psfl": "PSF-2.0",
+}
+# Classifiers that name no licence.
+_NO_LICENCE = ("OSI Approved", "DFSG approved", "Other/Proprietary License")
+
+
+def licence_of(metadata: Mapping[str, Any]) -> str:
+    """The licence in a package's metadata: an SPDX expression where it has one.
+
+    Otherwise one that its words or classifiers mean without doubt, or the words themselves.
+
+    >>> licence_of({"license_expression": "MIT OR Apache-2.0"})
+    'MIT OR Apache-2.0'
+    >>> licence_of({"license": "Apache 2.0"}), licence_of({"license": "Copyright 2018 ..." * 9})
+    ('Apache-2.0', 'unknown')
+    >>> licence_of({"classifier": ["License :: OSI Approved :: BSD License"]})
+    'BSD License'
+    """
+    if stated := str(metadata.get("license_expression") or "").strip():
+        return stated
+    words = str(metadata.get("license") or "").strip()
+    short = words if "\n" not in words and len(words) < _LONGEST_NAME else ""
+    classified = _classified(metadata.get("classifier") or [])
+    known = [_CLASSIFIED[each] for each in classified if each in _CLASSIFIED]
+    if short.lower() in _SPELLED:
+        return _SPELLED[short.lower()]
+    if known and len(known) == len(classified):
+        return " OR ".join(known)
+    return short or " or ".join(classified) or UNKNOWN
+
+
+def package_licence(distribution: str) -> str:
+    """The same of an installed package; unknown where it is not installed."""
+    try:
+        # The typed interface of metadata has no `get`, and a missing key is None in it.
+        return licence_of(importlib.metadata.metadata(distribution).json)
+    except importlib.metadata.PackageNotFoundError:
+        return UNKNOWN
+
+
+def _classified(classifiers: Sequence[str]) -> list[str]:
+    names = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::")]
+    return [each for each in names if each not in _NO_LICENCE]
