@@ -61,7 +61,7 @@ def test_a_hundred_runs_with_random_kills(services, monkeypatch):
             return len(rows) >= 100 and not journal.live()
 
         while not all_settled() and time.monotonic() < deadline:
-            time.sleep(rng.uniform(5, 12))
+            time.sleep(rng.uniform(1.5, 4))
             if killed.total() < 14 and (what := kill_something(up, journal, rng)):
                 killed[what] += 1
         rows = journal.history()

@@ -3,6 +3,7 @@
 One long story, since starting the servers takes longer than anything that is done with them.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -39,6 +40,15 @@ def webhook():
     server.shutdown()
 
 
+def holder_of(file):
+    """The process that has a file open."""
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if link.readlink() == file.resolve():
+                return int(link.parts[2])
+    raise AssertionError(f"nobody holds {file}")
+
+
 def hangs(up):
     """A stage whose process is stopped for good, so that its heart beats no more."""
     up.schedule("add", ".", "--name", "hung", "--cron", "0 2 1 1 *", "--retries", "0",
@@ -47,12 +57,7 @@ def hangs(up):
     up.schedule("run-now", "hung")
     scratch = up.root / ".posttrain/worktrees/hung/tree/.posttrain/scratch"
     (waiting,) = up.wait(lambda _: list(scratch.glob("root-second-*/waiting")))
-    (lock,) = [
-        link
-        for link in Path("/proc").glob("[0-9]*/fd/*")
-        if os.path.realpath(link) == str(waiting.parent / ".lock")
-    ]
-    os.kill(int(lock.parts[2]), signal.SIGSTOP)
+    os.kill(holder_of(waiting.parent / ".lock"), signal.SIGSTOP)
 
 
 def is_found(up, story):
