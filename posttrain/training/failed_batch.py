@@ -53,8 +53,9 @@ def _save_weights(model: torch.nn.Module, path: Path) -> None:
     """A whole model in one process; adapters and shards are not one that could be loaded."""
     from transformers import PreTrainedModel
 
-    adapted = any("lora_" in name for name, _ in model.named_parameters())
-    if isinstance(model, PreTrainedModel) and not adapted:
+    if not isinstance(model, PreTrainedModel):
+        return
+    if not any("lora_" in name for name, _ in model.named_parameters()):
         model.save_pretrained(path)
 
 
