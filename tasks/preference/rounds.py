@@ -1,5 +1,6 @@
 """On-policy rounds: sample from the policy as it is, judge, build pairs, train, and again."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,9 @@ def practise(
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
     log, tables = RoundLog(), [_no_pairs()]
-    identity = run_identity(config, seed=context.seed, weights=weights_digest(policy.model))
+    asked = hashlib.sha256("".join(problem.id for problem in problems).encode()).hexdigest()
+    weights = weights_digest(policy.model)
+    identity = run_identity(config, seed=context.seed, weights=weights, problems=asked)
     progress = Progress(
         trainable.parts() | {"curve": curve, "rounds": log},
         Checkpointer(

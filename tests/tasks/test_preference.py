@@ -17,7 +17,7 @@ from posttrain.records import COMPLETIONS, PAIRS
 from posttrain.sampling.base import FinishReason, SamplingParams
 from posttrain.sampling.torch_engine import TorchSampler
 from posttrain.training.pairwise import encode_pairs
-from tasks.preference import TASK
+from tasks.preference import TASK, rounds
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
@@ -235,6 +235,29 @@ def test_what_cannot_be_learnt_from_is_refused(guesser, probed, tmp_path):
     write_table(verified, tmp_path / "verified.parquet", COMPLETIONS)
     with pytest.raises(UserError, match="no problem gives a pair"):
         go({"policy": guesser, "samples": tmp_path / "verified.parquet"}, tmp_path)
+
+
+def test_rounds_do_not_go_on_with_other_problems(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """Ended by an error in the second round, after the first is kept."""
+    calls = []
+
+    def fail(*arguments, **named):
+        calls.append(named["context"])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return learn(*arguments, **named)
+
+    learn = rounds.learn
+    monkeypatch.setattr(rounds, "learn", fail)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    with pytest.raises(KeyboardInterrupt):
+        go(inputs, tmp_path, rounds=2)
+    fewer = tmp_path / "fewer.parquet"
+    pl.read_parquet(coins_path)[:-1].write_parquet(fewer)
+    with pytest.raises(UserError, match="this checkpoint was made with inputs.problems="):
+        go({**inputs, "problems": fewer}, tmp_path, rounds=2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,72 @@
+"""What every stage that learns from rows has in common: names of metrics, and early refusals."""
+
+import importlib
+
+import polars as pl
+import pytest
+
+from posttrain.errors import UserError
+from posttrain.models.load import load_policy, save_policy
+from posttrain.pipeline.context import StageContext
+
+CONFIG = {
+    "steps": 2,
+    "batch_tokens": 400,
+    "learner": {"early_stop": {"every": 1, "patience": 9}},
+    "checkpoint_every": 0,
+}
+STAGES = {
+    "sft": ("traces", {}),
+    "reward": ("samples", {}),
+    "preference": ("samples", {"sampling": {"max_tokens": 4}}),
+}
+SHARED = {"loss", "grad_norm", "learning_rate", "heldout_loss"}
+PAIRED = SHARED | {"accuracy", "margin", "chosen_reward", "rejected_reward"}
+METRICS = {"sft": SHARED, "reward": PAIRED, "preference": PAIRED}
+
+
+@pytest.fixture
+def train(answers, base, write, tmp_path):
+    """Run a stage on the sums; returns where its outputs are, and what it told."""
+
+    def run(name, policy=base):
+        role, more = STAGES[name]
+        rows = answers.filter("verified") if name == "sft" else answers
+        task = importlib.import_module(f"tasks.{name}").TASK
+        outputs = {port: tmp_path / name / port for port in task.outputs}
+        (tmp_path / name).mkdir()
+        events = []
+        context = StageContext(0, 1, "cpu", tmp_path / name / "scratch", events.append)
+        try:
+            importlib.import_module(f"tasks.{name}.stage").run(
+                task.config(**CONFIG, **more),
+                {"policy": policy, role: write(rows)},
+                outputs,
+                context,
+            )
+        finally:
+            run.events = events
+        return outputs
+
+    return run
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_the_curve_has_the_same_names_in_every_run(train, name):
+    curve = pl.read_parquet(train(name)["curve"])
+    assert set(curve["metric"]) == {f"{name}/{metric}" for metric in METRICS[name]}
+
+
+FORGETFUL = "{% for m in messages if m['role'] == 'user' %}[user]{{ m['content'] }}{% endfor %}"
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_template_that_drops_the_answer_is_refused_before_the_first_step(
+    train, base, tmp_path, name
+):
+    policy = load_policy(base)
+    policy.tokenizer.chat_template = FORGETFUL
+    save_policy(policy.model, policy.tokenizer, tmp_path / "forgetful")
+    with pytest.raises(UserError, match="chat template drops the answer"):
+        train(name, tmp_path / "forgetful")
+    assert not any(event["kind"] == "progress" for event in train.events)
