@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import torch
 
 from benchmarks.learner.pace import Pace
 from benchmarks.learner.settings import (
@@ -19,12 +18,11 @@ from benchmarks.learner.settings import (
     PAIRS,
     PROBLEMS,
     RL_LEARNING_RATE,
-    SFT_ROWS,
-    SFT_TOKENS,
     half_reward,
 )
 from posttrain.data.rows import encode_rows
 from posttrain.data.tables import write_table
+from posttrain.execution.determinism import make_deterministic
 from posttrain.models.load import load_policy, load_tokenizer, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.records import (
@@ -49,11 +47,17 @@ MANY = 20_000
 def main() -> None:
     """Train until the parent has heard enough."""
     folder, workload, warm_up, burst, *rest = sys.argv[1:]
-    device, dtype = [*rest, *("cpu", "float32")[len(rest) :]]
-    torch.set_num_threads(1)
     pace = Pace(warm_up=int(warm_up), burst=int(burst))
-    rows = json.loads((Path(folder) / "rows.json").read_text())
-    own = Path(folder) / "ours" / workload
+    train(Path(folder), workload, pace, *rest)
+
+
+def train(
+    folder: Path, workload: str, pace: Any, device: str = "cpu", dtype: str = "float32"
+) -> None:
+    """Run a stage as a recipe's process runs it, until `pace` ends it."""
+    make_deterministic(0, 1)
+    rows = json.loads((folder / "rows.json").read_text())
+    own = folder / "ours" / workload
     own.mkdir(parents=True, exist_ok=True)
     pace.facts["history"] = []
 
@@ -72,7 +76,7 @@ def main() -> None:
         "checkpoint_every": 0,
         "learner": learner,
     }
-    STAGES[workload](Path(folder), own, rows, common, context, pace)
+    STAGES[workload](folder, own, rows, common, context, pace)
 
 
 def supervised(batch_tokens: int) -> dict[str, Any]:
@@ -90,16 +94,30 @@ def outputs(own: Path, *names: str) -> dict[str, Path]:
 
 
 def sft(folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace) -> None:
+    learn_texts(folder, own, rows["sft"], common, context, pace)
+
+
+def packed(
+    folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
+) -> None:
+    common = common | {"learner": common["learner"] | {"packing": True}}
+    learn_texts(folder, own, rows["packed"], common, context, pace)
+
+
+def learn_texts(
+    folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
+) -> None:
+    """The SFT stage on rows that all fit one batch."""
     from tasks.sft.config import SftConfig
     from tasks.sft.stage import run
 
     traces = [
         Completion(problem(row["prompt"]), row["completion"], "random", 1.0, True, "correct")
-        for row in rows["sft"]
+        for row in rows
     ]
     write_table(completions_table(traces), own / "traces.parquet", COMPLETIONS)
-    pace.facts["tokens"] = num_tokens(folder, rows["sft"], "completion")
-    config = SftConfig(**common, **supervised(SFT_ROWS * SFT_TOKENS))
+    pace.facts["tokens"] = num_tokens(folder, rows, "completion")
+    config = SftConfig(**common, **supervised(pace.facts["tokens"]))
     inputs = {"policy": folder / "policy", "traces": own / "traces.parquet"}
     run(config, inputs, outputs(own, "policy", "curve"), context)
 
@@ -233,6 +251,7 @@ def num_tokens(folder: Path, rows: Any, column: str) -> int:
 
 STAGES = {
     "sft": sft,
+    "packed": packed,
     "dpo": preference,
     "dpo_precomputed": preference,
     "reward": reward,

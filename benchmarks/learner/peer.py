@@ -86,19 +86,40 @@ def repeated(rows: list[dict[str, str]], batch: int) -> Dataset:
 
 
 def sft(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
+    return learn_texts(folder, rows["sft"], common, pace, per_device_train_batch_size=SFT_ROWS)
+
+
+def packed(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
+    """Rows packed into one of the length that they have together, without leaks where it can."""
+    from transformers.utils import is_flash_attn_2_available
+
+    kernel = "flash_attention_2" if is_flash_attn_2_available() else "sdpa"
+    pace.facts["attention"] = kernel
+    size = json.loads((folder / "size.json").read_text())
+    return learn_texts(
+        folder,
+        rows["packed"],
+        common,
+        pace,
+        per_device_train_batch_size=1,
+        packing=True,
+        max_length=size["packed"][0] * size["packed"][1],
+        model_init_kwargs={"attn_implementation": kernel},
+    )
+
+
+def learn_texts(folder: Path, rows: Any, common: Any, pace: Pace, **batch: Any) -> Any:
     from trl import SFTConfig, SFTTrainer
 
-    args = SFTConfig(
-        per_device_train_batch_size=SFT_ROWS, train_sampling_strategy="sequential", **common
-    )
     path = folder / "policy"
     trainer = SFTTrainer(
         str(path),
-        args=args,
-        train_dataset=repeated(rows["sft"], SFT_ROWS),
+        args=SFTConfig(train_sampling_strategy="sequential", **batch, **common),
+        train_dataset=repeated(rows, len(rows)),
         processing_class=tokenizer_of(path),
     )
-    pace.facts["tokens"] = sum(len(ids) for ids in trainer.train_dataset[:SFT_ROWS]["input_ids"])
+    first = trainer.train_dataset[: batch["per_device_train_batch_size"]]["input_ids"]
+    pace.facts["tokens"] = sum(len(ids) for ids in first)
     return trainer
 
 
@@ -186,6 +207,7 @@ def grpo(folder: Path, rows: Any, common: Any, pace: Pace) -> Any:
 
 TRAINERS = {
     "sft": sft,
+    "packed": packed,
     "dpo": dpo,
     "dpo_precomputed": dpo_precomputed,
     "reward": reward,

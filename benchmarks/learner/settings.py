@@ -25,13 +25,19 @@ class Size:
     """Tokens of every completion that RL draws."""
     parameters: int
     positions: int = 512
+    packed: tuple[int, int] = (16, 512)
+    """Rows that are packed into one, and tokens of each."""
 
 
 SIZES = {
     "156k": Size(512, 64, 256, 2, 4, 2, new_tokens=32, parameters=156_224),
     "1.25m": Size(2048, 128, 512, 4, 4, 2, new_tokens=64, parameters=1_247_360),
+    # The shape of Qwen2.5-0.5B: for a GPU.
+    "0.5b": Size(
+        151_936, 896, 4864, 24, 14, 2, new_tokens=256, parameters=494_032_768, positions=8192
+    ),
     # For the tests of these scripts.
-    "tiny": Size(64, 16, 32, 1, 2, 1, new_tokens=8, parameters=3_440),
+    "tiny": Size(64, 16, 32, 1, 2, 1, new_tokens=8, parameters=3_408, packed=(4, 16)),
 }
 GROUP, PROBLEMS, PROMPT_TOKENS = 8, 4, 16
 SFT_ROWS, SFT_TOKENS = 16, 64
@@ -66,6 +72,10 @@ def prepare(folder: Path, name: str) -> dict[str, Any]:
                 "rejected": " " + text(DPO_TOKENS - PROMPT_TOKENS - 1),
             }
             for _ in range(PAIRS)
+        ],
+        "packed": [
+            {"prompt": text(1), "completion": " " + text(size.packed[1] - 2)}
+            for _ in range(size.packed[0])
         ],
         "prompts": [text(PROMPT_TOKENS) for _ in range(64)],
     }
