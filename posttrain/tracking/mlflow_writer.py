@@ -14,6 +14,7 @@ from posttrain.pipeline.ledger.processes import is_gone
 from posttrain.pipeline.ledger.records import ArtifactRecord
 from posttrain.tracking.base import Finished, Started
 from posttrain.tracking.dataset_source import DvcSource
+from posttrain.tracking.sqlite import commit_sooner
 
 BATCH = 500
 _MODELS = frozenset({"checkpoint", "reward_model"})
@@ -64,9 +65,11 @@ class MlflowWriter:
         register_dataset_source(DvcSource)
         state.mkdir(parents=True, exist_ok=True)
         where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
+        local = where.startswith("sqlite:")
+        if local:
+            commit_sooner()
         with FileLock(state / "mlflow.lock"):
             client = MlflowClient(tracking_uri=where)
-        local = where.startswith("sqlite:")
         return cls(client, (state / "mlartifacts").as_uri() if local else None, external, owner)
 
     def start(self, handle: str, started: Started, moment: float) -> None:

@@ -6,6 +6,7 @@ from posttrain.errors import UserError
 from posttrain.pipeline.ledger.ledger import Ledger
 from posttrain.tracking.mlflow import MlflowTracker
 from posttrain.tracking.projection import replay
+from posttrain.tracking.sqlite import take_place
 
 
 def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
@@ -26,7 +27,7 @@ def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
         fresh.unlink(missing_ok=True)
         raise UserError(f"the MLflow view was not rebuilt: {problem}")
     if uri is None and fresh.exists():
-        fresh.replace(database)
+        take_place(fresh, database)
         ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
         ledger.tracked({each: name for each, name in ids.items() if name is not None})
     return len(told.stages)
