@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from posttrain.lineage.graph import Edge, Graph, Node
 from posttrain.lineage.names import Selected
+from posttrain.pipeline.artifact_types import PARTS
 from posttrain.pipeline.ledger import Ledger
 from posttrain.pipeline.ledger.reading import StageRunReader, read_edges
 from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
 from posttrain.pipeline.ledger.store import Row, Store, query_in
-from posttrain.pipeline.spec import PARTS
 
 _EXECUTED = "s.status='succeeded'"
 _REUSED = "s.status IN ('cached','restored')"

@@ -2,49 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 from posttrain.errors import UserError, nearest
+from posttrain.pipeline.artifact_types import ArtifactType as ArtifactType
 from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.resources import Resources
-
-
-class ArtifactType(StrEnum):
-    """What the bytes of an artifact mean; an edge may only join ports of one type."""
-
-    PROBLEMS = "problems"
-    COMPLETIONS = "completions"
-    SOLVE_RATES = "solve_rates"
-    PAIRS = "pairs"
-    ROLLOUTS = "rollouts"
-    CURVE = "curve"
-    DROPPED = "dropped"
-    CHECKPOINT = "checkpoint"
-    REWARD_MODEL = "reward_model"
-    REPORT = "report"
-    SOURCE = "source"
-    # Never on a port: parts that an artifact of another type carries inside.
-    TOKENIZER = "tokenizer"
-    TEMPLATE = "template"
-    JUDGE = "judge"
-
-    @property
-    def suffix(self) -> str:
-        """File suffix of an artifact of this type; directories and foreign files have none."""
-        if self in _DIRECTORIES or self in PARTS or self is ArtifactType.SOURCE:
-            return ""
-        return ".json" if self is ArtifactType.REPORT else ".parquet"
-
-    @property
-    def is_directory(self) -> bool:
-        """True where the artifact is a directory rather than one file."""
-        return self in _DIRECTORIES
-
-
-_DIRECTORIES = frozenset({ArtifactType.CHECKPOINT, ArtifactType.REWARD_MODEL})
-PARTS = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE, ArtifactType.JUDGE)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """The verbs as a user types them."""
 
 import json
+import subprocess
+import sys
 
 import polars as pl
 import pytest
@@ -165,3 +167,16 @@ def test_outside_a_project_a_ledger_must_be_named(call, project, tmp_path_factor
     assert output(call(lineage, "up", "v1")).startswith("release v1")
     with pytest.raises(UserError, match="there is no ledger at nowhere.db"):
         call(lineage, "up", "v1", "--ledger", "nowhere.db")
+
+
+def test_commands_of_the_graph_start_without_heavy_libraries():
+    script = """
+import sys
+import posttrain.cli.impact
+import posttrain.cli.lineage
+print({"pydantic", "polars", "sqlalchemy", "rich", "dvc"} & {*sys.modules})
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

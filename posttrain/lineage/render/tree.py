@@ -7,7 +7,7 @@ import click
 
 from posttrain.lineage.graph import Edge, Node
 from posttrain.lineage.render.view import View, caption, details, omission
-from posttrain.pipeline.spec import PARTS
+from posttrain.pipeline.artifact_types import PARTS
 
 _STYLES: Mapping[str, Mapping[str, Any]] = {
     "artifact": {"fg": "cyan"},

@@ -23,6 +23,7 @@ INTERFACE = (
     # Which actor does what decides nothing about its result.
     "posttrain.cluster",
     "posttrain.errors",
+    "posttrain.pipeline.artifact_types",
     "posttrain.pipeline.config",
     "posttrain.pipeline.context",
     "posttrain.pipeline.installed",
