@@ -1,4 +1,4 @@
-"""`posttrain replay` in a project whose only real stage is RL."""
+"""`posttrain replay` and `verify` in a project whose real stages are preferences and RL."""
 
 import json
 import shutil
@@ -19,6 +19,7 @@ from given.config import Config
 TASK = Task("given", Config, {}, {
     "policy": Port(ArtifactType.CHECKPOINT, "a policy"),
     "problems": Port(ArtifactType.PROBLEMS, "problems"),
+    "samples": Port(ArtifactType.COMPLETIONS, "judged samples"),
     "solve_rates": Port(ArtifactType.SOLVE_RATES, "their solve rates"),
 })
 """
@@ -38,15 +39,18 @@ def run(config, inputs, outputs, context):
 """
 FLOW = """
 from given import TASK as GIVEN
+from tasks.preference import TASK as PREFERENCE
 from tasks.rl import TASK as RL
 def declare(build):
     given = build.stage("given", GIVEN)
+    build.stage("preference", PREFERENCE, policy=given["policy"], samples=given["samples"])
     build.stage("rl", RL, **{role: given[role] for role in ("policy", "problems", "solve_rates")})
 """
 RECIPE = """
 flow: flowsofrl.only
 run: {{threads: 1, retries: 0, seed: 5}}
 given: {{folder: {folder}}}
+preference: {{steps: 4, batch_tokens: 300, sampling: {{max_tokens: 8}}}}
 rl:
   steps: 3
   problems_per_step: 4
@@ -108,6 +112,35 @@ def test_replay_finds_a_run_and_gives_a_verdict(project):
     gone = project.cli("replay", "latest")
     assert gone.returncode == 2
     assert "neither in the workspace nor in the DVC cache" in gone.stderr
+    assert len(gone.stderr.strip().splitlines()) == 1
+
+
+def verdict(done):
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow
+def test_a_run_of_learners_holds_at_every_level(project):
+    bytewise = verdict(project.cli("verify", "latest", "--level", "L0", "-o", "json"))
+    assert bytewise["holds"]
+    compared = {each["what"]: each for each in bytewise["findings"]}
+    assert {"data/preference/policy", "data/rl/policy"} < {*compared}
+    assert all(each["recorded"] == each["again"] for each in compared.values())
+
+    replayed = verdict(project.cli("verify", "latest", "--level", "L2", "-o", "json"))
+    (finding,) = replayed["findings"]
+    assert finding["stage"] == "rl"
+    assert finding["again"] == weights_digest(load_policy(project.root / "data/rl/policy").model)
+
+    seeds = ("--seeds", "2", "--metric", "preference/margin", "--within", "5")
+    told = verdict(project.cli("verify", "latest", "--level", "L3", *seeds, "-o", "json"))
+    details = told["details"]
+    first, second = details["values"].values()
+    # Two seeds taught other pairs in another order.
+    assert first != second
+    assert details["low"] < min(first, second) <= max(first, second) < details["high"]
+    assert told["holds"] == (details["low"] <= details["recorded"] <= details["high"])
 
 
 def test_parameters_come_back_from_their_dotted_names():
