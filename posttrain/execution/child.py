@@ -108,7 +108,10 @@ def concluded(
         return _os_failure(error, assignment)
     except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
         traceback.print_exc()
-        return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+        return _shortage(error, assignment) or {
+            "kind": "failed",
+            "error": f"{type(error).__name__}: {error}",
+        }
 
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
@@ -216,6 +219,21 @@ def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
         }
     traceback.print_exc()
     return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+
+
+def _shortage(error: Exception, assignment: Assignment) -> dict[str, object] | None:
+    """Memory that a stage found missing on its way, where it could not be told beforehand."""
+    from posttrain.models.memory import refused_memory
+
+    asked = refused_memory(error)
+    if asked is None:
+        return None
+    return {
+        "kind": "refused",
+        "error": f"stage '{assignment.stage}': {asked} could not be had on {assignment.device};"
+        " lower its batch_tokens, micro_batch_tokens, batch_size, max_tokens or max_length, or take"
+        " a smaller model",
+    }
 
 
 @contextlib.contextmanager

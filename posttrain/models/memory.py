@@ -1,6 +1,7 @@
 """Whether a checkpoint fits into memory, estimated from its headers before anything is loaded."""
 
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from posttrain.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.models.optim import Optimizer
+
+_REFUSED = re.compile(r"out of memory|can't allocate memory")
+_ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
 
 _COPIES = {"adamw": 3, "muon": 2}
 """Of what an optimiser trains: the gradient, and Adam's two moments or Muon's one."""
@@ -66,6 +70,19 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
             " (learner.lora, or a lower rank of it), take a smaller model, or a machine with more"
             " memory"
         )
+
+
+def refused_memory(error: Exception) -> str | None:
+    """How much could not be had, where that is what the error says; None for any other error."""
+    if not isinstance(error, MemoryError) and not (
+        isinstance(error, RuntimeError) and _REFUSED.search(str(error))
+    ):
+        return None
+    asked = _ASKED.search(str(error))
+    if asked is None:
+        return "more than there is"
+    amount, unit = asked.groups()
+    return bytesize(int(amount)) if unit == "bytes" else f"{amount} {unit}"
 
 
 def free_memory(device: str) -> int:

@@ -19,6 +19,7 @@ BODIES = {
     "killed": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)",
     "sleepy": "import os, time; context.log(0, {'pid': os.getpid()}); time.sleep(60)",
     "full": "raise OSError(28, 'No space left on device')",
+    "huge": "import torch; torch.empty(10**15)",
     "seeded": "import random, torch; out(f'[{random.random()},{torch.rand(1).item()}]'); return {}",
 }
 
@@ -113,6 +114,14 @@ def test_a_full_disk_is_one_sentence(attempt):
     outcome, _ = attempt("full")
     assert outcome.refused
     assert "no space left on the disk" in outcome.error
+
+
+def test_memory_that_is_not_there_is_one_sentence_with_what_to_lower(attempt):
+    outcome, _ = attempt("huge")
+    assert outcome.refused
+    assert outcome.error.startswith(
+        "stage 'toy': 4,000 TB could not be had on cpu; lower its batch"
+    )
 
 
 def test_the_same_seed_gives_the_same_numbers_in_every_process(attempt):

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 
@@ -63,3 +64,22 @@ def test_loading_asks_first(saved, monkeypatch):
 
 def test_this_machine_has_some_memory_free():
     assert memory.free_memory("cpu") > 1 << 20
+
+
+def caught(act):
+    try:
+        act()
+    except (RuntimeError, MemoryError) as error:
+        return error
+    raise AssertionError("it was had")
+
+
+def test_memory_that_could_not_be_had_is_told_from_other_errors():
+    huge = caught(lambda: torch.empty(10**15))
+    assert memory.refused_memory(huge) == "4,000 TB"
+    assert memory.refused_memory(caught(lambda: np.empty(10**15))) == "7.11 PiB"
+    cuda = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has ...")
+    assert memory.refused_memory(cuda) == "20.00 GiB"
+    assert memory.refused_memory(MemoryError()) == "more than there is"
+    assert memory.refused_memory(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None
+    assert memory.refused_memory(ValueError("out of memory")) is None
