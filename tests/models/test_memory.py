@@ -66,6 +66,13 @@ def test_this_machine_has_some_memory_free():
     assert memory.free_memory("cpu") > 1 << 20
 
 
+def test_on_a_gpu_what_torch_holds_and_does_not_use_is_free_too(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (100, 900))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _device: 50)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _device: 20)
+    assert memory.free_memory("cuda:0") == 130
+
+
 def caught(act):
     try:
         act()
