@@ -28,6 +28,8 @@ Examples:
   posttrain plan                              the recipe of this folder
   posttrain plan --set rl.learning_rate=2e-4  what that change would run
   posttrain plan --from rl -v                 every reason
+  posttrain plan --set run.resources.processes=2
+                                              training stages in two processes
 """
 )
 @recipe_argument
@@ -49,6 +51,9 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 closure = session.planner.closure(decision.stage)
                 for module, reason in closure.opaque.items():
                     click.echo(f"{decision.stage}: all of {module} counts ({reason})")
+        for name, stage in session.dag.stages.items():
+            if told := stage.resources.told():
+                click.echo(f"{name} runs on {told}")
         running = [d for d in decisions if d.action in ("run", "pending")]
         click.echo(_total(running, len(decisions)))
 

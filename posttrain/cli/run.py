@@ -29,6 +29,9 @@ Examples:
   posttrain run --set rl.learning_rate=2e-4   only what depends on it runs
   posttrain run --from rl                     rl and everything after it, again
   posttrain run --local                       without Prefect
+  posttrain run --set run.resources.processes=2
+                                              training stages in two processes (FSDP2)
+  posttrain run --set rl.resources.ray=auto   rollouts drawn and judged on a Ray cluster
 """
 )
 @recipe_argument

@@ -14,6 +14,7 @@ from multiprocessing import connection
 from posttrain.execution.child import Assignment, Channel, concluded, emitter, logged
 from posttrain.execution.determinism import make_deterministic
 from posttrain.execution.ranks import rank_log, threads_of_rank
+from posttrain.pipeline.config import StageConfig
 from posttrain.pipeline.context import StageContext
 
 _GRACE_SECONDS = 1.0
@@ -23,6 +24,8 @@ def main() -> None:
     """Ask for the assignment, run it, say how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = int(os.environ["RANK"])
+    # As in `preload`: half a second of looking for texts that nobody reads here.
+    StageConfig.model_config["use_attribute_docstrings"] = False
     link = connection.Client(sys.argv[1], family="AF_UNIX")
     link.send(rank)
     assignment: Assignment = link.recv()

@@ -85,6 +85,21 @@ def test_only_what_can_change_bytes_is_in_the_key():
     assert keyed(ray={"rows": 64}) != on
 
 
+def test_a_section_changes_single_fields_of_what_the_run_says_of_ray():
+    run = Resources.parse({"ray": {"address": "h:1", "actors": 7}, "processes": 2}, where="x")
+
+    def ray(**own):
+        return Resources.parse(run.changed(own), where="x").ray
+
+    assert ray() == run.ray
+    assert ray(ray={"actors": 3}) == RayResources(address="h:1", actors=3)
+    assert ray(ray="auto") == RayResources(address="auto", actors=7)
+    assert ray(ray=None) is None
+    assert Resources().changed({"ray": "auto"})["ray"] == "auto"
+    assert run.told() == "2 processes that train together and Ray (h:1) with 7 actors"
+    assert Resources().told() == ""
+
+
 def test_a_stage_without_work_for_ray_refuses_it_and_the_run_skips_it(toy):
     toy.recipe("first: {resources: {ray: auto}}\n")
     with pytest.raises(UserError) as caught:

@@ -3,6 +3,7 @@
 import pytest
 from transformers import AutoModelForCausalLM
 
+pytestmark = pytest.mark.slow
 TOLERANCE = 1e-4
 
 
@@ -28,14 +29,23 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
         assert (mine - other).abs().max() < TOLERANCE
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "config"),
     [
         ("reward", {"parameterisation": "head", "optimizer": "adamw"}),
         ("preference", {"algorithm": "kto"}),
-        ("sft", {"learner": {"lora": {"rank": 2}, "ema_decay": 0.9}, "micro_batch_tokens": 60}),
-        ("sft", {"learner": {"packing": True, "early_stop": {"every": 3}}}),
+        (
+            "sft",
+            {
+                "learner": {
+                    "lora": {"rank": 2},
+                    "ema_decay": 0.9,
+                    "packing": True,
+                    "early_stop": {"every": 3},
+                },
+                "micro_batch_tokens": 60,
+            },
+        ),
     ],
 )
 def test_other_kinds_of_training_have_the_curve_of_one_process(stages, tmp_path, task, config):

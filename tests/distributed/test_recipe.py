@@ -62,7 +62,11 @@ def test_two_processes_have_the_curves_of_one(toy, guesser, sides):
     done = toy.cli("run", "--local")
     assert done.returncode == 0, done.stderr
     one = curves(toy)
-    done = toy.cli("run", "--local", "--set=run.resources.processes=2")
+    together = "--set=run.resources.processes=2"
+    planned = toy.cli("plan", together).stdout
+    told = {line.split()[0] for line in planned.splitlines() if "2 processes that train" in line}
+    assert told == set(STAGES)
+    done = toy.cli("run", "--local", together)
     assert done.returncode == 0, done.stderr
     assert {stage for stage in STAGES if f"{stage}: ran" in done.stderr} == set(STAGES)
     two = curves(toy)
