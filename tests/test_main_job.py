@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,6 +202,47 @@ def test_kill_9_during_rl_then_run_again_ends_with_the_same_digests(
     logs = "".join(path.read_text() for path in short_clone.root.glob(".posttrain/runs/*/rl.log"))
     assert "resuming after step" in logs
     assert short_clone.digests() == other.digests()
+
+
+def test_its_release_rebuilds_to_equal_digests(main_job, tmp_path):
+    """Two more evaluations for its gates, then a release, made again in an empty folder."""
+    project, keys, again = tmp_path / "project", tmp_path / "keys", tmp_path / "again"
+    left_out = shutil.ignore_patterns(".venv", "mlflow*", "prefect*")
+    shutil.copytree(main_job.root, project, symlinks=True, ignore=left_out)
+    env = {**os.environ, "POSTTRAIN_TRACKING": "off", "POSTTRAIN_KEYS": str(keys)}
+    env.pop("PYTHONPATH", None)
+
+    def call(*arguments):
+        # This interpreter has the packages that only releases need; the code is the clone's.
+        done = subprocess.run(
+            arguments, cwd=project, env=env, check=False, text=True, capture_output=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def posttrain(*arguments):
+        return call(sys.executable, "-m", "posttrain", *arguments)
+
+    for seed in (1, 2):
+        posttrain("run", "--only", "evaluate", "--local", "--set", f"run.seed={seed}")
+    posttrain("run", "--local")
+    call("git", "config", "user.name", "test")
+    call("git", "config", "user.email", "test@example.org")
+    # A run may leave generated files that say more than the committed ones.
+    call("git", "commit", "-q", "-a", "--allow-empty", "-m", "run")
+    posttrain("release", "keys", "init")
+    posttrain("release", "create", "default@v1.0.0")
+    posttrain("release", "verify", "default@v1.0.0", "--environment")
+    said = posttrain("release", "rebuild", "default@v1.0.0", "--into", str(again))
+    assert "Rebuilt at level L0" in said
+    for package in ("posttrain", "tasks", "flows"):
+        assert (again / package / "__init__.py").is_file()
+    report = json.loads((again / "rebuild.json").read_text())
+    compared = {each["stage"] for each in report["comparisons"] if each["how"] == "digest"}
+    assert compared == {
+        *("synthesize", "curate", "pretrain", "sft", "probe", "reward", "rl", "evaluate")
+    }
+    assert all(each["agrees"] and each["binding"] for each in report["comparisons"])
 
 
 def test_gsm8k_passes_through_synthesize_and_curate(short_clone):

@@ -15,7 +15,7 @@ from posttrain.pipeline.ledger import Ledger
 from posttrain.pipeline.workspace import Workspace
 from posttrain.release.bom import bill_of_materials
 from posttrain.release.canonical import canonical, pretty, public_path, sha256
-from posttrain.release.card import model_card
+from posttrain.release.card import Card, model_card
 from posttrain.release.chain import Chain
 from posttrain.release.code import code_archive
 from posttrain.release.config import AnyGate
@@ -92,11 +92,20 @@ def _files(draft: Draft) -> dict[str, bytes]:
     metrics = estimates(evidence.results)
     lock = environment_lock()
     name, version = draft.tag.name, str(draft.tag.version)
+    example = _example(evidence)
+    card = Card(
+        str(draft.tag),
+        evidence.parent,
+        draft.commit,
+        evidence.config,
+        inputs,
+        draft.judged,
+        metrics,
+        example,
+    )
     files = {
         ".gitattributes": _LARGE_FILES,
-        "README.md": model_card(
-            str(draft.tag), chain, evidence.config, inputs, draft.judged, metrics
-        ),
+        "README.md": model_card(card, chain),
         f"{EVIDENCE}/bom.cdx.json": bill_of_materials(
             name, version, chain, inputs, lock["packages"], metrics=metrics
         ),
@@ -109,7 +118,7 @@ def _files(draft: Draft) -> dict[str, bytes]:
             {"policy": evidence.results.to_json(), "compared": dict(draft.others)}
         ),
         f"{EVIDENCE}/data.json": pretty(_data(chain, inputs)),
-        f"{EVIDENCE}/example.json": pretty(_example(evidence)),
+        f"{EVIDENCE}/example.json": pretty(example),
     }
     for given in ("recipe.yaml", "params.yaml", "dvc.yaml", "dvc.lock"):
         path = chain.recipe.path if given == "recipe.yaml" else chain.recipe.directory / given

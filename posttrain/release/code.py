@@ -33,7 +33,9 @@ def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
         own = workspace.root / package
         if not own.is_dir() or package in SHARED:
             yield from _code(package, home() / package, besides=own)
-        if own.is_dir() and own != home() / package:
+        # In a checkout of this library its packages are the project's own; the shared ones of
+        # them were all given above.
+        if own.is_dir() and not (package in SHARED and own == home() / package):
             yield from _code(package, own)
     for name in _FILES:
         if (workspace.root / name).is_file():

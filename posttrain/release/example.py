@@ -15,7 +15,7 @@ def greedy_example(policy: Path, problems: Path) -> dict[str, Any]:
 
 
 def complete(policy: Path, prompt: str) -> dict[str, Any]:
-    """Ids and texts of a prompt in the chat template and of its greedy completion."""
+    """Ids and texts of a prompt, in the chat template if there is one, and of its completion."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -36,6 +36,7 @@ def complete(policy: Path, prompt: str) -> dict[str, Any]:
         )
     completion_ids = made[0, len(prompt_ids) :].tolist()
     return {
+        "chat": bool(tokenizer.chat_template),
         "prompt_ids": prompt_ids,
         "completion_ids": completion_ids,
         "completion": tokenizer.decode(completion_ids, skip_special_tokens=True),

@@ -103,6 +103,11 @@ def prepare(contents: Contents, folder: Path) -> Path:
     """Write what a run needs; the recipe's folder."""
     folder.mkdir(parents=True, exist_ok=True)
     unpack_code(contents.read(f"{EVIDENCE}/code.tar"), folder)
+    if not (folder / "posttrain" / "__init__.py").is_file():
+        raise UserError(
+            f"{EVIDENCE}/code.tar does not hold the library, so nothing but what is installed "
+            "here could be run; this is no rebuild of the release"
+        )
     prefix = f"{EVIDENCE}/inputs/"
     inputs = [name for name in contents.names() if name.startswith(prefix)]
     for name in inputs:

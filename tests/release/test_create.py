@@ -1,6 +1,7 @@
 """What a release is made of, when none is made, and that making one is all or nothing."""
 
 import json
+import runpy
 import shutil
 import subprocess
 import sys
@@ -272,3 +273,24 @@ def test_the_archive_comes_back_from_the_dvc_cache(project, released, monkeypatc
     for path, tag, wrong in found:
         assert wrong == []
         assert verify_path(path, released.key, expect=tag) == []
+
+
+def test_the_card_tells_a_stranger_what_it_is_and_its_example_runs(released, tmp_path, capsys):
+    card = (released.second / "README.md").read_text()
+    for said in (
+        "A `LlamaForCausalLM` of ",
+        "| release before it | mini@v1.0.0 |",
+        f"sha256 `{digest_path(released.project.root / 'data/sft/policy').sha256}`",
+        "| seed | 0 |",
+        "| reproducibility | L0: every output of every stage has the same digest",
+        "num_samples 2, temperature 1.0, max_tokens 12",
+        "pass_at_1 of the others, at seed 0: base 0.",
+        "| chain_sum | reasoning_gym chain_sum | Apache-2.0 | `-` |",
+    ):
+        assert said in card, card
+    code = card.partition("```python\n")[2].partition("```")[0]
+    script = tmp_path / "use.py"
+    script.write_text(code.replace("PATH/OF/THIS/FOLDER", str(released.second)))
+    runpy.run_path(str(script))
+    answer = json.loads(card.partition("It answers ")[2].partition("\n")[0].removesuffix("."))
+    assert capsys.readouterr().out == answer + "\n"

@@ -1,5 +1,7 @@
 """Gates on metrics: who is compared with whom; the statistics are in `release.statistics`."""
 
+import re
+
 from posttrain.release import statistics
 from posttrain.release.config import (
     ComparisonGate,
@@ -40,6 +42,10 @@ def no_regression(gate: NoRegressionGate, evidence: Evidence) -> Verdict:
 
 def limit(gate: LimitGate, evidence: Evidence) -> Verdict:
     """See `LimitGate`."""
+    if _is_estimate(gate.metric):
+        rule = f"{gate.metric} is an estimate, which a limit does not judge"
+        remedy = "use kind: threshold, which asks its interval, or kind: improvement"
+        return Verdict(False, rule, {}, remedy)
     metrics = {name: value for run in evidence.chain.stages for name, value in run.metrics.items()}
     low = f"{gate.at_least:g} <= " if gate.at_least is not None else ""
     high = f" <= {gate.at_most:g}" if gate.at_most is not None else ""
@@ -52,6 +58,11 @@ def limit(gate: LimitGate, evidence: Evidence) -> Verdict:
         gate.at_most is None or value <= gate.at_most
     )
     return Verdict(passed, rule, {"value": value})
+
+
+def _is_estimate(metric: str) -> bool:
+    """Whether other samples of the same policy would give another value, as chance has it."""
+    return re.search(r"/(pass_at|best_of|majority)\w*$", metric) is not None
 
 
 def other_results(gate: ComparisonGate, evidence: Evidence) -> Results | None:
