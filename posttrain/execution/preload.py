@@ -8,19 +8,11 @@ import gc
 import torch
 import torch._inductor.config
 import torch.utils.deterministic
-import transformers
-import transformers.models.auto.modeling_auto
-import transformers.models.auto.tokenization_auto
-import transformers.models.llama.modeling_llama
-from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
 import posttrain.execution.child
 from posttrain.pipeline.config import StageConfig
 
-__all__ = ["posttrain", "torch", "transformers"]
-
-# Built on first use and then kept: better once here than in every stage that loads a model.
-get_checkpoint_conversion_mapping("llama")
+__all__ = ["posttrain", "torch"]
 
 # To find the text below a field, pydantic searches every module there is: 20 ms for each class of
 # parameters that a stage imports, for descriptions that nobody reads here.

@@ -13,6 +13,8 @@ from posttrain.execution import child
 from posttrain.execution.child import Assignment, Order
 from posttrain.execution.determinism import thread_environment
 
+_PRELOAD = "posttrain.execution.preload"
+_PRELOAD_MODELS = "posttrain.execution.preload_models"
 _EXIT_SECONDS = 2.0
 # A process that grew larger than this is waited for: its memory may be what the next one needs.
 _LARGE_BYTES = 1 << 30
@@ -50,13 +52,16 @@ class Worker:
 
 
 class Workers:
-    """Forks workers from a server that has torch and transformers imported; one is always ready.
+    """Forks workers from a server that has torch imported, and with `models` also transformers.
+
+    One is always ready.
 
     Forking copies the page tables of all that is imported, and exiting gives them back: most of
     what a short stage costs. Both happen beside the stages here, not between them.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self, threads: int, *, models: bool = True) -> None:
+        self._preload = [_PRELOAD, _PRELOAD_MODELS] if models else [_PRELOAD]
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._threads = threads
         self._lock = threading.Lock()
@@ -70,7 +75,7 @@ class Workers:
         from multiprocessing import forkserver
 
         os.environ.update(thread_environment(self._threads))
-        self._context.set_forkserver_preload(["posttrain.execution.preload"])
+        self._context.set_forkserver_preload(self._preload)
         forkserver.ensure_running()
 
     def take(self) -> Worker:

@@ -101,7 +101,7 @@ class Session:
         """
         run = self._begin(command)
         tracked = tracker.start(run_started(run))
-        executor = self._executor(run, tracker, tracked, display)
+        executor = self._executor(run, decisions, tracker=tracker, tracked=tracked, display=display)
         names = []
         for decision in self._ordered(decisions):
             ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
@@ -156,8 +156,18 @@ class Session:
         self.ledger.begin_run(run)
         return run
 
-    def _executor(self, run: Run, tracker: Tracker, tracked: str, display: Display) -> Executor:
-        processes = StageProcesses(self.recipe.run.threads)
+    def _executor(
+        self,
+        run: Run,
+        decisions: Sequence[Decision],
+        *,
+        tracker: Tracker,
+        tracked: str,
+        display: Display,
+    ) -> Executor:
+        running = (each.stage for each in decisions if each.action != "cached")
+        models = any("transformers" in self.planner.closure(name).packages for name in running)
+        processes = StageProcesses(self.recipe.run.threads, models=models)
         processes.warm()
         return Executor(
             made=dict(self.assumed),

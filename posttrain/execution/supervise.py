@@ -46,10 +46,13 @@ class Outcome:
 
 
 class StageProcesses:
-    """Starts stage processes from a fork server that has torch and transformers imported."""
+    """Starts stage processes from a fork server that has the heavy imports done.
 
-    def __init__(self, threads: int) -> None:
-        self._workers = Workers(threads)
+    Without `models`, transformers is left to the stages that want it after all.
+    """
+
+    def __init__(self, threads: int, *, models: bool = True) -> None:
+        self._workers = Workers(threads, models=models)
         self._stopping = threading.Event()
 
     def warm(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from posttrain.execution import session
 from posttrain.execution.failures import StageFailed
 from posttrain.pipeline.dvc import DvcStore
 from posttrain.pipeline.ledger import open_ledger
@@ -36,6 +37,19 @@ def test_a_first_run_executes_everything_and_a_second_nothing(toy):
     assert sums(toy) == [1, 2, 3]
     assert dvc_status(toy) == []
     assert toy.run() == {}
+
+
+@pytest.mark.parametrize(("line", "models"), [("", False), ("import transformers\n", True)])
+def test_models_are_imported_ahead_where_a_stage_works_with_them(toy, monkeypatch, line, models):
+    stage = next(toy.root.rglob("stage.py"))
+    stage.write_text(line + stage.read_text())
+    told = []
+    real = session.StageProcesses
+    monkeypatch.setattr(
+        session, "StageProcesses", lambda *a, **k: told.append(k["models"]) or real(*a, **k)
+    )
+    toy.run()
+    assert told == [models]
 
 
 def test_a_changed_parameter_runs_its_stage_and_what_depends_on_it(toy):
