@@ -79,7 +79,9 @@ def up(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    click.echo(f"Prefect {plan.prefect}   MLflow {plan.mlflow}   logs {plan.folder}")
+    # MLflow opens on its pages for agents unless the address says what it is used for.
+    mlflow = f"{plan.mlflow}/#/experiments?workflowType=machine_learning"
+    click.echo(f"Prefect {plan.prefect}   MLflow {mlflow}   logs {plan.folder}")
     click.echo("For other commands: " + _exports(plan.environment()))
     supervisor.run()
     click.echo("down")

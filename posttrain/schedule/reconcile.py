@@ -22,6 +22,7 @@ from posttrain.schedule.times import next_ticks, ticks_between
 # A machine that goes down under a run is not the recipe's fault; five times, it may be.
 CRASHES = 5
 _NOTIFY_SECONDS = 60
+_TAKEN_SECONDS = 60
 
 
 def sync(journal: Journal, server: Server, pool: str, root: Path) -> None:
@@ -45,8 +46,13 @@ def sync(journal: Journal, server: Server, pool: str, root: Path) -> None:
         journal.set_deployed(schedule.name, digest)
 
 
-def reconcile(journal: Journal, server: Server, root: Path, *, ours: Collection[int]) -> list[Tick]:
-    """Settle missed ticks and every one that is not over; returns those to stop (cancelled)."""
+def reconcile(
+    journal: Journal, server: Server, root: Path, *, ours: Collection[int], others: bool = False
+) -> list[Tick]:
+    """Settle missed ticks and every one that is not over; returns those to stop (cancelled).
+
+    `others` start the runs: between taking one and asking the journal they are given a minute.
+    """
     schedules = {schedule.name: schedule for schedule in journal.schedules()}
     for schedule in schedules.values():
         settle_missed(journal, schedule, time.time())
@@ -64,7 +70,8 @@ def reconcile(journal: Journal, server: Server, root: Path, *, ours: Collection[
                 stop.append(tick)
             _check_process(journal, tick, run, ours)
         elif tick.status == "waiting":
-            _check_waiting(journal, server, owner, tick, run)
+            if not (others and run is not None and _just_taken(run)):
+                _check_waiting(journal, server, owner, tick, run)
         else:
             _after_failure(journal, server, owner, tick, root)
     return stop
@@ -105,6 +112,10 @@ def _check_process(
     reason = f"the process of attempt {tick.attempt} is gone (killed, or the machine went down)"
     values = {"status": "crashed", "reason": reason, "ended": now, "settled": False}
     journal.change(tick, values)
+
+
+def _just_taken(run: FlowRun) -> bool:
+    return run.state in ("PENDING", "RUNNING") and time.time() - run.since < _TAKEN_SECONDS
 
 
 def _check_waiting(

@@ -7,7 +7,9 @@ here as under our worker: missed ones, retries, notices, runs that hang.
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from posttrain.schedule.deployments import ENTRYPOINT, description, tags
 from posttrain.schedule.journal import journal_location, open_journal
 from posttrain.schedule.running import end_runs
 from posttrain.schedule.schedule import Schedule
-from posttrain.schedule.server import Server, connect
+from posttrain.schedule.server import Server, away, connect
 from posttrain.schedule.worker import Worker, say, tend
 
 SERVED = "served"
@@ -87,3 +89,5 @@ async def _serve(root: Path, limit: int) -> None:
             await tending
             for tick in await loop.run_in_executor(None, end_runs, journal, {}):
                 say(f"{tick.id}: {tick.status}: {tick.reason}")
+                with suppress(*away()):
+                    served.again(str(tick.flow_run_id), time.time(), tick.reason, name="Scheduled")

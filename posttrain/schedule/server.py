@@ -35,12 +35,13 @@ _FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 
 @dataclass(frozen=True)
 class FlowRun:
-    """A flow run of a schedule's deployment. `due` in UTC seconds."""
+    """A flow run of a schedule's deployment, in its state `since`. Times in UTC seconds."""
 
     id: str
     schedule: str
     due: float
     state: str
+    since: float = 0.0
 
     @property
     def final(self) -> bool:
@@ -291,4 +292,5 @@ def _flow_run(found: Any) -> FlowRun:
         schedule=str(found.parameters.get("schedule", "")),
         due=moment.timestamp() if moment else time.time(),
         state=str(found.state.type.value) if found.state else "PENDING",
+        since=found.state.timestamp.timestamp() if found.state else 0.0,
     )

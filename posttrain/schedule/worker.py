@@ -55,7 +55,10 @@ class Worker:
             for tick in kill_hung(self.journal, self.watch):
                 self.log(f"{tick.id}: {tick.status}: {tick.reason}")
             sync(self.journal, self.server, self.pool, self.root)
-            for tick in reconcile(self.journal, self.server, self.root, ours=self.children):
+            stop = reconcile(
+                self.journal, self.server, self.root, ours=self.children, others=not self.limit
+            )
+            for tick in stop:
                 terminate(tick)
             self._reconciled = time.monotonic()
         if self.limit:

@@ -60,7 +60,7 @@ class Plan:
             "PREFECT_UI_API_URL": f"{self.prefect}/api",
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             # Our worker lays out what comes next, one run ahead: Prefect's own scheduler lays out
-            # a hundred, which pile up, and does not work with SQLAlchemy 2.1.
+            # a hundred, which pile up where nobody starts them.
             "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
             "DO_NOT_TRACK": "1",
         }

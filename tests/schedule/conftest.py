@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,8 +145,16 @@ class Services:
 def _ask(url, body):
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.loads(answer.read() or b"null")
+    # While its SQLite is busy, Prefect asks to be asked again.
+    for pause in (0.5, 1.0, 2.0, 4.0):
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return json.loads(answer.read() or b"null")
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            time.sleep(pause)
+    raise AssertionError(f"{url} is not available")
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ class Elsewhere:
             "PREFECT_HOME": str(folder / "home"),
             "PREFECT_API_URL": self.api,
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5",
             "DO_NOT_TRACK": "1",
             "POSTTRAIN_TRACKING": "off",
         }
@@ -91,7 +92,7 @@ def elsewhere(tmp_path_factory):
 
 def declare(project, elsewhere, name):
     done = project.toy.cli(
-        "schedule", "add", ".", "--name", name, "--cron", "0 2 1 1 *", "--retries", "1",
+        "schedule", "add", ".", "--name", name, "--cron", "0 2 1 * *", "--retries", "1",
         "--retry-seconds", "0.5", env=elsewhere.environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -155,7 +156,7 @@ def test_prefects_own_worker_runs_what_prefect_yaml_deploys(project, quiet, else
     assert (tick.status, tick.attempt) == ("failed", 2)
     assert tick.reason.startswith("stage 'second' failed: RuntimeError: told to fail")
     shown(elsewhere, tick, "Failed")
-    # Prefect's scheduler works as well: each coming year once, whoever laid it out.
+    # Prefect's scheduler works as well: each coming month once, whoever laid it out.
     coming = elsewhere.wait(
         lambda: len(laid_out(elsewhere, "pooled")) > 1 and laid_out(elsewhere, "pooled")
     )

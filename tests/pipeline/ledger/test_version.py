@@ -12,7 +12,8 @@ from posttrain.pipeline.ledger import migrate, open_ledger, schema, version
 
 
 def tables(url):
-    engine = sqlalchemy.create_engine(url if "://" in url else f"sqlite:///{url}")
+    place = migrate.driver_url(url) if "://" in url else f"sqlite:///{url}"
+    engine = sqlalchemy.create_engine(place)
     inspector = sqlalchemy.inspect(engine)
     found = {
         table: sorted(
