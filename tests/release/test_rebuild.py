@@ -27,6 +27,7 @@ def claims(released):
     return found
 
 
+@pytest.mark.slow
 def test_the_toy_release_rebuilds_to_equal_digests(released, claims, tmp_path):
     archive = tmp_path / "release.tar"
     archive.write_bytes((released.second.parent / "mini-v1.1.0.tar").read_bytes())

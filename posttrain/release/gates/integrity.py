@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from posttrain.data.tables import check_table
 from posttrain.errors import UserError
@@ -34,11 +35,22 @@ def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
         num_rows = check_table(path, SCHEMAS[str(record.type)])
         if record.rows is not None and num_rows != record.rows:
             raise UserError(f"it has {num_rows} rows, and {record.rows} were recorded")
+        _refuse_gaps(path)
         return True
     if record.type == "report":
         json.loads(path.read_text(encoding="utf-8"))
         return True
     return False
+
+
+def _refuse_gaps(path: Path) -> None:
+    """Raise at a column in which values are missing."""
+    import polars as pl
+
+    missing = pl.scan_parquet(path).null_count().collect().row(0, named=True)
+    for column, count in missing.items():
+        if count:
+            raise UserError(f"{count} values of its column '{column}' are missing")
 
 
 def recall(_gate: RecallGate, evidence: Evidence) -> Verdict:
