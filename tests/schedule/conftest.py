@@ -38,7 +38,15 @@ def _git(root, *arguments):
 @pytest.fixture
 def project(toy):
     """The toy project with everything committed; `commit` does it again."""
-    toy.write(".gitignore", ".posttrain/\n__pycache__/\ndata/\n.dvc/config.local\nprefect.yaml\n")
+    ignored = (
+        ".posttrain/",
+        "__pycache__/",
+        "data/",
+        ".dvc/config.local",
+        ".dvc/cache/",
+        "prefect.yaml",
+    )
+    toy.write(".gitignore", "".join(f"{each}\n" for each in ignored))
 
     def commit(message="change"):
         _git(toy.root, "add", "-A")
