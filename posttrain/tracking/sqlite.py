@@ -25,6 +25,7 @@ def _write_ahead(connection: object, _record: object) -> None:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
+            connection.execute("PRAGMA wal_autocheckpoint=10000")
 
 
 def take_place(fresh: Path, database: Path) -> None:
