@@ -48,11 +48,11 @@ class Resources(StageConfig):
 
     def changed(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """These, as values, with what a section says for itself: of Ray field by field."""
-        values = self.model_dump()
+        values = {**self.model_dump(), **own}
         ray = _by_address(own.get("ray"))
-        if values["ray"] and isinstance(ray, Mapping):
-            return values | own | {"ray": values["ray"] | ray}
-        return values | own
+        if self.ray and isinstance(ray, Mapping):
+            values["ray"] = {**self.ray.model_dump(), **ray}
+        return values
 
     def told(self) -> str:
         """What is asked for beyond one process, in a few words; nothing where nothing is."""
