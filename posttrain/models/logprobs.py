@@ -186,8 +186,8 @@ def _logprobs(
 class _Taken(torch.autograd.Function):
     """``log_softmax(logits)[target]`` row by row: ``[N, V]``, ``[N]`` to ``[N]``.
 
-    One buffer of probabilities, which becomes the gradient; torch's own takes three and twice as
-    long. So there is one backward pass, and no gradient of the gradient.
+    One buffer of probabilities, which becomes the gradient; torch's own takes three, and a third
+    longer. So there is one backward pass, and no gradient of the gradient.
     """
 
     @staticmethod
