@@ -1,12 +1,15 @@
 """`posttrain replay` and `verify` in a project whose real stages are preferences and RL."""
 
 import json
+import math
+import re
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
-from posttrain.models.load import load_policy, weights_digest
+from posttrain.models.load import load_policy, save_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.reproduction.replaying import parameters
 from tasks.probe.config import ProbeConfig
@@ -141,6 +144,27 @@ def test_a_run_of_learners_holds_at_every_level(project):
     assert first != second
     assert details["low"] < min(first, second) <= max(first, second) < details["high"]
     assert told["holds"] == (details["low"] <= details["recorded"] <= details["high"])
+
+
+@pytest.mark.slow
+def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(project, tmp_path):
+    """A weight of the policy that the stages are given is not a number."""
+    shutil.copytree(project.root / "data/given", tmp_path / "broken")
+    for table in (tmp_path / "broken").glob("*.parquet"):
+        table.rename(table.with_suffix(""))
+    policy = load_policy(tmp_path / "broken/policy")
+    with torch.no_grad():
+        policy.model.model.norm.weight[3] = math.nan
+    save_policy(policy.model, policy.tokenizer, tmp_path / "broken/policy")
+    failed = project.cli("run", "--local", "--set", f"given.folder={tmp_path / 'broken'}")
+    assert failed.returncode != 0
+    said = " ".join(failed.stderr.split())
+    kept = re.search(r"the batch is kept in (\S+\.safetensors)", said)
+    assert kept, failed.stderr
+    done = project.cli("replay", "--batch", kept[1])
+    assert done.returncode == 1, done.stderr
+    assert "the weight model.norm.weight is not finite" in done.stdout
+    assert "the batch itself holds reference_2B, which is not finite" in done.stdout
 
 
 def test_parameters_come_back_from_their_dotted_names():
