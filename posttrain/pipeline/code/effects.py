@@ -7,7 +7,7 @@ from posttrain.pipeline.code.lookups import chain
 from posttrain.pipeline.code.normalise import parameters
 
 # Methods that change the object that they belong to.
-_CHANGING = frozenset(
+CHANGING = frozenset(
     {"add", "append", "appendleft", "extend", "insert", "setdefault", "update", "__setitem__"}
 )
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -35,7 +35,7 @@ class _Found(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr in _CHANGING or not isinstance(node.ctx, ast.Load):
+        if node.attr in CHANGING or not isinstance(node.ctx, ast.Load):
             self.calls[chain(node)] = None
         self.generic_visit(node)
 
@@ -80,7 +80,7 @@ def changes_its_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     for statement in node.body:
         found.visit(statement)
     given = {arg.arg for arg in parameters(node.args)}
-    changed = {call for call in found.calls if call.rpartition(".")[2] in _CHANGING}
+    changed = {call for call in found.calls if call.rpartition(".")[2] in CHANGING}
     targets = (each for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Subscript))
     changed |= {chain(each) for each in targets if not isinstance(each.ctx, ast.Load)}
     return not given.isdisjoint(call.partition(".")[0] for call in changed)
@@ -96,7 +96,7 @@ def changes_others(node: ast.AST, free: Collection[str]) -> bool:
         return True
     inside = [each for each in ast.walk(node) if isinstance(each, ast.Attribute | ast.Subscript)]
     stored = [each for each in inside if not isinstance(each.ctx, ast.Load)]
-    changing = [e for e in inside if isinstance(e, ast.Attribute) and e.attr in _CHANGING]
+    changing = [e for e in inside if isinstance(e, ast.Attribute) and e.attr in CHANGING]
     changed = [chain(each).split(".") for each in (*stored, *changing)]
     own = {each.attr for each in stored if isinstance(each, ast.Attribute) and _of_self(each)}
     for root, *names in changed:

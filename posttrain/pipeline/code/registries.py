@@ -6,6 +6,7 @@ No name leads to them, so they count wherever their module is imported.
 import sys
 from collections.abc import Callable
 
+from posttrain.pipeline.code.effects import CHANGING
 from posttrain.pipeline.code.symbols import Node, Symbol
 
 # Packages whose decorators, base classes and functions keep nothing, where their names do not say
@@ -60,7 +61,9 @@ class Registries:
             return True
         if len(parts) > 1 and last in _LOOKING:
             return False
-        return not all(self._is_pure(node) for node in self._meanings(module, use))
+        found = self._meanings(module, use)
+        changes = len(parts) > 1 and last in CHANGING
+        return not all(self._is_pure(node) and not changes for node in found)
 
     def _changes(self, module: str, function: str, argument: str) -> bool:
         """Whether a function that changes what it is given is given an object that stays."""

@@ -212,6 +212,16 @@ CASES = {
         OLD = torch.set_default_dtype(X)
         UNUSED = Y
         """,
+    "object of the standard library that a call changes": """
+        # pkg/stage.py
+        import os
+        import pkg.more
+        def run(): return os.environ["A"]
+        # pkg/more.py
+        import os
+        OLD = os.environ.setdefault("A", str(X))
+        PATH = os.environ.get("B", Y)
+        """,
     "class attribute appended by constructor": """
         # pkg/stage.py
         import pkg.more
