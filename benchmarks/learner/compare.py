@@ -97,8 +97,8 @@ def main() -> None:
             (folder / "size.json").write_text(json.dumps(facts))
             for workload in options.workloads:
                 results.append(measure(folder, size, workload, options))
-                Console(width=100).print(table(results[-1:]))
-    Console(width=100).print(table(results))
+                Console(width=110).print(table(results[-1:]))
+    Console(width=110).print(table(results))
     if options.out:
         report = {
             "machine": described(options.peer_python),
