@@ -8,6 +8,7 @@ under `.posttrain/prefect`.
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,29 @@ _RETRY_SECONDS = 2
 _SERVER_BYTES = 16 << 20
 
 
+@dataclass
+class _Ends:
+    """How the stages ended, whatever became of their task runs."""
+
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+
+    def conclude(self, names: Sequence[str]) -> None:
+        """Raise what went wrong, and what is no failure of a stage first."""
+        failures = []
+        for name in names:
+            error = self.errors.get(name)
+            if isinstance(error, StageFailed):
+                failures.append(error)
+            elif error is not None:
+                raise error
+        if failures:
+            raise together(failures)
+        if missing := [name for name in names if name not in self.done]:
+            # Its API did not answer, and it gave the task up: that is no success of the run.
+            raise RuntimeError(f"Prefect did not run {', '.join(missing)}")
+
+
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
     """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
     configure(executor.planner.workspace.state)
@@ -37,9 +61,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
 
     settings = executor.planner.recipe.run
     dag = executor.planner.dag
-    failures: dict[str, StageFailed] = {}
-    others: dict[str, BaseException] = {}
-    done: set[str] = set()
+    ends = _Ends()
 
     @task(  # type: ignore[untyped-decorator]
         cache_policy=NO_CACHE,
@@ -54,14 +76,11 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
 
         try:
             record = executor.bring_up_to_date(name, attempt=task_run.run_count or 1)
-        except StageFailed as failure:
-            failures[name] = failure
-            raise
         except BaseException as error:
-            others[name] = error
+            ends.errors[name] = error
             raise
-        failures.pop(name, None)
-        done.add(name)
+        ends.errors.pop(name, None)
+        ends.done.add(name)
         return {"status": record.status, "key": record.key}
 
     @flow(  # type: ignore[untyped-decorator]
@@ -89,15 +108,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
                 name, wait_for=[futures[up] for up in dag.upstream(name) if up in futures]
             )
         wait(list(futures.values()))
-        for error in others.values():
-            raise error
-        if failures:
-            raise together([failures[name] for name in names if name in failures])
-        if missing := [name for name in names if name not in done]:
-            # Its API did not answer, and it gave the task up: that is no success of the run.
-            raise RuntimeError(
-                f"Prefect did not run {', '.join(missing)}: {futures[missing[0]].state}"
-            )
+        ends.conclude(names)
 
     # The heartbeat thread is joined at the end of a flow, which costs a whole second.
     try:
