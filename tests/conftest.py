@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+# Workers share the cores: one thread each, in the processes that tests start too.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 if TYPE_CHECKING:
     from posttrain.execution.session import Session
     from posttrain.pipeline.ledger import StageRun

@@ -3,17 +3,17 @@
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.pipeline.dvc.repository import open_repo
 
 
 def push_object(root: Path, md5: str) -> None:
     """Upload one object, with the files of a directory, and see that it arrived."""
     from dvc.config import NoRemoteError
     from dvc.exceptions import DvcException
-    from dvc.repo import Repo
     from dvc_data.hashfile.hash_info import HashInfo
 
+    repo = open_repo(root)
     try:
-        repo = Repo(str(root), _wait_for_lock=True)
         repo.cloud.push([HashInfo("md5", md5)])
         odb = repo.cloud.get_remote_odb(None, "push")
     except NoRemoteError:

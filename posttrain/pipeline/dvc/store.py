@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import logging
 import os
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from posttrain.errors import UserError
 from posttrain.pipeline.dvc import lockfile, objects
 from posttrain.pipeline.dvc.guard import guarded, register
 from posttrain.pipeline.dvc.records import LockEntry, StoredObject
+from posttrain.pipeline.dvc.repository import open_repo
 
 _MOVE = "or move the cache with `dvc cache dir`"
 _REASONS = {
@@ -141,7 +141,7 @@ class DvcStore:
         """The repository, opened once; dvc is imported here and nowhere earlier."""
         with self._opening:
             if self._repo is None:
-                self._repo = _open_repo(self._root)
+                self._repo = open_repo(self._root)
         return self._repo
 
     def _pull(self, repo: Any, md5: str) -> bool:
@@ -202,25 +202,6 @@ def _cache(repo: Any) -> Path:
 def _stored(meta: Any, obj: Any) -> StoredObject:
     num_files = meta.nfiles if meta.isdir else None
     return StoredObject(obj.oid, meta.size or 0, num_files, bool(meta.isexec))
-
-
-def _open_repo(root: Path) -> Any:
-    """Open the DVC repository at `root`, or say what is missing."""
-    from dvc.exceptions import DvcException, NotDvcRepoError
-    from dvc.repo import Repo
-    from dvc.scm import SCMError
-
-    # dvc also logs what it raises; without a handler that would reach the terminal.
-    for name in ("dvc", "dvc_data", "dvc_objects"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
-    try:
-        return Repo(str(root), _wait_for_lock=True)
-    except NotDvcRepoError:
-        raise UserError(f"{root} has no .dvc folder; restore it with git, or `dvc init`") from None
-    except SCMError:
-        raise UserError(f"{root} is not in a git repository; run `git init` there") from None
-    except DvcException as error:
-        raise UserError(f"dvc cannot open {root}: {error}") from None
 
 
 @contextlib.contextmanager
