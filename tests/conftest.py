@@ -7,6 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -182,6 +183,20 @@ def toy(tmp_path: Path) -> Iterator[Toy]:
     saved = list(sys.path)
     yield project
     sys.path[:] = saved
+
+
+def _open_to_all(folder: Path) -> None:
+    """Let another user pass through a temporary folder and those above it."""
+    above = Path(tempfile.gettempdir())
+    for each in (folder, *folder.parents):
+        if above in each.parents:
+            each.chmod(0o755)
+
+
+@pytest.fixture(scope="session")
+def open_to_all() -> Callable[[Path], None]:
+    """Let another user pass through a temporary folder and those above it."""
+    return _open_to_all
 
 
 @pytest.fixture

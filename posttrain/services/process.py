@@ -5,10 +5,10 @@ since is never signalled.
 """
 
 import contextlib
-import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from pathlib import Path
 from posttrain.pipeline.ledger.processes import is_gone, process_named
 
 _POLL_SECONDS = 0.1
-_PR_SET_PDEATHSIG = 1
+# A program of its own, as Python code between fork and exec is not safe beside threads.
+_TETHERED = Path(__file__).with_name("tethered.py")
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,13 @@ def start(service: Service, folder: Path, root: Path) -> subprocess.Popen[bytes]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{service.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            service.command,
+            [sys.executable, "-I", str(_TETHERED), str(os.getpid()), *service.command],
             cwd=root,
             env={**os.environ, **service.environment},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_end_with_parent,
         )
     remember(folder, service.name, process.pid)
     return process
@@ -93,12 +93,6 @@ def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
 def sweep(pid: int) -> None:
     """End what a service that is gone by itself has left behind."""
     _signal_group(pid, signal.SIGKILL)
-
-
-def _end_with_parent() -> None:
-    """In the child, where Linux offers it: a supervisor that is killed leaves nobody behind."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _signal_group(pid: int, number: int) -> None:

@@ -184,11 +184,10 @@ def test_a_symbolic_link_to_the_workspace_is_the_workspace(toy, tmp_path_factory
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
-def test_a_read_only_workspace_gets_one_sentence_and_nothing_is_written(toy):
+def test_a_read_only_workspace_gets_one_sentence_and_nothing_is_written(toy, open_to_all):
     toy.run()
     toy.recipe(all_amounts(7))
-    for folder in (toy.root, *toy.root.parents[:2]):
-        folder.chmod(0o755)
+    open_to_all(toy.root)
     before = digest_path(toy.root).sha256
     other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
     environment = {**QUIET, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}

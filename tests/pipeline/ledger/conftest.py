@@ -32,7 +32,7 @@ def _unprivileged():
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory):
+def postgres(tmp_path_factory, open_to_all):
     """URL prefix of a private server on a loopback port, without its database name."""
     initdb, server = _find("initdb"), _find("postgres")
     if not initdb or not server:
@@ -44,8 +44,7 @@ def postgres(tmp_path_factory):
     folder.mkdir()
     if os.getuid() == 0:
         shutil.chown(folder, "nobody", "nogroup")
-        for parent in list(folder.parents)[:3]:
-            parent.chmod(0o755)
+        open_to_all(folder.parent)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
