@@ -185,18 +185,12 @@ def toy(tmp_path: Path) -> Iterator[Toy]:
     sys.path[:] = saved
 
 
-def _open_to_all(folder: Path) -> None:
-    """Let another user pass through a temporary folder and those above it."""
-    above = Path(tempfile.gettempdir())
-    for each in (folder, *folder.parents):
-        if above in each.parents:
-            each.chmod(0o755)
-
-
-@pytest.fixture(scope="session")
-def open_to_all() -> Callable[[Path], None]:
-    """Let another user pass through a temporary folder and those above it."""
-    return _open_to_all
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A temporary folder that every user may enter; pytest keeps others out of its own."""
+    with tempfile.TemporaryDirectory(prefix="posttrain-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture

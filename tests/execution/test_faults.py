@@ -184,20 +184,21 @@ def test_a_symbolic_link_to_the_workspace_is_the_workspace(toy, tmp_path_factory
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
-def test_a_read_only_workspace_gets_one_sentence_and_nothing_is_written(toy, open_to_all):
+def test_a_read_only_workspace_gets_one_sentence_and_nothing_is_written(toy, public_path):
     toy.run()
     toy.recipe(all_amounts(7))
-    open_to_all(toy.root)
-    before = digest_path(toy.root).sha256
+    root = shutil.copytree(toy.root, public_path / "toy", symlinks=True)
+    root.chmod(0o755)
+    before = digest_path(root).sha256
     other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
     environment = {**QUIET, "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        [*other, *RUN], cwd=toy.root, env=environment, capture_output=True, text=True, check=False
+        [*other, *RUN], cwd=root, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert "Permission denied; make the workspace writable" in done.stderr
-    assert digest_path(toy.root).sha256 == before
+    assert digest_path(root).sha256 == before
 
 
 def test_twenty_runs_at_once_in_one_workspace(toy):

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,7 @@ def _unprivileged():
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory, open_to_all):
+def postgres():
     """URL prefix of a private server on a loopback port, without its database name."""
     initdb, server = _find("initdb"), _find("postgres")
     if not initdb or not server:
@@ -40,20 +41,23 @@ def postgres(tmp_path_factory, open_to_all):
     pytest.importorskip("psycopg", reason="the psycopg driver is not installed")
     if os.getuid() == 0 and not shutil.which("setpriv"):
         pytest.skip("PostgreSQL refuses to run as root and setpriv is not installed")
-    folder = Path(tmp_path_factory.mktemp("pg")) / "data"
-    folder.mkdir()
-    if os.getuid() == 0:
-        shutil.chown(folder, "nobody", "nogroup")
-        open_to_all(folder.parent)
+    # Not in pytest's folder, which each session of it closes to the user of the server.
+    with tempfile.TemporaryDirectory(prefix="posttrain-pg-") as folder:
+        if os.getuid() == 0:
+            shutil.chown(folder, "nobody", "nogroup")
+        yield from _serve(folder, initdb, server)
+
+
+def _serve(folder, initdb, server):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     run_as = _unprivileged()
-    init = [*run_as, initdb, "-D", str(folder), "-U", "tester", "-A", "trust", "--no-sync"]
+    init = [*run_as, initdb, "-D", folder, "-U", "tester", "-A", "trust", "--no-sync"]
     subprocess.run(init, check=True, capture_output=True, cwd="/")
-    options = ["-D", str(folder), "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
-    log = (folder.parent / "log").open("wb")
-    process = subprocess.Popen([*run_as, server, *options], stdout=log, stderr=log, cwd="/")
+    options = ["-D", folder, "-p", str(port), "-h", "127.0.0.1", "-k", "", "-F"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([*run_as, server, *options], cwd="/", **quiet)
     prefix = f"postgresql://tester@127.0.0.1:{port}/"
     try:
         _wait(prefix, process)
@@ -61,7 +65,6 @@ def postgres(tmp_path_factory, open_to_all):
     finally:
         process.terminate()
         process.wait(timeout=20)
-        log.close()
 
 
 def _wait(prefix, process):

@@ -126,12 +126,11 @@ with open_ledger(sys.argv[1], create=False) as ledger:
 
 
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
-def test_a_read_only_folder_can_still_be_read(tmp_path, make, open_to_all):
-    with open_ledger(tmp_path / "ledger.db") as ledger:
+def test_a_read_only_folder_can_still_be_read(public_path, make):
+    with open_ledger(public_path / "ledger.db") as ledger:
         ledger.record(make.stage_run(1))
-    open_to_all(tmp_path)
     other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
-    command = [*other, sys.executable, "-c", READER, str(tmp_path / "ledger.db")]
+    command = [*other, sys.executable, "-c", READER, str(public_path / "ledger.db")]
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.stderr == ""
     count, complaint = shown.stdout.splitlines()
