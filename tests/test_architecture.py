@@ -212,7 +212,8 @@ def test_deps_cover_all_that_a_stage_imports():
 
 
 def test_generated_files_are_up_to_date():
-    recipes = [ROOT, *sorted(path.parent for path in ROOT.glob("recipes/*/recipe.yaml"))]
+    # Of a recipe that was never run here there are none: stock dvc would miss its artifacts.
+    recipes = [ROOT, *sorted(path.parent for path in ROOT.glob("recipes/*/dvc.yaml"))]
     for recipe in recipes:
         done = run(sys.executable, "-m", "posttrain", "compile", "--check", str(recipe))
         assert done.returncode == 0, done.stderr

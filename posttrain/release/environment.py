@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import platform
 import re
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,7 @@ _MEANING = (
 
 def environment_lock() -> dict[str, Any]:
     """Interpreter, machine and every distribution: version, licence and digests."""
-    packages: dict[str, Any] = {}
-    for distribution in importlib.metadata.distributions():
-        # Of two with one name, the first on the path is the one that is imported.
-        packages.setdefault(_name(distribution), _described(distribution))
+    packages = {name: _described(distribution) for name, distribution in _installed().items()}
     return {
         "digests": _MEANING,
         "python": platform.python_version(),
@@ -73,12 +71,10 @@ def differences(lock: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
 
 def altered_files(lock: Mapping[str, Any]) -> list[str]:
     """Files of locked packages that are not what was installed here, one sentence a package."""
-    found, seen = [], set[str]()
-    for distribution in importlib.metadata.distributions():
-        name = _name(distribution)
-        if name in seen or name not in lock["packages"]:
+    found = []
+    for name, distribution in _installed().items():
+        if name not in lock["packages"]:
             continue
-        seen.add(name)
         wrong = [path for path, digest in _recorded(distribution) if not _is(path, digest)]
         if wrong:
             others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
@@ -87,6 +83,19 @@ def altered_files(lock: Mapping[str, Any]) -> list[str]:
                 f"after it was installed; pip install --force-reinstall {name}"
             )
     return sorted(found)
+
+
+def _installed() -> dict[str, importlib.metadata.Distribution]:
+    """What is installed, by name; of two with one name, the first on the path: it is imported.
+
+    Not what a package carries within itself and puts on the path when it is imported, as Ray does.
+    """
+    sites = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    found: dict[str, importlib.metadata.Distribution] = {}
+    for distribution in importlib.metadata.distributions():
+        if sites.isdisjoint(Path(str(distribution.locate_file(""))).parents):
+            found.setdefault(_name(distribution), distribution)
+    return found
 
 
 def _name(distribution: importlib.metadata.Distribution) -> str:

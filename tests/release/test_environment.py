@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.metadata
 import json
+import sysconfig
 
 import pytest
 
@@ -118,6 +119,13 @@ def test_a_file_that_was_altered_or_removed_after_installation_is_found(site):
     assert "a.py and 1 more was altered" in altered_files(lock)[0]
     # RECORD still says what it said: comparing locks alone would not have seen it.
     assert differences(lock, environment_lock()) == []
+
+
+def test_what_a_package_carries_within_itself_is_not_installed(site, monkeypatch):
+    site.install("first", {"a.py": b"1"})
+    for folder, names in ((site.root, {"first"}), (site.root.parent, set())):
+        monkeypatch.setattr(sysconfig, "get_path", lambda _, folder=folder: str(folder))
+        assert environment_lock()["packages"].keys() == names
 
 
 @pytest.mark.parametrize(

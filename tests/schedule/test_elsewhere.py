@@ -128,6 +128,13 @@ def laid_out(elsewhere, name):
     return elsewhere.ask("/flow_runs/filter", body)
 
 
+def gone(mark):
+    """Nobody makes the mark again: the stage that did has ended."""
+    mark.unlink(missing_ok=True)
+    time.sleep(0.5)
+    return not mark.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_prefects_own_worker_runs_what_prefect_yaml_deploys(project, quiet, elsewhere):
@@ -188,7 +195,7 @@ def test_served_runs_need_no_pool_and_go_on_where_they_were_stopped(project, qui
     with open_journal(journal_location(project.root)) as journal:
         stopped = journal.history()[0]
         assert stopped.status in ("waiting", "running", "crashed"), journal.story(stopped)
-    waiting.unlink(missing_ok=True)
+    elsewhere.wait(lambda: gone(waiting))
     again = elsewhere.start(project.root, "posttrain", "schedule", "serve")
     (waiting,) = elsewhere.wait(lambda: list(scratch.glob("root-second-*/waiting")))
     (waiting.parent / "go").touch()
