@@ -71,7 +71,9 @@ def _named(equation: str, source: str, **switches: Any) -> NamedPreference:
 PREFERENCE_PRESETS: dict[str, NamedPreference] = {
     "dpo": _named("-log σ(β m)", "arXiv 2305.18290"),
     "conservative": _named(
-        "-(1-s) log σ(β m) - s log σ(-β m)", "arXiv 2305.18290, note on noise", label_smoothing=0.1
+        "-(1-s) log σ(β m) - s log σ(-β m)",
+        "cDPO; Mitchell 2023, ericmitchell.ai/cdpo.pdf (a note, not on arXiv)",
+        label_smoothing=0.1,
     ),
     "robust": _named(
         "(-(1-s) log σ(β m) + s log σ(-β m)) / (1-2s)",
@@ -83,7 +85,11 @@ PREFERENCE_PRESETS: dict[str, NamedPreference] = {
     "ipo_per_token": _named(
         "(m/|y| - 1/(2β))²", "arXiv 2310.12036, as TRL runs it", loss="ipo", per_token=True
     ),
-    "hinge": _named("max(0, 1 - β m)", "SLiC, arXiv 2305.10425", loss="hinge"),
+    "hinge": _named(
+        "max(0, 1 - β m)",
+        "SLiC, arXiv 2305.10425; against a reference: RSO, arXiv 2309.06657",
+        loss="hinge",
+    ),
     "kto": _named("w (1 - σ(±β (log-ratio - z)))", "arXiv 2402.01306", loss="kto"),
     "orpo": _named(
         "-log p/|y| - β log σ(log odds chosen - log odds rejected)",

@@ -52,11 +52,13 @@ def preference_loss(
     ========= ============================================== =================================
     loss      per pair, s = label_smoothing                  source
     ========= ============================================== =================================
-    sigmoid   -(1-s) log sig(beta m) - s log sig(-beta m)    DPO, arXiv 2305.18290; s > 0: cDPO
+    sigmoid   -(1-s) log sig(beta m) - s log sig(-beta m)    DPO, arXiv 2305.18290; s > 0: cDPO,
+                                                             ericmitchell.ai/cdpo.pdf
     robust    (-(1-s) log sig(beta m) + s log sig(-beta m))  arXiv 2403.00409; s is the rate of
               / (1 - 2s)                                     flipped labels, below 1/2
     ipo       (m - 1/(2 beta))^2                             arXiv 2310.12036
-    hinge     max(0, 1 - beta m)                             SLiC, arXiv 2305.10425
+    hinge     max(0, 1 - beta m)                             SLiC, arXiv 2305.10425; against a
+                                                             reference: RSO, arXiv 2309.06657
     ========= ============================================== =================================
 
     IPO is used in two ways under one name: on log-ratios summed over tokens (OpenRLHF, AReaL), and
