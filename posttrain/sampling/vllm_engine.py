@@ -7,7 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from posttrain.amounts import bytesize
 from posttrain.errors import UserError
+from posttrain.models.memory import free_memory
 from posttrain.sampling.base import FinishReason, Prompt, Sample, SamplingParams, check_prompts
 from posttrain.sampling.endings import end_tokens, text_before, without_end
 from posttrain.sampling.noise import row_keys
@@ -102,6 +104,7 @@ class VllmSampler:
     def _start(self) -> Any:
         device, config = self.model.device, self.config
         cache_gib = config.kv_cache_gib or (_CPU_CACHE_GIB if device.type == "cpu" else None)
+        _check_cache(cache_gib, str(device))
         with _refusals(), random_states(), TemporaryDirectory(prefix="posttrain-") as directory:
             write_description(self.model, self.tokenizer, Path(directory))
             return self._vllm.LLM(
@@ -199,6 +202,16 @@ def _lora_options(adapter: Path | None) -> dict[str, Any]:
     if not described.is_file():
         raise UserError(f"{adapter}: this is no adapter; there is no adapter_config.json")
     return {"enable_lora": True, "max_lora_rank": json.loads(described.read_text())["r"]}
+
+
+def _check_cache(gib: float | None, device: str) -> None:
+    """Refuse what is not there: vLLM trusts the number, and so may the kernel until it is used."""
+    free = free_memory(device)
+    if gib is not None and gib * 2**30 > free:
+        raise UserError(
+            f"engine vllm: a cache of {gib:g} GiB is asked for, but {bytesize(free)} are free on"
+            f" {device}; lower kv_cache_gib or max_num_seqs"
+        )
 
 
 @contextmanager
