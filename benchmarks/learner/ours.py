@@ -22,6 +22,7 @@ from benchmarks.learner.settings import (
 )
 from posttrain.data.rows import encode_rows
 from posttrain.data.tables import write_table
+from posttrain.execution.allocator import keep_freed_memory
 from posttrain.execution.determinism import make_deterministic
 from posttrain.models.load import load_policy, load_tokenizer, weights_digest
 from posttrain.pipeline.context import StageContext
@@ -55,6 +56,7 @@ def train(
     folder: Path, workload: str, pace: Any, device: str = "cpu", dtype: str = "float32"
 ) -> None:
     """Run a stage as a recipe's process runs it, until `pace` ends it."""
+    keep_freed_memory()
     make_deterministic(0, 1)
     rows = json.loads((folder / "rows.json").read_text())
     own = folder / "ours" / workload

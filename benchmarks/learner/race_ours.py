@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.learner.pace import Pace
+from posttrain.execution.allocator import keep_freed_memory
 from posttrain.execution.determinism import make_deterministic
 from posttrain.pipeline.context import StageContext
 from tasks.rl.config import RlConfig
@@ -21,6 +22,7 @@ from tasks.rl.stage import run
 def main() -> None:
     """Train until the parent has heard enough."""
     folder, weights, burst, steps, data = sys.argv[1:]
+    keep_freed_memory()
     make_deterministic(0, 1)
     seen: list[Learner] = []
     pace = Pace(

@@ -18,6 +18,7 @@ from multiprocessing import connection, parent_process
 from pathlib import Path
 
 from posttrain.errors import UserError
+from posttrain.execution.allocator import keep_freed_memory
 from posttrain.execution.determinism import make_deterministic
 from posttrain.execution.gpus import used
 from posttrain.execution.parts import parts_of
@@ -115,6 +116,7 @@ def concluded(
 
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
+    keep_freed_memory()
     make_deterministic(assignment.seed, assignment.threads)
     _require_device(assignment)
     imported = started = time.perf_counter()

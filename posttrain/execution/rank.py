@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
+from posttrain.execution.allocator import keep_freed_memory
 from posttrain.execution.child import Assignment, Channel, concluded, emitter, logged
 from posttrain.execution.determinism import make_deterministic
 from posttrain.execution.ranks import rank_log, threads_of_rank
@@ -45,6 +46,7 @@ def main() -> None:
 
 
 def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, object]:
+    keep_freed_memory()
     make_deterministic(assignment.seed, assignment.threads)
     from posttrain.distributed.group import Dismissed, close_group, open_group
 
