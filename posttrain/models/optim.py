@@ -8,10 +8,14 @@ import torch
 from torch import nn
 
 from posttrain.errors import UserError
+from posttrain.models.adamw import SteadyAdamW
 from posttrain.models.muon import BatchedMuon
 
 OptimizerKind = Literal["adamw", "muon"]
 ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
+
+_EPSILON = 1e-6
+"""What torch's clipping adds to a norm before it divides by it."""
 
 
 class NotFiniteError(UserError):
@@ -42,12 +46,21 @@ class Optimizer:
             for group, rate in zip(part.param_groups, self._rates[name], strict=True):
                 group["lr"] = rate * factor
             part.step()
-            part.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
         return norm
 
     def clip(self, max_grad_norm: float) -> float:
         """Scale the gradients down to the norm, if theirs is larger; returns theirs."""
-        return float(nn.utils.clip_grad_norm_(self.parameters, max_grad_norm, foreach=True))
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        if not gradients:
+            return 0.0
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        found = float(norm)
+        # What torch's own clipping would multiply by 1 is left alone.
+        if not found + _EPSILON <= max_grad_norm:
+            torch._foreach_mul_(gradients, max_grad_norm / (norm + _EPSILON))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """The states of the parts, by name."""
@@ -83,7 +96,7 @@ def build_optimizer(
     everything = [p for _, p in named]
     if kind == "muon":
         first = muon(matrices, learning_rate=learning_rate, weight_decay=weight_decay)
-        adamw = torch.optim.AdamW(rest, lr=learning_rate, betas=betas, weight_decay=0.0, fused=True)
+        adamw = SteadyAdamW(rest, learning_rate=learning_rate, betas=betas)
         return Optimizer(everything, {"muon": first, "adamw": adamw})
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
@@ -92,7 +105,7 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     return Optimizer(
         everything,
-        {"adamw": torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)},
+        {"adamw": SteadyAdamW(groups, learning_rate=learning_rate, betas=betas)},
     )
 
 

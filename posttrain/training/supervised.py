@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic
 
-import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches
@@ -19,6 +18,7 @@ from posttrain.training.best_weights import BestWeights
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
 from posttrain.training.failed_batch import kept_for_replay
+from posttrain.training.generators import seed_torch
 from posttrain.training.learner import Learner
 from posttrain.training.prepare import Trainable
 from posttrain.training.progress import Stateful, run_identity
@@ -95,7 +95,7 @@ def train(
     while step < num_steps and not (rule and rule.stopped):
         started = time.perf_counter()
         seed = purpose_seed(context.seed, "train", step)
-        torch.manual_seed(seed)
+        seed_torch(seed)
         factor = learning_rate_factor(
             step,
             num_steps=num_steps,

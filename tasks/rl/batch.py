@@ -2,16 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from tasks.rl.rollout import Rollout
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
+class Lesson(NamedTuple):
     """What the learner needs of one rollout: its tokens and, token by token, their credit.
 
     `returns` and `values` are empty where there is no critic, `old_logprobs` where the algorithm
@@ -34,16 +35,7 @@ class Lesson:
 
     def plain(self) -> tuple[Any, ...]:
         """As plain values, for a checkpoint."""
-        return (
-            self.prompt_ids,
-            self.completion_ids,
-            self.logprobs,
-            self.policy_version,
-            self.advantages,
-            self.returns,
-            self.values,
-            self.old_logprobs,
-        )
+        return tuple(self)
 
     @classmethod
     def from_plain(cls, row: Sequence[Any]) -> "Lesson":
@@ -89,31 +81,23 @@ def collate(
     lessons: Sequence[Lesson], *, pad: int, device: str, positions: Sequence[float] = ()
 ) -> LessonBatch:
     """Pad and mask; a column that no lesson has is None."""
-    width = max(lesson.num_tokens for lesson in lessons)
+    begin_B = np.array([len(lesson.prompt_ids) for lesson in lessons])
+    end_B = np.array([lesson.num_tokens for lesson in lessons])
+    place_T = np.arange(end_B.max())
+    inside_BT = place_T < end_B[:, None]
+    mask_BT = inside_BT & (place_T >= begin_B[:, None])
 
     def tokens(columns: Sequence[Sequence[float]]) -> Tensor:
-        return torch.tensor(
-            [
-                [*[0.0] * len(lesson.prompt_ids), *column, *[0.0] * (width - lesson.num_tokens)]
-                for lesson, column in zip(lessons, columns, strict=True)
-            ],
-            device=device,
-        )
+        return _padded(columns, mask_BT, 0.0, np.float32).to(device)
 
     def optional(columns: Sequence[Sequence[float]]) -> Tensor | None:
         return tokens(columns) if all(columns) else None
 
-    ids = [
-        [*lesson.prompt_ids, *lesson.completion_ids, *[pad] * (width - lesson.num_tokens)]
-        for lesson in lessons
-    ]
-    begin_B = torch.tensor([len(lesson.prompt_ids) for lesson in lessons], device=device)
-    end_B = torch.tensor([lesson.num_tokens for lesson in lessons], device=device)
-    place_T = torch.arange(width, device=device)
+    ids = [ids for lesson in lessons for ids in (lesson.prompt_ids, lesson.completion_ids)]
     where_B = torch.tensor(positions or [0.0] * len(lessons), device=device)
     return LessonBatch(
-        input_ids_BT=torch.tensor(ids, device=device),
-        mask_BT=(place_T >= begin_B[:, None]) & (place_T < end_B[:, None]),
+        input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),
+        mask_BT=torch.from_numpy(mask_BT).to(device),
         sampled_logprobs_BT=tokens([lesson.logprobs for lesson in lessons]),
         advantages_BT=tokens([lesson.advantages for lesson in lessons]),
         position_BT=where_B[:, None],
@@ -121,3 +105,15 @@ def collate(
         values_BT=optional([lesson.values for lesson in lessons]),
         old_logprobs_BT=optional([lesson.old_logprobs for lesson in lessons]),
     )
+
+
+def _padded(
+    rows: Sequence[Sequence[float]],
+    inside_BT: np.ndarray[Any, np.dtype[np.bool_]],
+    fill: float,
+    kind: type[np.generic],
+) -> Tensor:
+    """The rows at the places that are theirs; quicker than a tensor of nested lists."""
+    padded_BT = np.full(inside_BT.shape, fill, kind)
+    padded_BT[inside_BT] = np.fromiter(chain.from_iterable(rows), kind)
+    return torch.from_numpy(padded_BT)

@@ -1,7 +1,6 @@
 """The advantages of a step's rollouts, before they are drawn on and once they are learnt from."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -54,7 +53,7 @@ def relative(groups: Sequence[Group], algorithm: Algorithm, *, max_tokens: int) 
     """
     rollouts = [rollout for group in groups for rollout in group]
     if algorithm.advantage.estimator != "group":
-        return [[replace(r, advantage=r.reward) for r in group] for group in groups]
+        return [[r._replace(advantage=r.reward) for r in group] for group in groups]
     bare = algorithm.model_copy(
         update={
             "kl": None,
@@ -63,7 +62,7 @@ def relative(groups: Sequence[Group], algorithm: Algorithm, *, max_tokens: int) 
     )
     credit = advantages(bare, outcomes(rollouts), max_tokens=max_tokens)
     found = iter(credit.advantages_BT[:, 0].tolist())
-    return [[replace(rollout, advantage=next(found)) for rollout in group] for group in groups]
+    return [[r._replace(advantage=next(found)) for r in group] for group in groups]
 
 
 def token_rows(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[list[float]]:

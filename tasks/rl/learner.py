@@ -89,15 +89,14 @@ class Learner:
         algorithm, rollouts = self.config.algorithm, [r for group in groups for r in group]
         if not rollouts:
             return []
-        bare = [Lesson.of(rollout, [0.0] * len(rollout.completion_ids)) for rollout in rollouts]
         in_reward = algorithm.kl is not None and algorithm.kl.place == "reward"
         columns: dict[str, list[list[float]]] = {}
-        values = self._rows(bare, self._values) if self.critic is not None else None
+        values = self._rows(rollouts, self._values) if self.critic is not None else None
         credit = advantages(
             algorithm,
             outcomes(
                 rollouts,
-                reference=self._rows(bare, self._reference_logprobs) if in_reward else None,
+                reference=self._rows(rollouts, self._reference_logprobs) if in_reward else None,
                 values=values,
             ),
             max_tokens=self.config.max_tokens,
@@ -105,7 +104,7 @@ class Learner:
         if values is not None and credit.returns_BT is not None:
             columns |= {"values": values, "returns": token_rows(credit.returns_BT, rollouts)}
         if self._needs_old_logprobs(rollouts, step=step):
-            columns["old_logprobs"] = self._rows(bare, self._present_logprobs)
+            columns["old_logprobs"] = self._rows(rollouts, self._present_logprobs)
         rows = [
             Lesson.of(rollout, credited, **{name: columns[name][i] for name in columns})
             for i, (rollout, credited) in enumerate(
@@ -151,9 +150,9 @@ class Learner:
         """Add up the gradient of one update; its metrics as means over the drawn tokens."""
         algorithm, limit = self.config.algorithm, self.config.max_tokens
         whole = sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
-        num_tokens = sum(part.num_tokens for part in parts)
+        counts = [part.num_tokens for part in parts]
         totals: dict[str, float] = {}
-        for part in parts:
+        for part, count in zip(parts, counts, strict=True):
             loss, metrics = self._loss(part, denominator=whole, first=first)
             scalar = float(loss.detach())
             self.check_finite(scalar, where=where)
@@ -163,7 +162,7 @@ class Learner:
                 if name in MAXIMA:
                     totals[name] = max(totals.get(name, 0.0), float(value))
                 else:
-                    share = float(value) * part.num_tokens / num_tokens
+                    share = float(value) * count / sum(counts)
                     totals[name] = totals.get(name, 0.0) + share
         return totals
 
@@ -177,8 +176,7 @@ class Learner:
 
     def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """The sampler's log-probabilities against those of the policy as it is now, by tokens."""
-        lessons = [Lesson.of(r, [0.0] * len(r.completion_ids)) for r in rollouts]
-        now = [v for row in self._rows(lessons, self._present_logprobs) for v in row]
+        now = [v for row in self._rows(rollouts, self._present_logprobs) for v in row]
         then = [v for rollout in rollouts for v in rollout.logprobs]
         mask_N = torch.ones(len(now), dtype=torch.bool)
         return {
@@ -313,12 +311,18 @@ class Learner:
         zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
 
-    def _rows(self, lessons: Sequence[Lesson], compute: Any) -> list[list[float]]:
-        """One number per drawn token of every lesson, computed in batches of similar length."""
+    def _rows(self, rollouts: Sequence[Rollout], compute: Any) -> list[list[float]]:
+        """One number per drawn token of every rollout, computed in batches of similar length."""
+        lessons = [Lesson.of(r, [0.0] * len(r.completion_ids)) for r in rollouts]
+        found = self._found(lessons, compute)
+        return [found[i] for i in range(len(lessons))]
+
+    def _found(self, lessons: Sequence[Lesson], compute: Any) -> dict[int, list[float]]:
+        """By place of the lesson."""
         rows: dict[int, list[float]] = {}
         for bucket in self._buckets(lessons):
             rows |= self._rows_of(bucket, lessons, compute)
-        return [rows[i] for i in range(len(lessons))]
+        return rows
 
     def _rows_of(
         self, bucket: Sequence[int], lessons: Sequence[Lesson], compute: Any

@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-import torch
-
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.pipeline.context import StageContext
 from posttrain.sampling.noise import purpose_seed
 from posttrain.training.best_weights import BestWeights
 from posttrain.training.curve import Curve
+from posttrain.training.generators import seed_torch
 from posttrain.training.progress import Progress, Stateful
 from tasks.rl.buffer import Buffer, Generation, Queue
 from tasks.rl.config import RlConfig
@@ -94,7 +93,7 @@ def train(
         started = time.perf_counter()
         if buffer.generation is None:
             # Else a checkpoint between two updates brought the generators' states with it.
-            torch.manual_seed(purpose_seed(context.seed, "rl", step))
+            seed_torch(purpose_seed(context.seed, "rl", step))
             if practice.best is not None:
                 practice.best.mark()
         while queue.num_drawn <= min(step + config.staleness, config.steps - 1):

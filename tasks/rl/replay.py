@@ -3,14 +3,13 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.load import load_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.records import ROLLOUTS
 from posttrain.sampling.noise import purpose_seed
+from posttrain.training.generators import seed_torch
 from tasks.rl.buffer import Buffer, Generation
 from tasks.rl.build import build_learner
 from tasks.rl.config import RlConfig
@@ -38,7 +37,7 @@ def replay(
                 f" {config.steps} steps; give the config of the run that made them"
             )
         step = number - 1
-        torch.manual_seed(purpose_seed(context.seed, "rl", step))
+        seed_torch(purpose_seed(context.seed, "rl", step))
         trained = [group for group in groups if group[0].trained]
         buffer.open(Generation(step, groups), learner.lessons(trained, step=step))
         for index, lessons in enumerate(buffer.plan(seed=context.seed)):

@@ -3,11 +3,12 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from operator import attrgetter
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from posttrain.attempts import Attempt
 from posttrain.errors import UserError
@@ -16,8 +17,7 @@ from posttrain.rewards.judge import NO_GRADE
 from posttrain.sampling.base import FinishReason, Prompt
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(NamedTuple):
     """One attempt as the learner sees it: what a row of the table holds, but for its step."""
 
     problem_id: str
@@ -54,8 +54,6 @@ class Rollout:
 
 Group = list[Rollout]
 _UNSCORED = json.dumps({"verifier": None})
-_FIELDS = tuple(field.name for field in fields(Rollout))
-_values = attrgetter(*_FIELDS)
 
 
 def reward(attempt: Attempt) -> float:
@@ -126,7 +124,7 @@ def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
 
 def marked(group: Group, *, trained: bool) -> Group:
     """The same group, given to the learner or not."""
-    return [replace(rollout, trained=trained) for rollout in group]
+    return [rollout._replace(trained=trained) for rollout in group]
 
 
 def has_signal(group: Sequence[Rollout]) -> bool:
@@ -136,7 +134,7 @@ def has_signal(group: Sequence[Rollout]) -> bool:
 
 def plain(groups: Sequence[Group]) -> list[tuple[Any, ...]]:
     """Groups as plain values, for a checkpoint."""
-    return [_values(rollout) for group in groups for rollout in group]
+    return [tuple(rollout) for group in groups for rollout in group]
 
 
 def from_plain(rows: Sequence[Sequence[Any]]) -> list[Group]:
@@ -144,26 +142,28 @@ def from_plain(rows: Sequence[Sequence[Any]]) -> list[Group]:
     return grouped([Rollout(*row) for row in rows])
 
 
-def rollouts_table(groups: Sequence[Group], *, step: int) -> pl.DataFrame:
-    """Lay the rollouts of one step out as a ROLLOUTS frame, in the given order."""
-    rollouts = [rollout for group in groups for rollout in group]
-    columns: dict[str, Any] = {name: [getattr(r, name) for r in rollouts] for name in _FIELDS}
-    columns |= {
-        "parents": [[rollout.problem_id] for rollout in rollouts],
-        "step": [step] * len(rollouts),
-        "prompt_ids": _lists(columns["prompt_ids"], pl.Int32),
-        "completion_ids": _lists(columns["completion_ids"], pl.Int32),
-        "logprobs": _lists(columns["logprobs"], pl.Float32),
+def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
+    """Lay rollouts, each with its step, out as a ROLLOUTS frame, in the given order."""
+    rows = [rollout for _, rollout in rollouts]
+    columns: dict[str, Any] = {
+        name: [row[place] for row in rows] for place, name in enumerate(Rollout._fields)
     }
-    schema = {name: kind for name, kind in ROLLOUTS.items() if name != "id"}
+    columns |= {
+        "step": [step for step, _ in rollouts],
+        "prompt_ids": _lists(columns["prompt_ids"], np.int32),
+        "completion_ids": _lists(columns["completion_ids"], np.int32),
+        "logprobs": _lists(columns["logprobs"], np.float32),
+    }
+    schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}
     frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)
-    return with_row_ids(frame, IDENTITY["rollouts"])
+    frame = frame.with_columns(parents=pl.concat_list("problem_id"))
+    return with_row_ids(frame, IDENTITY["rollouts"]).select(ROLLOUTS.names())
 
 
 def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
     """Step by step, the groups of a ROLLOUTS table in the order in which they were drawn."""
     for part in frame.partition_by("step", maintain_order=True):
-        rows = part.select(_FIELDS).iter_rows(named=True)
+        rows = part.select(Rollout._fields).iter_rows(named=True)
         yield part["step"][0], grouped([_from_row(row) for row in rows])
 
 
@@ -172,9 +172,8 @@ def _from_row(row: Mapping[str, Any]) -> Rollout:
     return Rollout(**{**row, **{name: tuple(row[name]) for name in lists}})
 
 
-def _lists(rows: Sequence[Sequence[float]], kind: type[pl.DataType]) -> pl.Series:
-    """A list column, through one flat series: polars is slow at many small Python lists."""
-    values = pl.Series([value for row in rows for value in row], dtype=kind)
-    owners = pl.Series([index for index, row in enumerate(rows) for _ in row], dtype=pl.UInt32)
-    flat = pl.DataFrame({"owner": owners, "value": values})
-    return flat.group_by("owner", maintain_order=True).agg("value")["value"]
+def _lists(rows: Sequence[Sequence[float]], kind: type[np.generic]) -> pl.Series:
+    """A list column, through one flat array: polars is slow at many small Python lists."""
+    ends = np.cumsum([0, *map(len, rows)])
+    values = np.fromiter(chain.from_iterable(rows), kind, count=ends[-1])
+    return pl.Series(pa.LargeListArray.from_arrays(ends, values))

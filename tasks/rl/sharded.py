@@ -107,7 +107,7 @@ class ShardedLearner(Learner):
             logprobs_BT: Tensor = self.sharded(self._logprobs, batch)
         return logprobs_BT
 
-    def _rows(self, lessons: Sequence[Lesson], compute: Any) -> list[list[float]]:
+    def _found(self, lessons: Sequence[Lesson], compute: Any) -> dict[int, list[float]]:
         rows: dict[int, list[float]] = {}
         for bucket, counts in shares(self._buckets(lessons), self.group):
             found = self._rows_of(bucket, lessons, compute)
@@ -115,7 +115,7 @@ class ShardedLearner(Learner):
         everyone: dict[int, list[float]] = {}
         for found in self.group.from_all(rows):
             everyone |= found
-        return [everyone[i] for i in range(len(lessons))]
+        return everyone
 
     def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
         """At least one for each process, where there are rows enough."""

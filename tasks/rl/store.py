@@ -9,7 +9,10 @@ import polars as pl
 from posttrain.data.tables import read_table, write_table
 from posttrain.errors import UserError
 from posttrain.records import ROLLOUTS
-from tasks.rl.rollout import Group, rollouts_table
+from tasks.rl.rollout import Group, Rollout, rollouts_table
+
+_TOKENS_AT_ONCE = 1 << 14
+"""Drawn tokens that wait to be laid out: what a frame costs is mostly for there being one."""
 
 
 class RolloutStore:
@@ -24,15 +27,21 @@ class RolloutStore:
         self.folder = scratch / "rollouts"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._fresh: list[pl.DataFrame] = []
+        self._waiting: list[tuple[int, Rollout]] = []
+        self._num_tokens = 0
 
     def add(self, groups: Sequence[Group], *, step: int) -> None:
         """Append the rollouts of one step; steps count from 1."""
-        self._fresh.append(rollouts_table(groups, step=step))
+        rollouts = [rollout for group in groups for rollout in group]
+        self._waiting += [(step, rollout) for rollout in rollouts]
+        self._num_tokens += sum(len(rollout.completion_ids) for rollout in rollouts)
+        if self._num_tokens >= _TOKENS_AT_ONCE:
+            self._laid_out()
 
     def flush(self, step: int) -> None:
         """Write what is in memory as the shard that ends with `step`."""
-        if self._fresh:
-            write_table(pl.concat(self._fresh), self.folder / f"{step:09d}.parquet", ROLLOUTS)
+        if frames := self._laid_out():
+            write_table(pl.concat(frames), self.folder / f"{step:09d}.parquet", ROLLOUTS)
             self._fresh = []
 
     def state_dict(self) -> dict[str, str]:
@@ -41,7 +50,7 @@ class RolloutStore:
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
         """Hold the shards against what `state_dict` said, and drop those of later steps."""
-        self._fresh = []
+        self._fresh, self._waiting, self._num_tokens = [], [], 0
         for shard in self._shards():
             if shard.name not in state:
                 shard.unlink()
@@ -60,10 +69,17 @@ class RolloutStore:
         counts as not trained on: a replay of the table ends where the policy does.
         """
         frames = [read_table(shard, ROLLOUTS) for shard in self._shards()]
-        merged = pl.concat([*frames, *self._fresh], rechunk=True)
+        merged = pl.concat([*frames, *self._laid_out()], rechunk=True)
         merged = merged.with_columns(pl.col("trained") & (pl.col("step") <= learnt))
         write_table(merged, path, ROLLOUTS)
         return len(merged)
+
+    def _laid_out(self) -> list[pl.DataFrame]:
+        """What is in memory, with nothing left to wait."""
+        if self._waiting:
+            self._fresh.append(rollouts_table(self._waiting))
+            self._waiting, self._num_tokens = [], 0
+        return self._fresh
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))

@@ -1,3 +1,4 @@
+import copy
 import math
 
 import pytest
@@ -5,6 +6,7 @@ import torch
 from torch import nn
 
 from posttrain.errors import UserError
+from posttrain.models.adamw import SteadyAdamW
 from posttrain.models.muon import BatchedMuon
 from posttrain.models.optim import SCHEDULES, build_optimizer, learning_rate_factor
 
@@ -53,6 +55,56 @@ def test_batched_muon_is_torch_muon_bit_for_bit():
         for one, other in zip(ours, theirs, strict=True):
             assert torch.equal(one, other)
     reference.load_state_dict(batched.state_dict())
+
+
+@pytest.mark.parametrize("missing", [None, 3], ids=["all gradients", "once without one"])
+def test_steady_adamw_is_torch_adamw_bit_for_bit(missing):
+    torch.manual_seed(0)
+    shapes = [(8, 8), (16, 8), (8,), (1,)]
+    ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
+
+    def groups(parameters):
+        decays = [(parameters[:2], 0.1), (parameters[2:], 0.0)]
+        return [{"params": params, "weight_decay": decay} for params, decay in decays]
+
+    steady = SteadyAdamW(groups(ours), learning_rate=0.01, betas=(0.9, 0.95))
+    plain = torch.optim.AdamW(groups(theirs), lr=0.01, betas=(0.9, 0.95), fused=True)
+    for step in range(9):
+        for index, (own, other) in enumerate(zip(ours, theirs, strict=True)):
+            own.grad = None if step == 4 and index == missing else torch.randn(own.shape)
+            other.grad = None if own.grad is None else own.grad.clone()
+        for optimizer in (steady, plain):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.01 * (step + 1)
+            optimizer.step()
+        if step == 6:
+            # The state is torch's own, and one that is taken up is the one that goes on.
+            steady.load_state_dict(copy.deepcopy(plain.state_dict()))
+    assert all(map(torch.equal, ours, theirs))
+    for own, other in zip(ours, theirs, strict=True):
+        mine, wanted = steady.state[own], plain.state[other]
+        assert mine.keys() == wanted.keys()
+        assert all(torch.equal(mine[name], wanted[name]) for name in wanted)
+
+
+@pytest.mark.parametrize("limit", [0.5, 4.0, 1e9])
+def test_clipping_is_torch_clipping_bit_for_bit(model, limit):
+    torch.manual_seed(0)
+    optimizer = build_optimizer(model, learning_rate=1.0)
+    for parameter in optimizer.parameters[1:]:
+        parameter.grad = torch.randn_like(parameter)
+    before = [p.grad.clone() for p in optimizer.parameters[1:]]
+    found = optimizer.clip(limit)
+    after = [p.grad.clone() for p in optimizer.parameters[1:]]
+    for parameter, gradient in zip(optimizer.parameters[1:], before, strict=True):
+        parameter.grad = gradient.clone()
+    assert found == float(nn.utils.clip_grad_norm_(optimizer.parameters, limit))
+    assert all(map(torch.equal, after, [p.grad for p in optimizer.parameters[1:]]))
+    assert (limit > found) == all(map(torch.equal, after, before))
+
+
+def test_without_a_gradient_there_is_nothing_to_clip(model):
+    assert build_optimizer(model, learning_rate=1.0).clip(1.0) == 0.0
 
 
 def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(model):
@@ -116,8 +168,6 @@ def test_the_state_carries_over_exactly(model, kind):
     optimizer = build_optimizer(model, kind=kind, learning_rate=0.01, weight_decay=0.1)
     steps(optimizer, [0, 1])
     state, middle = optimizer.state_dict(), {k: v.clone() for k, v in model.state_dict().items()}
-    import copy
-
     state = copy.deepcopy(state)
     steps(optimizer, [2, 3])
     expected = {k: v.clone() for k, v in model.state_dict().items()}

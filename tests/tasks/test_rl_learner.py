@@ -206,7 +206,7 @@ def test_the_gap_by_hand(guesser):
     """One log-probability is off by 0.3 and the rest are right: 0.3 / n, 0.3, (e^.3 - 1.3) / n."""
     policy = load_policy(guesser)
     ((first, second),) = groups_of(policy, rewards=[[1.0, 0.0]])
-    changed = replace(first, logprobs=(first.logprobs[0] - 0.3, *first.logprobs[1:]))
+    changed = first._replace(logprobs=(first.logprobs[0] - 0.3, *first.logprobs[1:]))
     _, metrics = gradient(policy, [[changed, second]])
     num_tokens = len(first.completion_ids) + len(second.completion_ids)
     assert metrics["logprob_gap"] == pytest.approx(0.3 / num_tokens, abs=1e-5)
@@ -274,7 +274,7 @@ def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, cl
     (group,) = groups_of(policy, rewards=[[reward, 1.0 - reward]])
     (lesson, _), *_ = learner_of(policy).lessons([group], step=0)
     old = tuple(value - shift for value in lesson.logprobs)
-    metrics = learner_of(policy).update([replace(lesson, logprobs=old)], step=0, index=0, seed=0)
+    metrics = learner_of(policy).update([lesson._replace(logprobs=old)], step=0, index=0, seed=0)
     assert metrics["clip_fraction"] == float(clipped)
     assert metrics["logprob_gap"] == pytest.approx(abs(shift), abs=1e-4)
 
@@ -325,7 +325,7 @@ def test_the_value_loss_moves_a_shared_trunk_and_no_other(guesser):
         learner = learner_of(policy, critic=critic, algorithm=PPO)
         (lessons,) = learner.lessons(groups, step=0)
         # Without an advantage only the value loss is left.
-        still = [replace(x, advantages=(0.0,) * len(x.advantages)) for x in lessons]
+        still = [x._replace(advantages=(0.0,) * len(x.advantages)) for x in lessons]
         learner.accumulate(learner._parts(still, step=0, index=0), where="test")
         gradients = [p.grad for p in policy.model.model.parameters()]
         assert any(g is not None and g.abs().max() > 0 for g in gradients) == moves
@@ -360,7 +360,7 @@ def test_stale_rollouts_are_weighed_by_the_policy_before_the_update_over_the_sam
     """Every log-probability of the sampler is 0.2 too low, and e^0.2 is cut at 1.1."""
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
-    low = [[replace(r, logprobs=tuple(x - 0.2 for x in r.logprobs)) for r in g] for g in groups]
+    low = [[r._replace(logprobs=tuple(x - 0.2 for x in r.logprobs)) for r in g] for g in groups]
     corrected = {"correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 1.1}}}
     given = {"algorithm": corrected, "staleness": 1}
     learner = learner_of(policy, **given)

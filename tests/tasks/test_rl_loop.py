@@ -4,10 +4,12 @@ import polars as pl
 import pytest
 
 from posttrain.attempts import make_prompts
+from posttrain.data.tables import read_table
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.load import load_policy
 from posttrain.pipeline.context import StageContext
+from posttrain.records import ROLLOUTS
 from posttrain.sampling.fake import LOGPROB, FakeSampler
 from posttrain.training.config import LearnerConfig
 from posttrain.training.curve import Curve
@@ -86,7 +88,7 @@ class Loop:
         return practice
 
     def rollouts(self, practice):
-        return pl.concat(practice.store._fresh)
+        return pl.concat(practice.store._laid_out())
 
 
 @pytest.fixture
@@ -135,8 +137,8 @@ def test_the_curriculum_learns_the_outcomes(practised):
 def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_path):
     practice, _ = practised
     assert practice.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
-    frames = practice.store._fresh
-    assert [frame["policy_version"].unique().to_list() for frame in frames] == [[0], [1], [2]]
+    steps = read_table(tmp_path / "rollouts.parquet", ROLLOUTS).partition_by("step")
+    assert [frame["policy_version"].unique().to_list() for frame in steps] == [[0], [1], [2]]
 
 
 def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins):

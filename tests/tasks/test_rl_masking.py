@@ -1,6 +1,5 @@
 """Rollouts that bear no loss leave the mask and every denominator, also in a replay."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,7 +143,7 @@ def test_a_group_of_which_nothing_is_left_has_no_lesson(guesser, tmp_path):
     cut = [rollout(policy, LONG, verdict=v, finish=CUT) for v in (RIGHT, WRONG)]
     whole = [rollout(policy, LONG, verdict=v, finish=STOP) for v in (RIGHT, WRONG)]
     learner = learner_of(policy, tmp_path, algorithm={"advantage": {"truncated": "drop"}})
-    groups = [cut, [replace(each, group=1) for each in whole]]
+    groups = [cut, [each._replace(group=1) for each in whole]]
     (lessons,) = learner.lessons(groups, step=0)
     assert [lesson.advantages[0] for lesson in lessons] == [0.5, -0.5]
 

@@ -12,7 +12,7 @@ from posttrain.models.load import weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.training.config import OptimisationConfig
 from posttrain.training.curve import Curve
-from posttrain.training.generators import generator_states, restore_generators
+from posttrain.training.generators import generator_states, restore_generators, seed_torch
 from posttrain.training.next_token import next_token_loss, token_batches
 from posttrain.training.prepare import prepare_for_training
 from posttrain.training.supervised import Lesson, train
@@ -42,6 +42,14 @@ def test_every_library_goes_on_where_it_was(tmp_path):
     assert draws() != expected[0]
     restore_generators(torch.load(tmp_path / "states.pt", weights_only=True))
     assert [draws() for _ in range(3)] == expected
+
+
+def test_torch_is_seeded_as_by_its_own_function():
+    torch.manual_seed(7)
+    expected = torch.get_rng_state()
+    torch.rand(3)
+    seed_torch(7)
+    assert torch.equal(torch.get_rng_state(), expected)
 
 
 class Killed(BaseException):
