@@ -12,7 +12,7 @@ from posttrain.execution.allocator import keep_freed_memory
 {first}
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    blocks = [torch.ones(2 ** 19) for _ in range(24)]
+    blocks = [torch.ones(2 ** 20) for _ in range(24)]
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 faults(), faults()
 print(faults() + faults() + faults())
@@ -20,7 +20,7 @@ print(faults() + faults() + faults())
 
 
 def faults(first):
-    """Page faults of 24 blocks of 2 MiB, taken for the third, fourth and fifth time."""
+    """Page faults of 24 blocks of 4 MiB, taken for the third, fourth and fifth time."""
     command = [sys.executable, "-c", SCRIPT.format(first=first)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return int(done.stdout)
@@ -28,6 +28,6 @@ def faults(first):
 
 @pytest.mark.skipif("CS_GNU_LIBC_VERSION" not in os.confstr_names, reason="another C library")
 def test_freed_blocks_are_taken_again_without_a_page_fault():
-    pages = 24 * 2**21 // os.sysconf("SC_PAGE_SIZE")
+    pages = 24 * 2**22 // os.sysconf("SC_PAGE_SIZE")
     assert faults("") > pages / 2
     assert faults("keep_freed_memory()") < pages / 20
