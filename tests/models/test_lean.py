@@ -4,8 +4,9 @@ import pytest
 import torch
 import transformers
 
-from posttrain.models import lean, logprobs, reward_head
-from posttrain.models.lean import _Gate, _Linear, _Norm, _Rotate, is_lean, lean_hidden_states
+from posttrain.models import logprobs, reward_head
+from posttrain.models.lean import is_lean, lean_hidden_states, states
+from posttrain.models.lean.layers import _Finish, _Projected, _Unit
 from posttrain.models.logprobs import _Taken, hidden_states, token_logprobs
 
 VOCABULARY, PAD = 50, 0
@@ -164,8 +165,8 @@ def test_the_same_bits_twice_on_two_threads():
 
 def test_activation_checkpointing_computes_layers_again_to_the_same_bits(monkeypatch):
     ids, wanted, starts = LAYOUTS["groups"]
-    calls, attend = [], lean._attend
-    monkeypatch.setattr(lean, "_attend", lambda *given: calls.append(1) or attend(*given))
+    calls, attended = [], states._attended
+    monkeypatch.setattr(states, "_attended", lambda *given: calls.append(1) or attended(*given))
     results = []
     for again in (False, True):
         model = build("qwen2").train()
@@ -173,33 +174,49 @@ def test_activation_checkpointing_computes_layers_again_to_the_same_bits(monkeyp
             model.gradient_checkpointing_enable({"use_reentrant": False})
         assert is_lean(model)
         calls.clear()
-        states = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
-        results.append([states.detach(), *gradients(model, states, 1.0).values()])
+        found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
+        results.append([found.detach(), *gradients(model, found, 1.0).values()])
         assert len(calls) == (6 if again else 3)
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
 
 
+def numbers(*shape):
+    generator = torch.Generator().manual_seed(sum(shape))
+    return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
+
+
+# Two heads of width 4 that turn, and one that does not.
+ANGLES = torch.linspace(-2, 2, 10, dtype=torch.float64).view(5, 1, 2)
+ROTATION = torch.polar(torch.full_like(ANGLES, 1.5), ANGLES)
 FUNCTIONS = {
-    "linear, wide": lambda x, y: _Linear.apply(x, y, None),
-    "linear, narrow": lambda x, y: _Linear.apply(x, y[:3], y[:3, 0]),
-    "linear, biased": lambda x, y: _Linear.apply(x, y, y[:, 1]),
-    "norm": lambda x, y: _Norm.apply(x, y[0], 1e-3),
-    "gate": lambda x, y: _Gate.apply(x),
-    "rotation": lambda x, y: _Rotate.apply(x.view(5, 3, 1, 2), ANGLES, 2),
+    "unit": (lambda x: _Unit.apply(x, 1e-3), [(5, 6)]),
+    "projected": (
+        lambda x, weight: _Projected.apply(x, weight, None, ROTATION, 8, 1e-3),
+        [(5, 6), (12, 6)],
+    ),
+    "projected, biased, narrow": (
+        lambda x, weight, bias: _Projected.apply(x, weight, bias, ROTATION, 4, 1e-3),
+        [(5, 6), (4, 6), (4,)],
+    ),
+    "finish": (
+        lambda x, y, *weights: _Finish.apply(x, y, 1e-3, *weights),
+        [(5, 6), (5, 8), (6, 8), (9, 6), (9, 6), (6, 9)],
+    ),
 }
-ANGLES = torch.polar(
-    torch.full((5, 1, 1), 1.5).double(), torch.linspace(-2, 2, 5).double().view(5, 1, 1)
-)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_written_out_gradient_is_that_of_finite_differences(name):
-    generator = torch.Generator().manual_seed(4)
-    given = [
-        torch.randn(5 if i == 0 else 9, 6, dtype=torch.float64, generator=generator)
-        for i in range(2)
-    ]
-    assert torch.autograd.gradcheck(FUNCTIONS[name], [t.requires_grad_() for t in given])
+    function, shapes = FUNCTIONS[name]
+    assert torch.autograd.gradcheck(function, [numbers(*shape) for shape in shapes])
+
+
+@pytest.mark.parametrize("length", [15, 16, 17])
+def test_rows_are_padded_to_tiles_that_nobody_sees(length):
+    model = build("qwen2")
+    ids, wanted = rows([length] * 3, [0] * 3), between([0] * 3, [length] * 3, length)
+    found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.zeros(3).int())
+    assert_alike(model, hidden_states(model, ids)[wanted], found)
 
 
 def test_a_taken_log_probability_and_its_gradient_are_those_of_log_softmax():

@@ -1,0 +1,58 @@
+"""Which models the lean pass computes as their own forward does."""
+
+from typing import Any
+
+import torch
+
+_PARTS = ["ForCausalLM", "ForSequenceClassification", "Model", "DecoderLayer", "Attention"]
+_PARTS += ["MLP", "RMSNorm", "RotaryEmbedding"]
+# An adapter, a quantised layer or a sharded module brings modules of other names.
+_KNOWN = {f"{family}{part}" for family in ("Llama", "Qwen2") for part in _PARTS} | {
+    "Embedding",
+    "Linear",
+    "ModuleList",
+    "SiLUActivation",
+    "SiLU",
+}
+
+
+def is_lean(model: Any) -> bool:
+    """True where `lean_hidden_states` computes what the model's own forward computes.
+
+    False too where somebody watches a module of the model, which would then not be called.
+    """
+    base, config = model.base_model, model.config
+    return bool(
+        type(base).__name__ in ("LlamaModel", "Qwen2Model")
+        and base.device.type == "cpu"
+        and base.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+        and all(_is_plain(module) for module in model.modules())
+        and config.hidden_act == "silu"
+        and config._attn_implementation == "sdpa"
+        and not (config.attention_dropout and model.training)
+        and _biases(base.layers[0]) in ([], ["q_proj", "k_proj", "v_proj"])
+        and "sliding_attention" not in (config.to_dict().get("layer_types") or ())
+        and config.rope_parameters["rope_type"] in ("default", "linear", "llama3")
+    )
+
+
+def _is_plain(module: Any) -> bool:
+    """A module of a known kind that is not compiled, and not hooked unless it is called anyway."""
+    hooks = (
+        module._forward_hooks,
+        module._forward_pre_hooks,
+        module._backward_hooks,
+        module._backward_pre_hooks,
+    )
+    # Activation checkpointing hooks the embedding.
+    return bool(
+        type(module).__name__ in _KNOWN
+        and (type(module).__name__ == "Embedding" or not any(hooks))
+        and module._compiled_call_impl is None
+    )
+
+
+def _biases(layer: Any) -> list[str]:
+    """Names of the modules of a layer that add a bias."""
+    return [name.split(".")[-2] for name, _ in layer.named_parameters() if name.endswith(".bias")]
