@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-import pyarrow as pa  # type: ignore[import-untyped]
 
 from posttrain.attempts import Attempt
 from posttrain.errors import UserError
@@ -173,7 +172,12 @@ def _from_row(row: Mapping[str, Any]) -> Rollout:
 
 
 def _lists(rows: Sequence[Sequence[float]], kind: type[np.generic]) -> pl.Series:
-    """A list column, through one flat array: polars is slow at many small Python lists."""
-    ends = np.cumsum([0, *map(len, rows)])
-    values = np.fromiter(chain.from_iterable(rows), kind, count=ends[-1])
-    return pl.Series(pa.LargeListArray.from_arrays(ends, values))
+    """A list column of rows that are not empty, through one flat array.
+
+    Polars is slow at many small Python lists, and pyarrow imports pandas for its first array.
+    """
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = np.fromiter(chain.from_iterable(rows), kind, lengths.sum())
+    owners = np.arange(len(rows), dtype=np.uint32).repeat(lengths)
+    flat = pl.DataFrame({"owner": owners, "value": values})
+    return flat.group_by("owner", maintain_order=True).agg("value")["value"]
