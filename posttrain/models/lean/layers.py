@@ -4,7 +4,7 @@ A norm's weight is folded into the matrix that follows: scaling the matrix costs
 what it is multiplied by, forward and backward.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -22,10 +22,8 @@ def projected(x_NC: Tensor, layer: Any, projections: Sequence[Any], rotation_N: 
     bias_F = None
     if projections[0].bias is not None:
         bias_F = _joined([each.bias[:, None] for each in projections], size, turned)[:, 0]
-    found: Tensor = _Projected.apply(
-        x_NC, weight_FC * norm.weight, bias_F, rotation_N, turned, norm.variance_epsilon
-    )
-    return found
+    folded_FC = weight_FC * norm.weight
+    return _projected(x_NC, folded_FC, bias_F, rotation_N, turned, norm.variance_epsilon)
 
 
 def finish(x_NC: Tensor, attended_NF: Tensor, layer: Any) -> Tensor:
@@ -37,14 +35,13 @@ def finish(x_NC: Tensor, attended_NF: Tensor, layer: Any) -> Tensor:
         mlp.up_proj.weight * norm.weight,
         mlp.down_proj.weight,
     )
-    found: Tensor = _Finish.apply(x_NC, attended_NF, norm.variance_epsilon, *weights)
-    return found
+    return _finish(x_NC, attended_NF, norm.variance_epsilon, *weights)
 
 
 def normed(x_NC: Tensor, norm: Any) -> Tensor:
     """``x / sqrt(mean(x^2) + eps) * weight`` over the last dimension."""
-    unit_NC: Tensor = _Unit.apply(x_NC, norm.variance_epsilon)
-    return unit_NC * norm.weight
+    scaled_NC: Tensor = _to_unit(x_NC, norm.variance_epsilon) * norm.weight
+    return scaled_NC
 
 
 class _Unit(torch.autograd.Function):
@@ -154,7 +151,7 @@ def _to_weight(gradient_NO: Tensor, x_NI: Tensor) -> Tensor:
 
 def _pairs(values_NF: Tensor, turned: int, rotation_N: Tensor) -> Tensor:
     """The first `turned` values of each token as complex numbers, by head: ``[N, heads, D/2]``."""
-    pairs = values_NF[:, :turned].unflatten(-1, (-1, rotation_N.shape[-1], 2))
+    pairs = values_NF[:, :turned].view(len(values_NF), -1, rotation_N.shape[-1], 2)
     return torch.view_as_complex(pairs)
 
 
@@ -167,3 +164,8 @@ def _joined(parts: Sequence[Tensor], size: int, turned: int) -> Tensor:
     joined = torch.cat(list(parts))
     halves = joined[:turned].view(turned // size, 2, size // 2, -1)
     return torch.cat([halves.transpose(1, 2).reshape(turned, -1), joined[turned:]])
+
+
+_to_unit: Callable[[Tensor, float], Tensor] = _Unit.apply
+_projected: Callable[[Tensor, Tensor, Tensor | None, Tensor, int, float], Tensor] = _Projected.apply
+_finish: Callable[..., Tensor] = _Finish.apply

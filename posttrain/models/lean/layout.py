@@ -29,8 +29,8 @@ class Layout:
     rows_N: Tensor | None
     wanted_W: Tensor
     wanted_in_rows_W: Tensor
-    last_B: Tensor | None
-    """The wanted position of each row, where every row wants one."""
+    seen_B11T: Tensor | None
+    """What the one wanted token of each row sees; None where some row wants another number."""
 
     def in_rows(self, values_NF: Tensor) -> Tensor:
         """Computed tokens where they stand: ``[B, T, F]``. What stands past a row's end is free."""
@@ -66,7 +66,8 @@ def lay_out(input_ids_BT: Tensor, wanted_BT: Tensor, starts_B: Tensor) -> Layout
         places_BT = torch.where(positions_BT < starts_B[:, None], places_BT[owners_B], places_BT)
     padding = (0, -length % _TILE)
     dense = bool(computed_BT.all())
-    alone = bool((wanted_BT.sum(-1) == 1).all())
+    once = bool((wanted_BT.sum(-1) == 1).all())
+    seen_BT = torch.arange(length + padding[1]) < ends_B[:, None]
     return Layout(
         ids_N=ids_BT[computed_BT],
         position_N=positions_BT[computed_BT],
@@ -77,7 +78,7 @@ def lay_out(input_ids_BT: Tensor, wanted_BT: Tensor, starts_B: Tensor) -> Layout
         rows_N=None if dense else _places(F.pad(computed_BT, padding)),
         wanted_W=places_BT[wanted_BT],
         wanted_in_rows_W=_places(F.pad(wanted_BT, padding)),
-        last_B=ends_B - 1 if alone else None,
+        seen_B11T=seen_BT[:, None, None] if once else None,
     )
 
 

@@ -49,7 +49,7 @@ def _through_last(x_NC: Tensor, layer: Any, rotation_N: Tensor, layout: Layout) 
     """The last layer, whose output is wanted at some tokens alone: ``[W, C]``."""
     # Rows of a group want the same last state of their prompt: gradients must add in order.
     x_WC = x_NC.index_select(0, layout.wanted_W)
-    if layout.last_B is None:
+    if layout.seen_B11T is None:
         y_BTF = _attended(x_NC, layer, rotation_N, layout)
         y_WF = y_BTF.flatten(0, 1).index_select(0, layout.wanted_in_rows_W)
     else:
@@ -76,16 +76,14 @@ def _attended_once(
     q_BF = projected(x_BC, layer, [attention.q_proj], rotation_N[layout.wanted_W])
     kv_NF = projected(x_NC, layer, projections, rotation_N)
     k, v = _by_head(layout.in_rows(kv_NF), projections, size)
-    seen_BT = torch.arange(layout.length) <= layout.last_B[:, None]
     q = q_BF.view(len(q_BF), -1, 1, size)
-    y = _attention(q, k, v, scale=attention.scaling, attn_mask=seen_BT[:, None, None])
-    return y.flatten(1)
+    return _attention(q, k, v, scale=attention.scaling, attn_mask=layout.seen_B11T).flatten(1)
 
 
 def _by_head(rows_BTF: Tensor, projections: Any, size: int) -> list[Tensor]:
     """The projections of rows as ``[B, heads, T, D]`` each."""
     parts = torch.split(rows_BTF, [each.out_features for each in projections], -1)
-    return [part.unflatten(-1, (-1, size)).transpose(1, 2) for part in parts]
+    return [part.view(*part.shape[:2], -1, size).transpose(1, 2) for part in parts]
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
