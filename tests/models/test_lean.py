@@ -6,7 +6,7 @@ import transformers
 
 from posttrain.models import logprobs, reward_head
 from posttrain.models.lean import is_lean, lean_hidden_states, states
-from posttrain.models.lean.layers import _Finish, _Projected, _Unit
+from posttrain.models.lean.layers import _Finish, _Normed, _Projected
 from posttrain.models.logprobs import _Taken, hidden_states, token_logprobs
 
 VOCABULARY, PAD = 50, 0
@@ -189,18 +189,18 @@ def numbers(*shape):
 ANGLES = torch.linspace(-2, 2, 10, dtype=torch.float64).view(5, 1, 2)
 ROTATION = torch.polar(torch.full_like(ANGLES, 1.5), ANGLES)
 FUNCTIONS = {
-    "unit": (lambda x: _Unit.apply(x, 1e-3), [(5, 6)]),
+    "normed": (lambda x, norm: _Normed.apply(x, 1e-3, norm), [(5, 6), (6,)]),
     "projected": (
-        lambda x, weight: _Projected.apply(x, weight, None, ROTATION, 8, 1e-3),
-        [(5, 6), (12, 6)],
+        lambda x, *weights: _Projected.apply(x, ROTATION, 8, 1e-3, *weights, None),
+        [(5, 6), (6,), (12, 6)],
     ),
     "projected, biased, narrow": (
-        lambda x, weight, bias: _Projected.apply(x, weight, bias, ROTATION, 4, 1e-3),
-        [(5, 6), (4, 6), (4,)],
+        lambda x, *weights: _Projected.apply(x, ROTATION, 4, 1e-3, *weights),
+        [(5, 6), (6,), (4, 6), (4,)],
     ),
     "finish": (
         lambda x, y, *weights: _Finish.apply(x, y, 1e-3, *weights),
-        [(5, 6), (5, 8), (6, 8), (9, 6), (9, 6), (6, 9)],
+        [(5, 6), (5, 8), (6, 8), (6,), (9, 6), (9, 6), (6, 9)],
     ),
 }
 

@@ -1,8 +1,4 @@
-"""What surrounds attention in a layer, as functions with their backward passes written out.
-
-A norm's weight is folded into the matrix that follows: scaling the matrix costs less than scaling
-what it is multiplied by, forward and backward.
-"""
+"""What surrounds attention in a layer, as functions with their backward passes written out."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,86 +18,82 @@ def projected(x_NC: Tensor, layer: Any, projections: Sequence[Any], rotation_N: 
     bias_F = None
     if projections[0].bias is not None:
         bias_F = _joined([each.bias[:, None] for each in projections], size, turned)[:, 0]
-    folded_FC = weight_FC * norm.weight
-    return _projected(x_NC, folded_FC, bias_F, rotation_N, turned, norm.variance_epsilon)
+    eps = norm.variance_epsilon
+    return _projected(x_NC, rotation_N, turned, eps, norm.weight, weight_FC, bias_F)
 
 
 def finish(x_NC: Tensor, attended_NF: Tensor, layer: Any) -> Tensor:
     """The output projection and the gated MLP, each added to the residual stream: ``[N, C]``."""
     norm, mlp = layer.post_attention_layernorm, layer.mlp
-    weights = (
-        layer.self_attn.o_proj.weight,
-        mlp.gate_proj.weight * norm.weight,
-        mlp.up_proj.weight * norm.weight,
-        mlp.down_proj.weight,
-    )
-    return _finish(x_NC, attended_NF, norm.variance_epsilon, *weights)
+    parts = layer.self_attn.o_proj, norm, mlp.gate_proj, mlp.up_proj, mlp.down_proj
+    return _finish(x_NC, attended_NF, norm.variance_epsilon, *(part.weight for part in parts))
 
 
 def normed(x_NC: Tensor, norm: Any) -> Tensor:
     """``x / sqrt(mean(x^2) + eps) * weight`` over the last dimension."""
-    scaled_NC: Tensor = _to_unit(x_NC, norm.variance_epsilon) * norm.weight
-    return scaled_NC
+    return _normed(x_NC, norm.variance_epsilon, norm.weight)
 
 
-class _Unit(torch.autograd.Function):
-    """``x / sqrt(mean(x^2) + eps)``."""
-
+class _Normed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x_NC: Tensor, eps: float) -> Tensor:
+    def forward(ctx: Any, x_NC: Tensor, eps: float, norm_C: Tensor) -> Tensor:
         unit_NC, inverse_N1 = _unit(x_NC, eps)
-        ctx.save_for_backward(unit_NC, inverse_N1)
-        return unit_NC
+        ctx.save_for_backward(unit_NC, inverse_N1, norm_C)
+        return unit_NC * norm_C
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient_NC: Tensor) -> tuple[Tensor, None]:
-        return _to_x(gradient_NC, *ctx.saved_tensors), None
+    def backward(ctx: Any, gradient_NC: Tensor) -> tuple[Tensor | None, ...]:
+        to_x_NC, to_norm_C = _before_norm(gradient_NC, *ctx.saved_tensors)
+        return to_x_NC, None, to_norm_C
 
 
 class _Projected(torch.autograd.Function):
-    """``rotated(unit(x) W^T + b)``, of which the first `turned` values are rotated."""
+    """``rotated(normed(x) W^T + b)``, of which the first `turned` values are rotated."""
 
     @staticmethod
     def forward(
         ctx: Any,
         x_NC: Tensor,
-        weight_FC: Tensor,
-        bias_F: Tensor | None,
         rotation_N: Tensor,
         turned: int,
         eps: float,
+        *weights: Any,
     ) -> Tensor:
+        norm_C, weight_FC, bias_F = weights
         unit_NC, inverse_N1 = _unit(x_NC, eps)
-        result_NF = F.linear(unit_NC, weight_FC, bias_F)
+        result_NF = F.linear(unit_NC * norm_C, weight_FC, bias_F)
         _pairs(result_NF, turned, rotation_N).mul_(rotation_N)
-        ctx.save_for_backward(unit_NC, inverse_N1, weight_FC, rotation_N)
+        ctx.save_for_backward(unit_NC, inverse_N1, rotation_N, norm_C, weight_FC)
         ctx.turned, ctx.biased = turned, bias_F is not None
         return result_NF
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_NF: Tensor) -> tuple[Tensor | None, ...]:
-        unit_NC, inverse_N1, weight_FC, rotation_N = ctx.saved_tensors
+        unit_NC, inverse_N1, rotation_N, norm_C, weight_FC = ctx.saved_tensors
         # Nobody else has it, as what is returned goes to one place: it may be turned back in place.
         gradient_NF = gradient_NF.contiguous()
         _pairs(gradient_NF, ctx.turned, rotation_N).mul_(rotation_N.conj())
-        to_x_NC = _to_x(gradient_NF @ weight_FC, unit_NC, inverse_N1)
-        to_weight_FC = _to_weight(gradient_NF, unit_NC)
-        return to_x_NC, to_weight_FC, gradient_NF.sum(0) if ctx.biased else None, None, None, None
+        to_weight_FC = _to_weight(gradient_NF, unit_NC * norm_C)
+        to_bias_F = gradient_NF.sum(0) if ctx.biased else None
+        found = _before_norm(gradient_NF @ weight_FC, unit_NC, inverse_N1, norm_C)
+        to_x_NC, to_norm_C = found
+        return to_x_NC, None, None, None, to_norm_C, to_weight_FC, to_bias_F
 
 
 class _Finish(torch.autograd.Function):
-    """``a = x + W_out y``, then ``a + W_down (silu(W_gate u) * W_up u)`` with ``u = unit(a)``."""
+    """``a = x + W_out y``, then ``a + W_down (silu(W_gate n) * W_up n)`` with n the normed a."""
 
     @staticmethod
     def forward(
         ctx: Any, x_NC: Tensor, attended_NF: Tensor, eps: float, *weights: Tensor
     ) -> Tensor:
-        out_CF, gate_IC, up_IC, down_CI = weights
+        out_CF, norm_C, gate_IC, up_IC, down_CI = weights
         x_NC = torch.addmm(x_NC, attended_NF, out_CF.t())
         unit_NC, inverse_N1 = _unit(x_NC, eps)
-        gate_NI, up_NI = F.linear(unit_NC, gate_IC), F.linear(unit_NC, up_IC)
+        normed_NC = unit_NC * norm_C
+        gate_NI, up_NI = F.linear(normed_NC, gate_IC), F.linear(normed_NC, up_IC)
         open_NI = F.silu(gate_NI)
         given = attended_NF, unit_NC, inverse_N1, gate_NI, up_NI, open_NI
         ctx.save_for_backward(*given, *weights)
@@ -111,22 +103,20 @@ class _Finish(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient_NC: Tensor) -> tuple[Tensor | None, ...]:
         attended_NF, unit_NC, inverse_N1, gate_NI, up_NI, open_NI, *weights = ctx.saved_tensors
-        out_CF, gate_IC, up_IC, down_CI = weights
+        out_CF, norm_C, gate_IC, up_IC, down_CI = weights
         to_down_CI = _to_weight(gradient_NC, open_NI * up_NI)
         to_product_NI = gradient_NC @ down_CI
         to_up_NI = to_product_NI * open_NI
         to_gate_NI = torch.ops.aten.silu_backward(to_product_NI.mul_(up_NI), gate_NI)
-        to_unit_NC = (to_gate_NI @ gate_IC).addmm_(to_up_NI, up_IC)
-        to_x_NC = _to_x(to_unit_NC, unit_NC, inverse_N1).add_(gradient_NC)
-        return (
-            to_x_NC,
-            to_x_NC @ out_CF,
-            None,
-            _to_weight(to_x_NC, attended_NF),
-            _to_weight(to_gate_NI, unit_NC),
-            _to_weight(to_up_NI, unit_NC),
-            to_down_CI,
-        )
+        normed_NC = unit_NC * norm_C
+        to_gate_IC = _to_weight(to_gate_NI, normed_NC)
+        to_up_IC = _to_weight(to_up_NI, normed_NC)
+        to_normed_NC = (to_gate_NI @ gate_IC).addmm_(to_up_NI, up_IC)
+        to_x_NC, to_norm_C = _before_norm(to_normed_NC, unit_NC, inverse_N1, norm_C)
+        to_x_NC += gradient_NC
+        to_attended_NF, to_out_CF = to_x_NC @ out_CF, _to_weight(to_x_NC, attended_NF)
+        to_weights = to_out_CF, to_norm_C, to_gate_IC, to_up_IC, to_down_CI
+        return to_x_NC, to_attended_NF, None, *to_weights
 
 
 def _unit(x_NC: Tensor, eps: float) -> tuple[Tensor, Tensor]:
@@ -136,10 +126,14 @@ def _unit(x_NC: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     return x_NC * inverse_N1, inverse_N1
 
 
-def _to_x(to_unit_NC: Tensor, unit_NC: Tensor, inverse_N1: Tensor) -> Tensor:
-    """Gradient of x from that of ``unit(x)``."""
-    along_N1 = (to_unit_NC * unit_NC).mean(-1, keepdim=True)
-    return to_unit_NC.addcmul(unit_NC, along_N1, value=-1).mul_(inverse_N1)
+def _before_norm(
+    to_normed_NC: Tensor, unit_NC: Tensor, inverse_N1: Tensor, norm_C: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients of x and of the norm's weight from that of ``unit(x) * weight``."""
+    product_NC = to_normed_NC * unit_NC
+    along_N1 = torch.mv(product_NC, norm_C)[:, None].div_(len(norm_C))
+    to_x_NC = (to_normed_NC * norm_C).addcmul_(unit_NC, along_N1, value=-1).mul_(inverse_N1)
+    return to_x_NC, product_NC.sum(0)
 
 
 def _to_weight(gradient_NO: Tensor, x_NI: Tensor) -> Tensor:
@@ -166,6 +160,6 @@ def _joined(parts: Sequence[Tensor], size: int, turned: int) -> Tensor:
     return torch.cat([halves.transpose(1, 2).reshape(turned, -1), joined[turned:]])
 
 
-_to_unit: Callable[[Tensor, float], Tensor] = _Unit.apply
-_projected: Callable[[Tensor, Tensor, Tensor | None, Tensor, int, float], Tensor] = _Projected.apply
+_normed: Callable[[Tensor, float, Tensor], Tensor] = _Normed.apply
+_projected: Callable[..., Tensor] = _Projected.apply
 _finish: Callable[..., Tensor] = _Finish.apply
