@@ -129,7 +129,8 @@ def operations(size: str, workload: str) -> float:
 
     shape = SIZES[size]
     width = shape.hidden // shape.heads
-    layer = shape.hidden * (2 * shape.hidden + 2 * shape.kv_heads * width + 3 * shape.intermediate)
+    keys = 2 * shape.hidden * shape.kv_heads * width
+    layer = keys + shape.hidden * (2 * shape.hidden + 3 * shape.intermediate)
     head = shape.hidden * shape.vocabulary
     prompt = settings.PROMPT_TOKENS
 
@@ -150,9 +151,12 @@ def operations(size: str, workload: str) -> float:
     length = settings.DPO_TOKENS
     answers = 2 * settings.PAIRS * (length - prompt)
     tokens = settings.PAIRS * prompt + answers
-    taught = 2 * settings.PAIRS / shape.vocabulary if workload == "reward" else answers
+    if workload == "reward":
+        # One state a row is wanted: of the last layer, all tokens need keys and values alone.
+        below = passes(tokens, 0, length) * (shape.layers - 1) / shape.layers
+        return below + 6 * (keys * tokens + layer * 2 * settings.PAIRS)
     reference = 4 / 3 if workload == "dpo" else 1.0
-    return reference * passes(tokens, taught, length)
+    return reference * passes(tokens, answers, length)
 
 
 def peak_rate() -> float:
