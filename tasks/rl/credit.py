@@ -22,8 +22,8 @@ def outcomes(
     the task as TRL and verl pose it to their critics too, where running out of tokens is a failure
     of the answer and not an interruption.
     """
-    lengths_B = torch.tensor([len(rollout.completion_ids) for rollout in rollouts])
-    mask_BT = torch.arange(int(lengths_B.max()))[None] < lengths_B[:, None]
+    lengths = [len(rollout.completion_ids) for rollout in rollouts]
+    mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
     def padded(rows: Sequence[Sequence[float]]) -> Tensor:
         width = mask_BT.shape[1]

@@ -11,7 +11,7 @@ from posttrain.errors import UserError
 from posttrain.records import ROLLOUTS
 from tasks.rl.rollout import Group, Rollout, rollouts_table
 
-_TOKENS_AT_ONCE = 1 << 15
+_TOKENS_AT_ONCE = 1 << 16
 """Drawn tokens that wait to be laid out: what a frame costs is mostly for there being one."""
 
 
