@@ -29,21 +29,19 @@ def draw(
 ) -> tuple[Tensor, Tensor]:
     """Invert the cumulative distribution at `uniforms_B`: tokens `[B]`, log-probabilities `[B]`.
 
-    One exponential and one cumulative sum per row, no generator state. Log-probabilities are those
+    One softmax and one cumulative sum per row, no generator state. Log-probabilities are those
     of softmax(logits / temperature), before the top-k and top-p cuts.
     """
     scaled_BV = logits_BV.float()
     if temperature != 1.0:
         scaled_BV = scaled_BV / temperature
-    scaled_BV = scaled_BV - scaled_BV.amax(-1, keepdim=True)
-    weights_BV = scaled_BV.exp()
-    totals_B = weights_BV.sum(-1)
+    weights_BV = probabilities_BV = scaled_BV.softmax(-1)
     if top_k or top_p < 1.0:
         weights_BV = _cut(weights_BV, top_k=top_k, top_p=top_p)
     cumulative_BV = running_totals(weights_BV)
     threshold_B1 = (uniforms_B * cumulative_BV[:, -1])[:, None]
     tokens_B1 = torch.searchsorted(cumulative_BV, threshold_B1, right=True)
-    return tokens_B1[:, 0], scaled_BV.gather(-1, tokens_B1)[:, 0] - totals_B.log()
+    return tokens_B1[:, 0], probabilities_BV.gather(-1, tokens_B1)[:, 0].log()
 
 
 def _cut(weights_BV: Tensor, *, top_k: int, top_p: float) -> Tensor:

@@ -37,6 +37,8 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
 def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
     """One number per key for this step, or for each key's own, `[B]` float32 in [0, 1 - 2^-23].
 
+    Steps `[T, 1]` give those of every step for every key, `[T, B]`.
+
     SplitMix64 (Steele, Lea and Flood, 2014) of key + step * golden ratio, its top 23 bits: with no
     more, a product with a float32 total can never round up to the total.
     """

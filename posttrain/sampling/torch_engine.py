@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,8 +14,8 @@ from posttrain.sampling.compaction import fill_the_gaps
 from posttrain.sampling.endings import end_tokens, text_before, without_end
 from posttrain.sampling.llama import LlamaDecoder, is_lean
 from posttrain.sampling.memory import Memory
-from posttrain.sampling.noise import Keys, row_keys, uniforms
-from posttrain.sampling.record import Record, Row
+from posttrain.sampling.noise import row_keys, uniforms
+from posttrain.sampling.record import Chosen, Record, Row, Rows
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -65,16 +66,17 @@ class TorchSampler:
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         check_prompts(prompts, context_length=self.context_length)
-        was_training = self.model.training
-        self.model.eval()
-        lean = is_lean(self.model)
-        # Inference mode is a tenth faster, but a tensor that a model's own forward keeps for later
-        # calls would be unfit for training.
-        with torch.no_grad(), torch.inference_mode(mode=lean):
-            samples = dict(
-                self._in_batches(prompts, params) if lean else self._flow(prompts, params)
-            )
-        self.model.train(was_training)
+        if is_lean(self.model):
+            # A tenth faster than `no_grad`, but a tensor that a model's own forward keeps for later
+            # calls would be unfit for training.
+            with torch.inference_mode():
+                samples = dict(self._in_batches(prompts, params))
+        else:
+            was_training = self.model.training
+            self.model.eval()
+            with torch.no_grad():
+                samples = dict(self._flow(prompts, params))
+            self.model.train(was_training)
         return [sample for prompt in prompts for sample in samples[prompt.id]]
 
     def _in_batches(
@@ -82,8 +84,10 @@ class TorchSampler:
     ) -> Iterator[tuple[str, list[Sample]]]:
         """The samples of every prompt, by its id: batch by batch, short prompts first."""
         ordered = sorted(prompts, key=lambda prompt: len(prompt.token_ids))
-        per_batch = max(1, self.batch_size // params.num_samples)
         decoder = LlamaDecoder(self.model, self._memory)
+        longest = max((len(prompt.token_ids) for prompt in prompts), default=0) + params.max_tokens
+        num_rows = min(self.batch_size, decoder.most_rows(min(longest, self.context_length)))
+        per_batch = max(1, num_rows // params.num_samples)
         for begin in range(0, len(ordered), per_batch):
             batch = ordered[begin : begin + per_batch]
             yield from self._samples(batch, self._decode(decoder, batch, params), params)
@@ -107,7 +111,7 @@ class TorchSampler:
         decoder = SlotDecoder(
             self.model, self._forward, num_rows=places * group, num_columns=num_columns
         )
-        rows_R = steps_R = torch.zeros(0, dtype=torch.long, device=self.model.device)
+        rows_R = steps_R = np.zeros(0, dtype=np.int64)
         logits, begin = torch.zeros(0, device=self.model.device), 0
         while begin < len(waiting) or len(rows_R):
             free = places - -(-len(rows_R) // group)
@@ -115,16 +119,19 @@ class TorchSampler:
                 admitted = waiting[begin : begin + free]
                 read = decoder.admit(*_pad_left(admitted, self.model.device), group=group)
                 logits = torch.cat([logits, read]) if len(rows_R) else read
-                new_R = torch.arange(len(read), device=rows_R.device) + begin * group
-                rows_R, steps_R = torch.cat([rows_R, new_R]), torch.cat([steps_R, new_R * 0])
+                new_R = np.arange(len(read)) + begin * group
+                rows_R, steps_R = np.append(rows_R, new_R), np.append(steps_R, new_R * 0)
                 begin += len(admitted)
-            tokens_R, logprobs_R = _choose(logits, keys, rows_R, steps_R, params)
+            numbers_R = uniforms(keys[rows_R], steps_R.astype(np.uint64))
+            tokens_R, logprobs_R = _choose(logits, numbers_R, params)
             open_R = self._note(record, rows_R, steps_R, (tokens_R, logprobs_R), params)
             num_open = int(open_R.sum())
             if num_open < len(rows_R):
                 kept_R = fill_the_gaps(open_R, num_open)
-                decoder.keep(kept_R)
-                rows_R, steps_R, tokens_R = rows_R[kept_R], steps_R[kept_R], tokens_R[kept_R]
+                rows_R, steps_R = rows_R[kept_R], steps_R[kept_R]
+                chosen_R = torch.from_numpy(kept_R).to(tokens_R.device)
+                decoder.keep(chosen_R)
+                tokens_R = tokens_R[chosen_R]
             steps_R = steps_R + 1
             if num_open:
                 logits = decoder.step(tokens_R)
@@ -137,7 +144,6 @@ class TorchSampler:
             group=params.num_samples,
             max_tokens=min(params.max_tokens, max(room_P)),
             end_tokens=end_tokens(self.model, self.tokenizer),
-            device=self.model.device,
         )
 
     def _decode(
@@ -148,22 +154,26 @@ class TorchSampler:
         record = self._blank(prompts, params)
         max_tokens = record.tokens_RT.shape[1]
         keys = row_keys(params.seed, [prompt.id for prompt in prompts], group)
+        steps_T1 = np.arange(max_tokens, dtype=np.uint64)[:, None]
+        numbers_TR = uniforms(keys, steps_T1).numpy()
 
         logits = decoder.prefill(*_pad_left(prompts, device), group=group, max_tokens=max_tokens)
         logits = logits.repeat_interleave(group, 0)
-        rows_R = torch.arange(len(record.ends_R), device=device)
+        rows_R = np.arange(len(record.ends_R))
         for step in range(max_tokens):
-            tokens_R, logprobs_R = _choose(logits, keys, rows_R, step, params)
+            numbers_R = torch.from_numpy(numbers_TR[step][rows_R])
+            tokens_R, logprobs_R = _choose(logits, numbers_R, params)
             open_R = self._note(record, rows_R, step, (tokens_R, logprobs_R), params)
-            open_P = open_R.view(-1, group).any(-1)
+            open_P: Chosen = open_R.reshape(-1, decoder.group).max(-1)
             num_open = int(open_P.sum())
             if num_open == 0:
                 break
             if num_open <= _WORTH_COMPACTING * len(open_P):
                 kept_P = fill_the_gaps(open_P, num_open)
-                decoder.keep(kept_P)
-                rows_R = rows_R.view(-1, group)[kept_P].flatten()
-                tokens_R = tokens_R.view(-1, group)[kept_P].flatten()
+                rows_R = rows_R.reshape(-1, decoder.group)[kept_P].flatten()
+                chosen_P = torch.from_numpy(kept_P).to(device)
+                decoder.keep(chosen_P)
+                tokens_R = tokens_R.view(-1, decoder.group)[chosen_P].flatten()
             if step + 1 < max_tokens:
                 logits = decoder.step(tokens_R)
         return record.rows()
@@ -171,19 +181,16 @@ class TorchSampler:
     def _note(
         self,
         record: Record,
-        rows_R: Tensor,
-        step: int | Tensor,
+        rows_R: Rows,
+        step: int | Rows,
         drawn: tuple[Tensor, Tensor],
         params: SamplingParams,
-    ) -> Tensor:
+    ) -> Chosen:
         """Note tokens and log-probabilities; which of the rows are open still."""
-        tokens_R, _ = drawn
-        record.write(rows_R, step, *drawn)
-        ended_R = record.ended(tokens_R)
+        ended_R = record.write(rows_R, step, *drawn)
         if params.stop:
             texts = self._texts(record.drawn(rows_R, step))
-            met = [any(string in text for string in params.stop) for text in texts]
-            ended_R |= torch.tensor(met, device=rows_R.device)
+            ended_R |= [any(string in text for string in params.stop) for text in texts]
         return record.close(rows_R, step, ended_R)
 
     def _samples(
@@ -214,16 +221,12 @@ class TorchSampler:
         return list(self.tokenizer.batch_decode(rows, skip_special_tokens=True))
 
 
-def _choose(
-    logits_RV: Tensor, keys: Keys, rows_R: Tensor, step: int | Tensor, params: SamplingParams
-) -> tuple[Tensor, Tensor]:
+def _choose(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
     if params.greedy:
         return greedy(logits_RV)
-    steps = step if isinstance(step, int) else step.cpu().numpy().astype("uint64")
-    uniforms_R = uniforms(keys[rows_R.cpu().numpy()], steps).to(logits_RV.device)
     return draw(
         logits_RV,
-        uniforms_R,
+        uniforms_R.to(logits_RV.device),
         temperature=params.temperature,
         top_k=params.top_k,
         top_p=params.top_p,

@@ -1,5 +1,6 @@
 """Closing gaps: who moves, and that what is behind the finished ones is the same as before."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -8,13 +9,13 @@ from posttrain.sampling.memory import LARGEST, Memory
 
 
 def test_the_last_open_prompts_fill_the_gaps_of_the_first():
-    is_open = torch.tensor([True, False, True, False, True, False, True, True])
+    is_open = np.array([True, False, True, False, True, False, True, True])
     # Open are 0, 2, 4, 6, 7; of the first five places 1 and 3 are free, and 6 and 7 come there.
     assert fill_the_gaps(is_open, 5).tolist() == [0, 6, 2, 7, 4]
 
 
 def test_nothing_moves_where_the_first_stay():
-    is_open = torch.tensor([True, True, True, False])
+    is_open = np.array([True, True, True, False])
     assert fill_the_gaps(is_open, 3).tolist() == [0, 1, 2]
 
 

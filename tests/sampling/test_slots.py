@@ -69,6 +69,18 @@ def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_al
         )
 
 
+@pytest.mark.parametrize("model", ["gemma-tied"], indirect=True)
+@pytest.mark.parametrize("mode", [True, False])
+def test_nothing_is_kept_for_a_backward_pass_and_the_mode_of_training_stays(model, tokenizer, mode):
+    seen = []
+    model.train(mode).register_forward_hook(
+        lambda module, _arguments, output: seen.append((module.training, output.logits.grad_fn))
+    )
+    TorchSampler(model, tokenizer).sample(some_prompts()[:2], SamplingParams(max_tokens=3))
+    assert set(seen) == {(False, None)}
+    assert model.training is mode
+
+
 @pytest.mark.parametrize("model", ["mistral-window"], indirect=True)
 def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer):
     params = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3, stop=("a", "e", "#"))

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from posttrain.models.logprobs import token_logprobs
+from posttrain.sampling import llama
 from posttrain.sampling.base import Prompt, SamplingParams
-from posttrain.sampling.llama import is_lean
+from posttrain.sampling.llama import LlamaDecoder, is_lean
 from posttrain.sampling.torch_engine import TorchSampler
 
 NAMES = [
@@ -60,6 +61,7 @@ def test_greedy_equals_generate(name, models, prompts, tokenizer):
         assert list(sample.token_ids) == expected[0, len(prompt.token_ids) :].tolist()
 
 
+@pytest.mark.usefixtures("prompt_keys")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_equal_the_trainers(name, temperature, models, prompts, tokenizer):
@@ -72,6 +74,7 @@ def test_logprobs_equal_the_trainers(name, temperature, models, prompts, tokeniz
         torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
 
 
+@pytest.mark.usefixtures("prompt_keys")
 @pytest.mark.parametrize("name", NAMES)
 def test_prompts_of_any_length_go_on_after_others_were_dropped(name, models, tokenizer):
     """Many end tokens, so that prompts finish at all times; the last ones pass 25 tokens."""
@@ -131,6 +134,7 @@ def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
     assert ((drawn - 20_000 * expected).abs() <= 5 * spread + 3).all()
 
 
+@pytest.mark.usefixtures("prompt_keys")
 @pytest.mark.parametrize("num_samples", [1, 3])
 def test_what_an_earlier_batch_left_in_memory_is_never_read(
     num_samples, models, prompts, tokenizer
@@ -144,3 +148,41 @@ def test_what_an_earlier_batch_left_in_memory_is_never_read(
         for buffer in sampler._memory._buffers.values():
             buffer.fill_(torch.nan)
     assert sampler.sample(prompts, params) == expected
+
+
+def test_a_shared_prompt_and_copies_of_it_say_the_same(models, prompts, tokenizer, monkeypatch):
+    """24 rows in 12 steps; copies are dropped row by row, and so end up in other places."""
+    model = copy.deepcopy(models["llama-gqa-tied"])
+    model.generation_config.eos_token_id = list(range(2, 40))
+    params, found = SamplingParams(max_tokens=12, num_samples=4, seed=7), []
+    for most in (0, 2**30):
+        monkeypatch.setattr(llama, "_WORTH_SHARING", most)
+        found.append(TorchSampler(model, tokenizer).sample(prompts, params))
+    assert len({len(sample.token_ids) for sample in found[0]}) > 4
+    for once, copied in zip(*found, strict=True):
+        assert once.token_ids == copied.token_ids
+        torch.testing.assert_close(
+            torch.tensor(once.logprobs), torch.tensor(copied.logprobs), atol=1e-4, rtol=0
+        )
+
+
+def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
+    models, prompts, tokenizer, monkeypatch
+):
+    """Two layers of keys and values of 4 heads of 8 floats, 20 + 12 positions: 16 KiB a row."""
+    sampler, params = TorchSampler(models["llama"], tokenizer), SamplingParams(12, num_samples=2)
+    expected = sampler.sample(prompts, params)
+    read, seen = LlamaDecoder.prefill, []
+
+    def prefill(self, ids_PS, *given, group, **options):
+        seen.append(len(ids_PS) * group)
+        return read(self, ids_PS, *given, group=group, **options)
+
+    monkeypatch.setattr(LlamaDecoder, "prefill", prefill)
+    monkeypatch.setattr(llama, "_FEWEST", 2)
+    for rows, batches in ((5, [4, 4, 4]), (8, [8, 4]), (1, [2] * 6), (16, [12])):
+        monkeypatch.setattr(llama, "_IN_CACHE", rows * 2**14)
+        seen.clear()
+        found = sampler.sample(prompts, params)
+        assert seen == batches
+        assert [s.token_ids for s in found] == [s.token_ids for s in expected]
