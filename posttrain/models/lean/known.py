@@ -32,7 +32,8 @@ def is_lean(model: Any) -> bool:
         and config._attn_implementation == "sdpa"
         and not (config.attention_dropout and model.training)
         and _biases(base.layers[0]) in ([], ["q_proj", "k_proj", "v_proj"])
-        and "sliding_attention" not in (config.to_dict().get("layer_types") or ())
+        # Not to_dict, which copies the whole config.
+        and "sliding_attention" not in (vars(config).get("layer_types") or ())
         and config.rope_parameters["rope_type"] in ("default", "linear", "llama3")
     )
 
