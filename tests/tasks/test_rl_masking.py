@@ -121,9 +121,10 @@ def test_they_leave_the_gradient_and_its_denominator(
     found = learner.optimizer.gradient
     weights = [2 * a / d for a, d in zip(advantages, denominators, strict=True)]
     expected = naive_gradient(policy, list(zip(rollouts, weights, strict=False)), denominator=2)
+    # Float32 sums in another order: 2e-6 of the largest, in transformers' own pass as in ours.
+    largest = max(float(gradient.abs().max()) for gradient in expected)
     for one, other in zip(found, expected, strict=True):
-        # Float32 sums in another order: 2e-6 of the largest, in transformers' own pass as in ours.
-        torch.testing.assert_close(one, other, atol=4e-6 * float(other.abs().max()), rtol=1e-4)
+        torch.testing.assert_close(one, other, atol=1e-5 * largest, rtol=1e-4)
 
 
 def test_those_that_are_kept_count(guesser, tmp_path):
