@@ -35,13 +35,14 @@ def draw(
     scaled_BV = logits_BV.float()
     if temperature != 1.0:
         scaled_BV = scaled_BV / temperature
-    weights_BV = probabilities_BV = scaled_BV.softmax(-1)
+    weights_BV = scaled_BV.softmax(-1)
     if top_k or top_p < 1.0:
         weights_BV = _cut(weights_BV, top_k=top_k, top_p=top_p)
     cumulative_BV = running_totals(weights_BV)
     threshold_B1 = (uniforms_B * cumulative_BV[:, -1])[:, None]
     tokens_B1 = torch.searchsorted(cumulative_BV, threshold_B1, right=True)
-    return tokens_B1[:, 0], probabilities_BV.gather(-1, tokens_B1)[:, 0].log()
+    # The cuts leave the weight of a token that stays as it is.
+    return tokens_B1[:, 0], weights_BV.gather(-1, tokens_B1)[:, 0].log()
 
 
 def _cut(weights_BV: Tensor, *, top_k: int, top_p: float) -> Tensor:
