@@ -17,6 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from posttrain.models.lean.known import is_plain_llama
+from posttrain.models.lean.rotation import adjoined, turns
 from posttrain.sampling.cache import LayerCache
 from posttrain.sampling.memory import Memory
 
@@ -40,16 +42,6 @@ _FEWEST = 128
 _PORTION = 1024
 """Tokens of prompts that are read at once on a CPU."""
 
-# An adapter or a quantised layer brings modules of other names.
-_PARTS = ("ForCausalLM", "Model", "DecoderLayer", "Attention", "MLP", "RMSNorm", "RotaryEmbedding")
-_KNOWN = {f"{family}{part}" for family in ("Llama", "Qwen2") for part in _PARTS} | {
-    "Embedding",
-    "Linear",
-    "ModuleList",
-    "SiLUActivation",
-    "SiLU",
-}
-
 
 @dataclass(frozen=True)
 class _Layer:
@@ -68,22 +60,11 @@ class _Layer:
 
 def is_lean(model: Any) -> bool:
     """True where `LlamaDecoder` computes what the model's own forward computes."""
-    config = model.config
     return bool(
         type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
-        and {type(module).__name__ for module in model.modules()} <= _KNOWN
-        and config.hidden_act == "silu"
-        and _biases(model) in (set(), {"q_proj", "k_proj", "v_proj"})
-        and "sliding_attention" not in (vars(config).get("layer_types") or ())
-        and config.rope_parameters["rope_type"] in ("default", "linear", "llama3")
-        and model.dtype == torch.float32
+        and is_plain_llama(model)
         and model.num_parameters() <= LARGEST
     )
-
-
-def _biases(model: Any) -> set[str]:
-    """Names of the modules that add a bias."""
-    return {name.split(".")[-2] for name, _ in model.named_parameters() if name.endswith(".bias")}
 
 
 class LlamaDecoder:
@@ -128,14 +109,9 @@ class LlamaDecoder:
         )
 
     def _fuse(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin.
-
-        Llama pairs dimension i with i + D/2. With a pair adjacent, the rotation is one complex
-        product, and q.k does not change when both are permuted alike.
-        """
+        """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin."""
         qk = torch.cat([q * self.head_size**-0.5, k])
-        halves = qk.view(self.heads + self.kv_heads, 2, self.head_size // 2, -1)
-        return torch.cat([halves.transpose(1, 2).reshape_as(qk), v])
+        return torch.cat([adjoined(qk, self.head_size), v])
 
     def most_rows(self, num_positions: int) -> int:
         """Rows of so many positions that are worth decoding together, however many there are."""
@@ -156,7 +132,7 @@ class LlamaDecoder:
         copies = group // self.group
         self.read, self.written = (length, 0) if self.group > 1 else (0, length)
         num_positions = max(length + max_tokens, self.narrowest)
-        self._prepare_turns(torch.arange(num_positions, device=device))
+        self._prepare_turns(num_positions)
         # None where all rows are at the same position.
         self.padding_P = padding_P.repeat_interleave(copies) if any(padding) else None
         self._make_room(num_prompts * copies, length, max_tokens)
@@ -179,14 +155,13 @@ class LlamaDecoder:
         bias_PS.masked_fill_(hidden_PS, -torch.inf)
         return bias_PS[:, None, : length if self.group > 1 else num_positions]
 
-    def _prepare_turns(self, positions_S: Tensor) -> None:
+    def _prepare_turns(self, num_positions: int) -> None:
         """What a key and a value are multiplied by at each position, `[S, 2, D/2]` complex.
 
         A value is not turned: its number is 1, so that both are written by one product.
         """
-        angles = positions_S[:, None].float() * self.rotary.inv_freq
-        turns = torch.polar(torch.full_like(angles, self.rotary.attention_scaling), angles)
-        self.turns = torch.stack([turns, torch.ones_like(turns)], 1)
+        keys = turns(self.rotary, num_positions)
+        self.turns = torch.stack([keys, torch.ones_like(keys)], 1)
 
     def _make_room(self, num_prompts: int, length: int, max_tokens: int) -> None:
         """Caches of the prompts, and of each row's own tokens; one of both where none is shared."""
@@ -267,17 +242,17 @@ class LlamaDecoder:
         x = self.embedding.index_select(0, tokens_R)
         position = self.read + self.written
         if self.padding_P is None:
-            turns = self.turns[position, :, None, None, None]
+            turn = self.turns[position, :, None, None, None]
         else:
             turns_P = self.turns.index_select(0, position - self.padding_P)
-            turns = turns_P.transpose(0, 1)[:, :, None, None]
+            turn = turns_P.transpose(0, 1)[:, :, None, None]
         if self.bias_P1S is not None and self.group == 1:
             self.bias_P1S[:, :, self.written] = 0.0
         attend = self._attend if self.group > 1 else self._attend_alone
         for layer, cache in zip(self.layers, self.caches, strict=True):
             self._project(x, layer, out=self.fused)
-            torch.mul(self.new_queries, turns[0, ..., None, :], out=self.turned_queries)
-            torch.mul(self.new_keys_values, turns, out=cache.slots.select(4, self.written))
+            torch.mul(self.new_queries, turn[0, ..., None, :], out=self.turned_queries)
+            torch.mul(self.new_keys_values, turn, out=cache.slots.select(4, self.written))
             x = self._finish(x, attend(cache), layer)
         self.written += 1
         return self._logits(x)

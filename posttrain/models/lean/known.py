@@ -1,4 +1,4 @@
-"""Which models the lean pass computes as their own forward does."""
+"""Which models a lean pass computes as their own forward does."""
 
 from typing import Any
 
@@ -21,16 +21,24 @@ def is_lean(model: Any) -> bool:
 
     False too where somebody watches a module of the model, which would then not be called.
     """
+    return bool(
+        is_plain_llama(model)
+        and model.device.type == "cpu"
+        and not torch.is_autocast_enabled("cpu")
+        and not any(_is_watched(module) for module in model.modules())
+        and model.config._attn_implementation == "sdpa"
+        and not (model.config.attention_dropout and model.training)
+    )
+
+
+def is_plain_llama(model: Any) -> bool:
+    """True for Llamas and Qwen2s in float32, of the modules and the options that we compute."""
     base, config = model.base_model, model.config
     return bool(
         type(base).__name__ in ("LlamaModel", "Qwen2Model")
-        and base.device.type == "cpu"
         and base.dtype == torch.float32
-        and not torch.is_autocast_enabled("cpu")
-        and all(_is_plain(module) for module in model.modules())
+        and all(type(module).__name__ in _KNOWN for module in model.modules())
         and config.hidden_act == "silu"
-        and config._attn_implementation == "sdpa"
-        and not (config.attention_dropout and model.training)
         and _biases(base.layers[0]) in ([], ["q_proj", "k_proj", "v_proj"])
         # Not to_dict, which copies the whole config.
         and "sliding_attention" not in (vars(config).get("layer_types") or ())
@@ -38,20 +46,17 @@ def is_lean(model: Any) -> bool:
     )
 
 
-def _is_plain(module: Any) -> bool:
-    """A module of a known kind that is not compiled, and not hooked unless it is called anyway."""
+def _is_watched(module: Any) -> bool:
+    """A module that is compiled, or hooked though it is not called."""
     hooks = (
         module._forward_hooks,
         module._forward_pre_hooks,
         module._backward_hooks,
         module._backward_pre_hooks,
     )
-    # Activation checkpointing hooks the embedding.
-    return bool(
-        type(module).__name__ in _KNOWN
-        and (type(module).__name__ == "Embedding" or not any(hooks))
-        and module._compiled_call_impl is None
-    )
+    # Activation checkpointing hooks the embedding, which is called.
+    hooked = any(hooks) and type(module).__name__ != "Embedding"
+    return hooked or module._compiled_call_impl is not None
 
 
 def _biases(layer: Any) -> list[str]:

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from posttrain.models.lean.rotation import adjoined
+
 
 def projected(x_NC: Tensor, layer: Any, projections: Sequence[Any], rotation_N: Tensor) -> Tensor:
     """Some of queries, keys and values, side by side and rotated but for the values: ``[N, F]``."""
@@ -150,14 +152,9 @@ def _pairs(values_NF: Tensor, turned: int, rotation_N: Tensor) -> Tensor:
 
 
 def _joined(parts: Sequence[Tensor], size: int, turned: int) -> Tensor:
-    """One matrix, in which the dimensions of queries and keys that turn together adjoin.
-
-    Llama pairs dimension i with i + D/2. With a pair adjacent, the rotation is one complex
-    product, and q.k does not change when both are permuted alike.
-    """
+    """One matrix, whose first `turned` rows are those of queries and keys."""
     joined = torch.cat(list(parts))
-    halves = joined[:turned].view(turned // size, 2, size // 2, -1)
-    return torch.cat([halves.transpose(1, 2).reshape(turned, -1), joined[turned:]])
+    return torch.cat([adjoined(joined[:turned], size), joined[turned:]])
 
 
 _normed: Callable[[Tensor, float, Tensor], Tensor] = _Normed.apply

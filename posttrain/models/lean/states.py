@@ -10,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from posttrain.models.lean.layers import finish, normed, projected
 from posttrain.models.lean.layout import Layout, lay_out
+from posttrain.models.lean.rotation import turns
 
 
 def lean_hidden_states(
@@ -22,7 +23,7 @@ def lean_hidden_states(
     on, keeps what goes into each layer. The model must be one that `is_lean` knows.
     """
     base, layout = model.base_model, lay_out(input_ids_BT, wanted_BT, starts_B)
-    rotation_N = _rotation(base.rotary_emb, layout.length)[layout.position_N]
+    rotation_N = turns(base.rotary_emb, layout.length)[layout.position_N, None]
     x_NC = base.embed_tokens(layout.ids_N)
     keep = not (base.gradient_checkpointing and model.training)
     for layer in base.layers:
@@ -30,13 +31,6 @@ def lean_hidden_states(
         given = x_NC, layer, rotation_N, layout
         x_NC = through(*given) if keep else _checkpoint(through, *given)
     return normed(x_NC, base.norm)
-
-
-def _rotation(rotary: Any, length: int) -> Tensor:
-    """``scale * exp(i * position * frequency)``, ``[T, 1, D/2]`` complex."""
-    positions_T = torch.arange(length, device=rotary.inv_freq.device)
-    angles = positions_T[:, None].float() * rotary.inv_freq
-    return torch.polar(torch.full_like(angles, rotary.attention_scaling), angles)[:, None]
 
 
 def _through(x_NC: Tensor, layer: Any, rotation_N: Tensor, layout: Layout) -> Tensor:
