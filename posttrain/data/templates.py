@@ -42,7 +42,7 @@ def render_turns(
             )
         )
     # Python's own errors come out of expressions within the template.
-    except (TemplateError, TypeError, ValueError, KeyError) as error:
+    except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
         what = "one user message" if len(turns) == 1 else "a user message and its answer"
         raise UserError(
             f"the tokenizer's chat template fails on {what}: {error}; "

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,16 @@ def load_weights(
 
 
 def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
-    """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works."""
+    """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works.
+
+    Weights that are not finite are refused: the last update may have made them so.
+    """
+    broken = [name for name, p in model.named_parameters() if not bool(p.isfinite().all())]
+    if broken:
+        raise UserError(
+            f"{len(broken)} weights are not finite after training, {broken[0]} the first; nothing"
+            " was saved: lower the learning rate, or clip gradients at a smaller norm"
+        )
     from safetensors import SafetensorError
     from transformers.utils import logging
 
@@ -118,6 +128,17 @@ def weights_digest(model: torch.nn.Module) -> str:
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def bit_sums(weights: Iterable[torch.Tensor]) -> list[int]:
+    """The sum of the bits of each of some weights, read as integers.
+
+    No digest, but enough to tell that an update has changed something, at a fraction of the cost.
+    """
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = [w.detach().view(kinds[w.element_size()]).sum(dtype=torch.int64) for w in weights]
+    found: list[int] = torch.stack(sums).tolist()
+    return found
 
 
 def check_files(path: Path) -> None:

@@ -13,7 +13,9 @@ _QUOTE = "'"
 class StageConfig(BaseModel):
     """The parameters of one stage: frozen, fully typed, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:

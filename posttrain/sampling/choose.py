@@ -41,6 +41,8 @@ def draw(
     cumulative_BV = running_totals(weights_BV)
     threshold_B1 = (uniforms_B * cumulative_BV[:, -1])[:, None]
     tokens_B1 = torch.searchsorted(cumulative_BV, threshold_B1, right=True)
+    # Past the end where totals are NaN: such a token's log-probability is NaN too, and refused.
+    tokens_B1.clamp_(max=logits_BV.shape[1] - 1)
     # The cuts leave the weight of a token that stays as it is.
     return tokens_B1[:, 0], weights_BV.gather(-1, tokens_B1)[:, 0].log()
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posttrain.models.lean.known import is_plain_llama
+from posttrain.models.lean.known import is_plain_llama, is_watched
 from posttrain.models.lean.rotation import adjoined, turns
 from posttrain.sampling.cache import LayerCache
 from posttrain.sampling.memory import Memory
@@ -27,10 +27,6 @@ LARGEST = 100_000_000
 
 _SMALLEST_PRODUCT = 400
 """Multiplications of one product of a batch: below this, torch takes a kernel much slower."""
-
-_WORTH_SHARING = 2**15
-"""Numbers of the prompts' keys of a layer, copied for every row, up to which they are copied: what
-attention to a shared prompt saves is then less than its further operations cost."""
 
 _IN_CACHE = 16 * 2**20
 """Bytes of keys and values that a CPU keeps at hand: of a larger batch, every step fetches all of
@@ -63,6 +59,7 @@ def is_lean(model: Any) -> bool:
     return bool(
         type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
         and is_plain_llama(model)
+        and not is_watched(model)
         and model.num_parameters() <= LARGEST
     )
 
@@ -127,23 +124,22 @@ class LlamaDecoder:
         """
         num_prompts, length = ids_PS.shape
         padding, device = padding_P.tolist(), ids_PS.device
-        numbers = num_prompts * group * length * self.kv_heads * self.head_size
-        self.group = group if numbers > _WORTH_SHARING else 1
-        copies = group // self.group
+        # By the group alone: the bits of a sample must not depend on how many others there are.
+        self.group = group
         self.read, self.written = (length, 0) if self.group > 1 else (0, length)
         num_positions = max(length + max_tokens, self.narrowest)
         self._prepare_turns(num_positions)
         # None where all rows are at the same position.
-        self.padding_P = padding_P.repeat_interleave(copies) if any(padding) else None
-        self._make_room(num_prompts * copies, length, max_tokens)
+        self.padding_P = padding_P if any(padding) else None
+        self._make_room(num_prompts, length, max_tokens)
         self.bias_P1S = None
         if any(padding) or 0 < self.written < self.narrowest:
             bias_P1S = self._bias(padding_P, length, num_positions)
-            self.bias_P1S = bias_P1S.repeat_interleave(copies * self.kv_heads, 0)
+            self.bias_P1S = bias_P1S.repeat_interleave(self.kv_heads, 0)
         portions = [slice(num_prompts)]
         if self.group == 1 and device.type == "cpu":
             portions = _portions(padding, length)
-        read = [self._read_prompts(ids_PS, padding_P, chosen, copies) for chosen in portions]
+        read = [self._read_prompts(ids_PS, padding_P, chosen) for chosen in portions]
         return torch.cat(read)
 
     def _bias(self, padding_P: Tensor, length: int, num_positions: int) -> Tensor:
@@ -201,9 +197,7 @@ class LlamaDecoder:
         turned = self.queries.view(num_prompts, kv, group, per_key, -1, 2)
         self.turned_queries = torch.view_as_complex(turned)
 
-    def _read_prompts(
-        self, ids_PS: Tensor, padding_P: Tensor, chosen: slice, copies: int
-    ) -> Tensor:
+    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor, chosen: slice) -> Tensor:
         """Fill the caches of some prompts, without the padding that they share; their logits."""
         begin = int(padding_P[chosen].min())
         ids_PS, padding_P = ids_PS[chosen, begin:], padding_P[chosen] - begin
@@ -223,9 +217,7 @@ class LlamaDecoder:
                 cache.prompt_keys[chosen, :, :, begin:] = k.transpose(2, 3)
                 cache.prompt_values[chosen, :, begin:] = v
             else:
-                by_prompt = cache.own.view(2, -1, copies, *cache.own.shape[2:])
-                own = by_prompt[:, chosen, :, :, 0, begin:]
-                own[:, :, :, :, :length] = torch.stack([k, v])[:, :, None]
+                cache.own[:, chosen, :, 0, begin : begin + length] = torch.stack([k, v])
             if index == len(self.layers) - 1 and self.group == 1:
                 # What follows the prompt is read at its last position alone. Groups read a prompt
                 # once for many samples: there it saves little, and another shape rounds otherwise.

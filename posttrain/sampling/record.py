@@ -7,6 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from posttrain.errors import UserError
+
 Rows = npt.NDArray[np.int64]
 Chosen = npt.NDArray[np.bool_]
 
@@ -79,7 +81,12 @@ class Record:
         return open_R
 
     def rows(self) -> Iterator[Row]:
-        """Every row, cut at its end."""
+        """Every row, cut at its end; refused where what it was drawn from is no distribution."""
+        if not np.isfinite(self.logprobs_RT).all():
+            raise UserError(
+                "the policy's logits are not finite, so nothing can be drawn from it: its weights"
+                " are broken, as by too large a learning rate, or its number format is too small"
+            )
         columns = (self.tokens_RT, self.logprobs_RT, self.ends_R, self.stopped_R)
         for tokens, logprobs, end, stopped in zip(*columns, strict=True):
             yield Row(tokens[:end].tolist(), logprobs[:end].tolist(), bool(stopped))

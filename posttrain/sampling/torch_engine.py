@@ -164,16 +164,16 @@ class TorchSampler:
             numbers_R = torch.from_numpy(numbers_TR[step][rows_R])
             tokens_R, logprobs_R = _choose(logits, numbers_R, params)
             open_R = self._note(record, rows_R, step, (tokens_R, logprobs_R), params)
-            open_P: Chosen = open_R.reshape(-1, decoder.group).max(-1)
+            open_P: Chosen = open_R.reshape(-1, group).max(-1)
             num_open = int(open_P.sum())
             if num_open == 0:
                 break
             if num_open <= _WORTH_COMPACTING * len(open_P):
                 kept_P = fill_the_gaps(open_P, num_open)
-                rows_R = rows_R.reshape(-1, decoder.group)[kept_P].flatten()
+                rows_R = rows_R.reshape(-1, group)[kept_P].flatten()
                 chosen_P = torch.from_numpy(kept_P).to(device)
                 decoder.keep(chosen_P)
-                tokens_R = tokens_R.view(-1, decoder.group)[chosen_P].flatten()
+                tokens_R = tokens_R.view(-1, group)[chosen_P].flatten()
             if step + 1 < max_tokens:
                 logits = decoder.step(tokens_R)
         return record.rows()

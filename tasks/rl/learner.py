@@ -24,7 +24,7 @@ from posttrain.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.maths.reduce import masked_mean
 from posttrain.models.checkpoint import Checkpointer
 from posttrain.models.final_logits import final_logits
-from posttrain.models.load import weights_digest
+from posttrain.models.load import bit_sums
 from posttrain.models.logprobs import hidden_states, token_logprobs
 from posttrain.models.optim import NotFiniteError, Optimizer, learning_rate_factor
 from posttrain.training.failed_batch import kept_for_replay
@@ -62,9 +62,9 @@ class Learner:
         """The policy."""
         return self.trainable.model
 
-    def digest(self) -> str:
-        """Of the policy's weights as they are now."""
-        return weights_digest(self.model)
+    def fingerprint(self) -> object:
+        """Equal to an earlier one where no weight that is trained has changed since."""
+        return bit_sums(p for p in self.model.parameters() if p.requires_grad)
 
     def weights(self) -> Any:
         """Something with the state dict of the whole policy."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from posttrain.errors import UserError
@@ -13,6 +13,7 @@ from posttrain.training.best_weights import BestWeights
 from posttrain.training.curve import Curve
 from posttrain.training.generators import seed_torch
 from posttrain.training.progress import Progress, Stateful
+from tasks.rl.batch import Lesson
 from tasks.rl.buffer import Buffer, Generation, Queue
 from tasks.rl.config import RlConfig
 from tasks.rl.drawing import Drawing
@@ -102,6 +103,8 @@ def train(
             generation = drop_stale(queue.take(), version=step, bound=config.staleness)
             trained = [group for group in generation.groups if group[0].trained]
             lessons = learner.lessons(trained, step=step)
+            if step == 0:
+                check_taught(trained, lessons, max_tokens=config.max_tokens)
             num_masked = sum(map(len, trained)) - sum(map(len, lessons))
             if num_masked:
                 generation.facts["rollouts_masked"] = float(num_masked)
@@ -110,11 +113,11 @@ def train(
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)
         for index in range(buffer.num_done, len(plan)):
-            before = learner.digest() if learner.num_updates == 0 else ""
+            before = learner.fingerprint()
             metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
             if index == 0:
                 gate(practice, metrics, stale=is_stale(buffer, version=step))
-            check_moved(learner, before)
+            check_moved(learner, before, gradient=metrics["grad_norm"])
             buffer.learnt(metrics)
             if index + 1 < len(plan):
                 saving.save_if_due(step, index + 1)
@@ -189,12 +192,24 @@ def means(totals: Mapping[str, list[float]]) -> dict[str, float]:
     return {name: math.fsum(values) / len(values) for name, values in totals.items()}
 
 
-def check_moved(learner: Learner, before: str) -> None:
-    """Stop a run whose very first update left the policy as it was: the rest would as well."""
-    if before and learner.digest() == before:
+def check_taught(
+    trained: Sequence[Group], lessons: Sequence[Sequence[Lesson]], *, max_tokens: int
+) -> None:
+    """Refuse, before the first update, a limit of tokens that cuts off and so masks everything."""
+    if trained and not lessons and all(r.truncated for group in trained for r in group):
         raise UserError(
-            "rl: the first update left the policy exactly as it was, so it would learn nothing;"
-            " raise the learning rate, or train in float32"
+            f"rl: every rollout of the first step was cut off at max_tokens {max_tokens}, and"
+            " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
+            " or set truncated to keep"
+        )
+
+
+def check_moved(learner: Learner, before: object, *, gradient: float) -> None:
+    """Stop a run in which an update with a gradient left the policy as it was."""
+    if gradient and learner.fingerprint() == before:
+        raise UserError(
+            f"rl: update {learner.num_updates} left the policy exactly as it was, though it had a"
+            " gradient, so it would learn nothing; raise the learning rate, or train in float32"
         )
 
 

@@ -15,7 +15,7 @@ from posttrain.distributed.optim import ShardedMuon, ShardedOptimizer
 from posttrain.distributed.shard import Sharded, lend_whole, restore, shard
 from posttrain.errors import UserError
 from posttrain.models.checkpoint import Checkpointer
-from posttrain.models.load import weights_digest
+from posttrain.models.load import bit_sums
 from posttrain.models.optim import build_optimizer
 from posttrain.training.prepare import Trainable
 from posttrain.training.progress import Progress, Stateful
@@ -39,10 +39,10 @@ class ShardedLearner(Learner):
     sharded: Sharded
     whole: Trainable
 
-    def digest(self) -> str:
-        """Of the policy's weights as they are now."""
-        self.lend()
-        return weights_digest(self.whole.model)
+    def fingerprint(self) -> object:
+        """Of all shards, in every process."""
+        own = (p for p in self.sharded.model.parameters() if p.requires_grad)
+        return self.group.from_all(bit_sums(p.to_local() for p in own))
 
     def lend(self) -> None:
         """Give the whole policy, which is drawn from, the weights as they are now."""

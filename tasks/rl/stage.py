@@ -65,7 +65,8 @@ def run(
     if after == before:
         raise UserError(
             f"rl: the policy is unchanged after {config.steps} steps, as no group's rewards"
-            " differed; take problems that it solves sometimes, or a larger group_size"
+            " differed, or the rollouts of those that did were masked; take problems that it solves"
+            " sometimes, a larger group_size, or a larger max_tokens if rl/rollouts_masked is not 0"
         )
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
     metrics = _finish(practice, config, outputs)

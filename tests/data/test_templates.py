@@ -49,7 +49,12 @@ def test_a_template_that_drops_the_prompt_is_refused(tokenizer):
 
 @pytest.mark.parametrize(
     "template",
-    ["{% if %}", "{{ raise_exception('a system message comes first') }}", "{{ messages[3].role }}"],
+    [
+        "{% if %}",
+        "{{ raise_exception('a system message comes first') }}",
+        "{{ messages[3].role }}",
+        "{{ 1/0 }}",
+    ],
 )
 def test_a_template_that_fails_is_refused(tokenizer, template):
     tokenizer.chat_template = template

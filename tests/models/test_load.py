@@ -76,6 +76,16 @@ def test_weights_depend_on_the_seed_alone_and_leave_the_generator_alone(tokenize
     assert digests[0] == digests[1] != digests[2]
 
 
+def test_weights_that_are_not_finite_are_not_saved(model, tokenizer, tmp_path):
+    with torch.no_grad():
+        model.model.norm.weight[3] = torch.inf
+    with pytest.raises(
+        UserError, match=r"1 weights are not finite .* model\.norm\.weight the first"
+    ):
+        save_policy(model, tokenizer, tmp_path / "policy")
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
 def test_pickled_weights_are_refused(saved):
     (saved / "model.safetensors").unlink()
     torch.save({}, saved / "pytorch_model.bin")

@@ -21,6 +21,14 @@ def test_defaults_are_filled_and_sections_override_them(toy):
     assert [stage.config.amount for stage in dag.stages.values()] == [1, 5, 1]
 
 
+def test_a_number_that_is_not_finite_is_refused():
+    from tasks.sft.config import SftConfig
+
+    for value in (float("inf"), float("nan")):
+        with pytest.raises(UserError, match="learning_rate.*finite number"):
+            SftConfig.parse({"learning_rate": value}, where="sft")
+
+
 def test_set_overrides_the_file_and_reads_values_as_yaml(toy):
     toy.recipe("second: {amount: 5}\n")
     recipe = load_recipe(toy.root, ["second.amount=7", "run.seed=3"])

@@ -15,7 +15,6 @@ from posttrain.endpoint.config import Endpoint
 from posttrain.models.load import save_policy
 from posttrain.models.logprobs import token_logprobs
 from posttrain.models.tokenizer import train_tokenizer
-from posttrain.sampling import llama
 from posttrain.sampling.base import Prompt
 
 SIZES = {
@@ -107,12 +106,6 @@ def trainer_logprobs():
         return found.logprobs_BT[0, len(prompt.token_ids) :]
 
     return of
-
-
-@pytest.fixture(params=["shared", "copied"])
-def prompt_keys(request, monkeypatch):
-    """Attention of the lean decoder to the prompt of a group: once, or to a copy for every row."""
-    monkeypatch.setattr(llama, "_WORTH_SHARING", 0 if request.param == "shared" else 2**30)
 
 
 KEY = "sk-loopback-only"

@@ -180,7 +180,6 @@ def test_seed_and_index_change_what_is_drawn(sampler, prompts):
     assert len(set(texts(0)[:4])) == 4
 
 
-@pytest.mark.usefixtures("prompt_keys")
 def test_a_sample_does_not_depend_on_the_rest_of_the_batch(sampler, prompts):
     params = SamplingParams(max_tokens=8, num_samples=3, seed=1)
     together = sampler.sample(prompts, params)

@@ -14,7 +14,6 @@ from posttrain.sampling.slots import SlotDecoder
 from posttrain.sampling.torch_engine import TorchSampler
 
 
-@pytest.mark.usefixtures("prompt_keys")
 @pytest.mark.parametrize("name", ["llama-gqa-tied", "qwen2", "mistral-window", "gpt-neox"])
 @pytest.mark.parametrize("num_samples", [1, 3])
 @pytest.mark.parametrize("cut", [{"temperature": 0.0}, {"top_k": 5, "top_p": 0.9, "stop": ("a",)}])

@@ -271,8 +271,19 @@ def test_every_preset_trains(inputs, tmp_path, name):
 
 def test_an_update_that_moves_nothing_stops_the_run(inputs, tmp_path):
     """A rate so small that the weights' float32 swallows the whole update."""
-    with pytest.raises(UserError, match="first update left the policy exactly as it was"):
+    with pytest.raises(UserError, match="update 1 left the policy exactly as it was"):
         train(inputs, tmp_path / "run", learning_rate=1e-30)
+
+
+def test_a_limit_that_masks_every_rollout_is_refused_before_the_first_update(inputs, tmp_path):
+    masked = {"advantage": {"truncated": "mask"}}
+    with pytest.raises(UserError, match="cut off at max_tokens 2, and .* raise max_tokens"):
+        train(inputs, tmp_path / "run", max_tokens=2, algorithm=masked, draw={"train_on": "all"})
+
+
+def test_weights_that_an_update_has_broken_are_refused_in_one_sentence(inputs, tmp_path):
+    with pytest.raises(UserError, match="logits are not finite, so nothing can be drawn"):
+        train(inputs, tmp_path / "run", steps=3, learning_rate=1e30)
 
 
 def test_an_early_stop_is_recorded_and_what_was_sampled_ahead_is_stored(inputs, tmp_path):

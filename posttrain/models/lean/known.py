@@ -25,7 +25,7 @@ def is_lean(model: Any) -> bool:
         is_plain_llama(model)
         and model.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
-        and not any(_is_watched(module) for module in model.modules())
+        and not is_watched(model)
         and model.config._attn_implementation == "sdpa"
         and not (model.config.attention_dropout and model.training)
     )
@@ -46,8 +46,12 @@ def is_plain_llama(model: Any) -> bool:
     )
 
 
+def is_watched(model: Any) -> bool:
+    """True where a module is compiled, or hooked though we do not call it."""
+    return any(_is_watched(module) for module in model.modules())
+
+
 def _is_watched(module: Any) -> bool:
-    """A module that is compiled, or hooked though it is not called."""
     hooks = (
         module._forward_hooks,
         module._forward_pre_hooks,
