@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from posttrain.models.load import load_policy, save_policy, weights_digest
+from posttrain.models.load import load_policy, weights_digest
 from posttrain.pipeline.context import StageContext
 from posttrain.reproduction.replaying import parameters
 from tasks.probe.config import ProbeConfig
@@ -155,7 +155,7 @@ def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(
     policy = load_policy(tmp_path / "broken/policy")
     with torch.no_grad():
         policy.model.model.norm.weight[3] = math.nan
-    save_policy(policy.model, policy.tokenizer, tmp_path / "broken/policy")
+    policy.model.save_pretrained(tmp_path / "broken/policy")
     failed = project.cli("run", "--local", "--set", f"given.folder={tmp_path / 'broken'}")
     assert failed.returncode != 0
     said = " ".join(failed.stderr.split())
