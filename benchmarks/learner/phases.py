@@ -155,8 +155,8 @@ def operations(size: str, workload: str) -> float:
         # One state a row is wanted: of the last layer, all tokens need keys and values alone.
         below = passes(tokens, 0, length) * (shape.layers - 1) / shape.layers
         return below + 6 * (keys * tokens + layer * 2 * settings.PAIRS)
-    reference = 4 / 3 if workload == "dpo" else 1.0
-    return reference * passes(tokens, answers, length)
+    # DPO's reference is computed once, before the first step.
+    return passes(tokens, answers, length)
 
 
 def peak_rate() -> float:
