@@ -87,6 +87,7 @@ def train(
     queue, buffer, learner = practice.queue, practice.buffer, practice.learner
     saving = _Saving(practice.progress(practice.parts(), checkpointer), practice.store, config)
     first = saving.restore(context)
+    weights = learner.fingerprint()
     for step in range(first, config.steps):
         if practice.stopping is not None and practice.stopping.reason:
             context.note(f"stopped after step {step} of {config.steps}: {practice.stopping.reason}")
@@ -113,11 +114,10 @@ def train(
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)
         for index in range(buffer.num_done, len(plan)):
-            before = learner.fingerprint()
             metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
             if index == 0:
                 gate(practice, metrics, stale=is_stale(buffer, version=step))
-            check_moved(learner, before, gradient=metrics["grad_norm"])
+            weights = check_moved(learner, weights, gradient=metrics["grad_norm"])
             buffer.learnt(metrics)
             if index + 1 < len(plan):
                 saving.save_if_due(step, index + 1)
@@ -204,13 +204,15 @@ def check_taught(
         )
 
 
-def check_moved(learner: Learner, before: object, *, gradient: float) -> None:
-    """Stop a run in which an update with a gradient left the policy as it was."""
-    if gradient and learner.fingerprint() == before:
+def check_moved(learner: Learner, before: object, *, gradient: float) -> object:
+    """The fingerprint after an update; one with a gradient that left it as it was ends the run."""
+    after = learner.fingerprint()
+    if gradient and after == before:
         raise UserError(
             f"rl: update {learner.num_updates} left the policy exactly as it was, though it had a"
             " gradient, so it would learn nothing; raise the learning rate, or train in float32"
         )
+    return after
 
 
 @dataclass
