@@ -25,7 +25,7 @@ test-all: $(VENV)/.installed-test
 test-engines: export PATH := $(CURDIR)/$(ENGINES)/bin:$(PATH)
 test-engines: $(ENGINES)/.installed
 	$(ENGINES)/bin/python -m pytest -m engines
-	$(ENGINES)/bin/python -m pytest tests/sampling tests/models -m "not engines and not slow"
+	$(ENGINES)/bin/python -m pytest tests/learning/engines tests/learning/models -m "not engines and not slow"
 
 lint: $(VENV)/.installed-test
 	ruff check . && ruff format --check . && mypy && lint-imports

@@ -20,9 +20,9 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 if TYPE_CHECKING:
-    from posttrain.execution.session import Session
-    from posttrain.pipeline.ledger import StageRun
+    from posttrain.pipeline.execution.session import Session
     from posttrain.pipeline.plan import Decision
+    from posttrain.provenance.ledger import StageRun
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -34,7 +34,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 _NUMBERS = itertools.count()
 
 TASK = """
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from PACKAGE.config import Config
 REPORT = ArtifactType.REPORT
 TASK = Task("PACKAGE", Config, {"source": Port(REPORT, "what to add to", optional=True),
@@ -42,7 +42,7 @@ TASK = Task("PACKAGE", Config, {"source": Port(REPORT, "what to add to", optiona
     {"result": Port(REPORT, "the sum")})
 """
 CONFIG = '''
-from posttrain.pipeline.config import StageConfig
+from posttrain.stage.config import StageConfig
 class Config(StageConfig):
     amount: int = 1
     """What to add."""
@@ -112,7 +112,7 @@ class Toy:
 
     def run(self, *overrides: str, start: str | None = None) -> dict[str, StageRun]:
         """Run the recipe with the local runner in this process; return what happened by stage."""
-        from posttrain.execution.session import open_session
+        from posttrain.pipeline.execution.session import open_session
 
         with open_session(self.root, overrides) as session, session.workspace.locked("test"):
             if start:
@@ -125,7 +125,7 @@ class Toy:
 
     def plan(self, *overrides: str) -> dict[str, Decision]:
         """Decide without running."""
-        from posttrain.execution.session import open_session
+        from posttrain.pipeline.execution.session import open_session
 
         with open_session(self.root, overrides) as session:
             return {decision.stage: decision for decision in session.planner.plan()}
@@ -145,9 +145,9 @@ class Toy:
 
 
 def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, StageRun]:
-    from posttrain.execution.display import SilentDisplay
-    from posttrain.execution.local import run_locally
-    from posttrain.tracking.memory import MemoryTracker
+    from posttrain.pipeline.execution.display import SilentDisplay
+    from posttrain.pipeline.execution.local import run_locally
+    from posttrain.views.tracking.memory import MemoryTracker
 
     session.run(
         decisions,

@@ -14,11 +14,11 @@ import torch
 from ruamel.yaml import YAML
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.models.load import load_policy, save_policy
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.load import load_policy, save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.pipeline.recipe import load_recipe
-from posttrain.records import ROLLOUTS
 
 ROOT = Path(__file__).parents[1]
 RECIPE = ROOT / "recipes/gsm8k-qwen/recipe.yaml"

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from posttrain.models.load import save_policy
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
 
 ROOT = Path(__file__).parents[1]
 RECIPE = """

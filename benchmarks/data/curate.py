@@ -21,9 +21,7 @@ import polars as pl
 from reasoning_gym.factory import create_dataset
 
 from benchmarks.data import with_datasets
-from posttrain.data.tables import write_table
-from posttrain.pipeline.context import StageContext
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     PROBLEMS,
     Completion,
@@ -31,6 +29,8 @@ from posttrain.records import (
     completions_table,
     problems_table,
 )
+from posttrain.data.tables import write_table
+from posttrain.stage.context import StageContext
 from tasks.curate import TASK
 from tasks.curate.config import CurateConfig
 from tasks.curate.stage import run

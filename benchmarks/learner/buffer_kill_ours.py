@@ -10,14 +10,14 @@ import torch
 
 from benchmarks.learner.ours import problem, solve_rates
 from benchmarks.learner.settings import GROUP, PROBLEMS, half_reward
+from posttrain.data.schemas import PROBLEMS as PROBLEMS_SCHEMA
+from posttrain.data.schemas import SOLVE_RATES, problems_table
 from posttrain.data.tables import write_table
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.models.optim import Optimizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import PROBLEMS as PROBLEMS_SCHEMA
-from posttrain.records import SOLVE_RATES, problems_table
-from posttrain.rewards import VERIFIERS, Verdict
-from tasks.rl.config import RlConfig
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.models.optim import Optimizer
+from posttrain.learning.rewards import VERIFIERS, Verdict
+from posttrain.learning.rl.config import RlConfig
+from posttrain.stage.context import StageContext
 from tasks.rl.stage import run
 
 

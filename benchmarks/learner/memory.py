@@ -93,7 +93,7 @@ def naive(model: torch.nn.Module, ids: Tensor, entropy: bool) -> tuple[Tensor, f
 
 def chunked(model: torch.nn.Module, ids: Tensor, entropy: bool) -> tuple[Tensor, float]:
     """As every stage does it."""
-    from posttrain.models.logprobs import wanted_logprobs
+    from posttrain.learning.models.logprobs import wanted_logprobs
 
     wanted = torch.ones_like(ids, dtype=torch.bool)
     wanted[:, 0] = False

@@ -21,12 +21,7 @@ from benchmarks.learner.settings import (
     half_reward,
 )
 from posttrain.data.rows import encode_rows
-from posttrain.data.tables import write_table
-from posttrain.execution.allocator import keep_freed_memory
-from posttrain.execution.determinism import make_deterministic
-from posttrain.models.load import load_policy, load_tokenizer, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,
     SOLVE_RATES,
@@ -36,10 +31,15 @@ from posttrain.records import (
     problems_table,
     with_row_ids,
 )
-from posttrain.records import (
+from posttrain.data.schemas import (
     PROBLEMS as PROBLEMS_SCHEMA,
 )
-from posttrain.rewards import VERIFIERS, Verdict
+from posttrain.data.tables import write_table
+from posttrain.learning.models.load import load_policy, load_tokenizer, weights_digest
+from posttrain.learning.rewards import VERIFIERS, Verdict
+from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.execution.determinism import make_deterministic
+from posttrain.stage.context import StageContext
 
 MANY = 20_000
 """Steps that are planned; the parent ends the process long before."""
@@ -128,10 +128,10 @@ def preference(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
     """Training on the pairs as they are; the stage would hold some of them out for its report."""
-    from posttrain.training.curve import Curve
-    from posttrain.training.prepare import prepare_for_training
-    from tasks.preference.config import PreferenceConfig
-    from tasks.preference.lesson import learn
+    from posttrain.learning.preference.config import PreferenceConfig
+    from posttrain.learning.preference.lesson import learn
+    from posttrain.learning.training.curve import Curve
+    from posttrain.learning.training.prepare import prepare_for_training
 
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
@@ -153,10 +153,10 @@ def reward(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
     """As `preference`, for the reason given there."""
-    from posttrain.models.reward_head import start_reward_model
-    from posttrain.training.curve import Curve
-    from posttrain.training.prepare import prepare_for_training
-    from posttrain.training.supervised import train
+    from posttrain.learning.models.reward_head import start_reward_model
+    from posttrain.learning.training.curve import Curve
+    from posttrain.learning.training.prepare import prepare_for_training
+    from posttrain.learning.training.supervised import train
     from tasks.reward.config import RewardConfig
     from tasks.reward.stage import _lesson
 
@@ -182,7 +182,7 @@ def reward(
 def grpo(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
-    from tasks.rl.config import RlConfig
+    from posttrain.learning.rl.config import RlConfig
     from tasks.rl.stage import run
 
     VERIFIERS["half"] = lambda text, _: Verdict(half_reward(text), "")

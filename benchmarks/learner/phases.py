@@ -25,9 +25,9 @@ from rich.table import Table
 from benchmarks.learner.ours import STAGES, train
 from benchmarks.learner.settings import SIZES, prepare
 from benchmarks.sampling.machine import described
-from posttrain.models import logprobs, reward_head
-from posttrain.models.optim import Optimizer
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.learning.models import logprobs, reward_head
+from posttrain.learning.models.optim import Optimizer
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 
 PHASES = ("sampling", "layers, forward", "head, forward", "backward", "clipping and AdamW")
 PLACES: tuple[tuple[str, Any, str], ...] = (

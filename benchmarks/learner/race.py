@@ -26,12 +26,18 @@ from rich.table import Table
 
 from benchmarks.learner.compare import ROOT, Side
 from benchmarks.learner.machine import described
-from posttrain.attempts import attempt_all, judging, make_prompts, problems_of, read_problems
+from posttrain.data.schemas import PROBLEMS, SOLVE_RATES, Problem
 from posttrain.data.tables import read_table
-from posttrain.models.load import Policy, load_policy
-from posttrain.records import PROBLEMS, SOLVE_RATES, Problem
-from posttrain.sampling.base import SamplingParams
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.rollouts.attempts import (
+    attempt_all,
+    judging,
+    make_prompts,
+    problems_of,
+    read_problems,
+)
+from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 
 BURST, STEPS = 10, 200
 

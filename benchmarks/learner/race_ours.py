@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from benchmarks.learner.pace import Pace
-from posttrain.execution.allocator import keep_freed_memory
-from posttrain.execution.determinism import make_deterministic
-from posttrain.pipeline.context import StageContext
-from tasks.rl.config import RlConfig
-from tasks.rl.learner import Learner
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import Learner
+from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.execution.determinism import make_deterministic
+from posttrain.stage.context import StageContext
 from tasks.rl.stage import run
 
 

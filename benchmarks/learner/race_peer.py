@@ -79,8 +79,8 @@ def main() -> None:
 def judge() -> Any:
     """The verdicts of the problems' own verifiers, the same answer only once, as ours has it."""
     sys.path.append(os.environ["VERIFIERS_FROM"])
-    from posttrain.attempts import Judge
-    from posttrain.records import Problem
+    from posttrain.data.schemas import Problem
+    from posttrain.learning.rollouts.attempts import Judge
 
     known = Judge()
 

@@ -25,9 +25,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.pipeline.machine import described
+from posttrain.data.schemas import COMPLETIONS, PROBLEMS
 from posttrain.data.tables import write_table
-from posttrain.pipeline.ledger import ArtifactRecord, Run, StageRun, open_ledger
-from posttrain.records import COMPLETIONS, PROBLEMS
+from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
 
 _BATCH = 1000
 _STAGES = 20

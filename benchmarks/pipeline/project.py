@@ -13,13 +13,13 @@ SHAPES = ("chain", "wide", "diamond")
 
 _TASK = """
 from noop.config import Config
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 REPORT = ArtifactType.REPORT
 TASK = Task("noop", Config, {"sources": Port(REPORT, "what came before", many=True, optional=True)},
     {"result": Port(REPORT, "a constant")})
 """
 _CONFIG = '''
-from posttrain.pipeline.config import StageConfig
+from posttrain.stage.config import StageConfig
 class Config(StageConfig):
     label: str = "a"
     """Changes the key and nothing else."""

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from posttrain.models.load import Policy
-from posttrain.sampling.base import Prompt, SamplingParams
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.learning.models.load import Policy
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 
 Drawn = list[list[int]]
 Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
@@ -28,8 +28,8 @@ def torch_engine(policy: Policy, max_tokens: int) -> Contestant:
 
 
 def vllm_engine(policy: Policy, max_tokens: int) -> Contestant:
-    from posttrain.sampling.engines import VllmEngine
-    from posttrain.sampling.vllm_engine import VllmSampler
+    from posttrain.learning.rollouts.engines.config import VllmEngine
+    from posttrain.learning.rollouts.engines.vllm_engine import VllmSampler
 
     settings = VllmEngine(max_num_seqs=1024, kv_cache_gib=1.0)
     return _of(VllmSampler(policy.model, policy.tokenizer, settings), max_tokens)

@@ -34,9 +34,9 @@ from benchmarks.sampling.contestants import (
     with_wide_heads,
 )
 from benchmarks.sampling.machine import described
-from posttrain.attempts import make_prompts, read_problems
-from posttrain.models.load import load_policy
-from posttrain.sampling.base import Prompt
+from posttrain.learning.models.load import load_policy
+from posttrain.learning.rollouts.attempts import make_prompts, read_problems
+from posttrain.learning.rollouts.engines.base import Prompt
 
 Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
 GROUP = 8

@@ -10,15 +10,15 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.algorithms.choice import preset
-from posttrain.algorithms.config import Algorithm
-from posttrain.algorithms.identity import AnyAlgorithm, canonical, digest, flat, switches
-from posttrain.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
-from posttrain.algorithms.presets import PRESETS
-from posttrain.algorithms.summary import preference_summary, summary
-from posttrain.errors import UserError, nearest
+from posttrain.learning.algorithms.choice import preset
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.identity import AnyAlgorithm, canonical, digest, flat, switches
+from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
+from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.algorithms.summary import preference_summary, summary
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.workspace import Workspace
+from posttrain.stage.errors import UserError, nearest
 
 _output_option = click.option(
     "-o",

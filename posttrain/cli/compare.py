@@ -5,7 +5,7 @@ import json
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option
-from posttrain.lineage.names import find_run
+from posttrain.provenance.lineage.names import find_run
 
 
 @click.command(
@@ -29,8 +29,8 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
     """
     from rich.console import Console
 
-    from posttrain.lineage.compare import compare_runs
-    from posttrain.lineage.render.comparison import as_object, as_table
+    from posttrain.provenance.lineage.compare import compare_runs
+    from posttrain.provenance.lineage.render.comparison import as_object, as_table
 
     with existing_ledger(ledger_at) as ledger:
         old, new = find_run(ledger, before), find_run(ledger, after)

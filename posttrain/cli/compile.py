@@ -6,9 +6,9 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import overrides_option, recipe_argument
-from posttrain.errors import UserError
-from posttrain.execution.session import open_session
+from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.generate import stale_files, write_generated
+from posttrain.stage.errors import UserError
 
 
 @click.command("compile")

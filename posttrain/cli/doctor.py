@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger.location import project_root
+from posttrain.provenance.ledger.location import project_root
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.housekeeping.checks.finding import Finding
+    from posttrain.operations.maintenance.checks.finding import Finding
 
 _COLOURS = {"ok": "green", "warning": "yellow", "broken": "red"}
 _INDENT = 20
@@ -51,8 +51,8 @@ def doctor(deep: bool, fix: bool, output: str) -> None:
     without --fix. Exit code 1 if something is broken, else 0. Outside of a project only the
     machine is looked at.
     """
-    from posttrain.housekeeping.checks import examine
-    from posttrain.housekeeping.checks.finding import Place
+    from posttrain.operations.maintenance.checks import examine
+    from posttrain.operations.maintenance.checks.finding import Place
 
     found: list[Finding] = []
     for finding in examine(Place(_root(), deep, fix)):

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posttrain.errors import UserError
-from posttrain.pipeline import files
+from posttrain.provenance import files
+from posttrain.stage.errors import UserError
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.amounts import bytesize
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import bytesize
 
 if TYPE_CHECKING:
-    from posttrain.housekeeping.collect import Plan
+    from posttrain.operations.maintenance.collect import Plan
 
 
 @click.group(
@@ -74,10 +74,10 @@ def gc(
     """
     if context.invoked_subcommand is not None:
         return
-    from posttrain.housekeeping.budget import parse_bytes
-    from posttrain.housekeeping.claims import Keep
-    from posttrain.housekeeping.collect import carry_out, make_plan
-    from posttrain.pipeline.dvc import DvcStore
+    from posttrain.operations.maintenance.budget import parse_bytes
+    from posttrain.operations.maintenance.claims import Keep
+    from posttrain.operations.maintenance.collect import carry_out, make_plan
+    from posttrain.provenance.dvc import DvcStore
 
     asked = context.get_parameter_source("best") is not ParameterSource.DEFAULT
     if asked and not keep["metrics"]:
@@ -104,8 +104,8 @@ def gc(
 @ledger_option
 def pin(node: str, ledger_at: str | None) -> None:
     """Keep NODE (a path, digest, STAGE@RUN or release) whatever the policy says."""
-    from posttrain.housekeeping.pins import pin as put
-    from posttrain.lineage.names import find_node
+    from posttrain.operations.maintenance.pins import pin as put
+    from posttrain.provenance.lineage.names import find_node
 
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
@@ -118,8 +118,8 @@ def pin(node: str, ledger_at: str | None) -> None:
 @ledger_option
 def unpin(node: str, ledger_at: str | None) -> None:
     """Let NODE go by the policy again."""
-    from posttrain.housekeeping.pins import unpin as take
-    from posttrain.lineage.names import find_node
+    from posttrain.operations.maintenance.pins import unpin as take
+    from posttrain.provenance.lineage.names import find_node
 
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
@@ -131,7 +131,7 @@ def unpin(node: str, ledger_at: str | None) -> None:
 @ledger_option
 def pins(ledger_at: str | None) -> None:
     """List what is pinned."""
-    from posttrain.housekeeping.pins import pinned
+    from posttrain.operations.maintenance.pins import pinned
 
     with existing_ledger(ledger_at) as ledger:
         found = pinned(ledger)
@@ -142,7 +142,7 @@ def pins(ledger_at: str | None) -> None:
 
 
 def _show(plan: "Plan", budget: int | None) -> None:
-    from posttrain.housekeeping.policy import table
+    from posttrain.operations.maintenance.policy import table
 
     shown = Table(box=None, pad_edge=False)
     for heading in ("", "why", "what", "number", "size"):

@@ -6,12 +6,12 @@ from pathlib import Path
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
-from posttrain.lineage.impact import Impact
-from posttrain.lineage.impact import impact as measure
-from posttrain.lineage.names import find_node
-from posttrain.lineage.queries import LIMIT
-from posttrain.lineage.render.as_json import as_object
-from posttrain.lineage.render.view import caption, counted, details, omission
+from posttrain.provenance.lineage.impact import Impact
+from posttrain.provenance.lineage.impact import impact as measure
+from posttrain.provenance.lineage.names import find_node
+from posttrain.provenance.lineage.queries import LIMIT
+from posttrain.provenance.lineage.render.as_json import as_object
+from posttrain.provenance.lineage.render.view import caption, counted, details, omission
 
 
 @click.command(

@@ -21,7 +21,7 @@ def init(folder: Path) -> None:
     It has a recipe that runs in a minute, a flow, a task of its own with a test, and is a git and
     DVC repository. It uses the tasks that come with posttrain and adds to them.
     """
-    from posttrain.project.create import create
+    from posttrain.operations.project.create import create
 
     files = create(folder)
     click.echo(f"{folder}: {len(files)} files. Next: cd {folder} && make run && make test")

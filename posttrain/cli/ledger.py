@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from posttrain.cli.files import replacing
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger import Conflict, Ledger, open_ledger
-from posttrain.pipeline.ledger.location import ENVIRONMENT, ledger_location, project_root
+from posttrain.provenance.ledger import Conflict, Ledger, open_ledger
+from posttrain.provenance.ledger.location import ENVIRONMENT, ledger_location, project_root
+from posttrain.stage.errors import UserError
 
 ledger_option = click.option(
     "--ledger",
@@ -59,7 +59,7 @@ Examples:
 @ledger_option
 def export(file: Path, ledger_at: str | None) -> None:
     """Write every record to FILE ('-' for standard output)."""
-    from posttrain.pipeline.ledger.transfer import export_ledger
+    from posttrain.provenance.ledger.transfer import export_ledger
 
     with existing_ledger(ledger_at) as source:
         if str(file) == "-":
@@ -83,7 +83,7 @@ Examples:
 @ledger_option
 def import_(file: Path, ledger_at: str | None) -> None:
     """Append the records of FILE that the ledger does not have yet."""
-    from posttrain.pipeline.ledger.transfer import import_ledger
+    from posttrain.provenance.ledger.transfer import import_ledger
 
     with open_ledger(_location(ledger_at)) as sink, file.open(encoding="utf-8") as stream:
         count = import_ledger(sink, stream, where=str(file))

@@ -11,12 +11,12 @@ from posttrain.cli.files import write_text
 from posttrain.cli.impact import impact
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.recall import recall, recalls
-from posttrain.errors import UserError
-from posttrain.lineage import queries
-from posttrain.lineage.graph import Graph
-from posttrain.lineage.names import find_node
-from posttrain.lineage.queries import LIMIT
-from posttrain.lineage.render.view import Direction
+from posttrain.provenance.lineage import queries
+from posttrain.provenance.lineage.graph import Graph
+from posttrain.provenance.lineage.names import find_node
+from posttrain.provenance.lineage.queries import LIMIT
+from posttrain.provenance.lineage.render.view import Direction
+from posttrain.stage.errors import UserError
 
 _FORMATS = ("tree", "json", "mermaid", "dot", "openlineage", "html")
 _TREE_DEPTH = 12
@@ -135,7 +135,7 @@ def _answer(
     ask: Callable[..., Graph],
 ) -> None:
     """Resolve the nodes, ask for their graph, render it and send it where it belongs."""
-    from posttrain.lineage.render import FORMATS, View
+    from posttrain.provenance.lineage.render import FORMATS, View
 
     form, out = _format_of(options["form"], options["out"])
     root = workspace_root(options["ledger_at"])

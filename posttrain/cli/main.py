@@ -8,7 +8,7 @@ from typing import NamedTuple
 import click
 
 from posttrain import __version__
-from posttrain.errors import UserError, nearest
+from posttrain.stage.errors import UserError, nearest
 
 
 class Verb(NamedTuple):

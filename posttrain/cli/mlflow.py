@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import recipe_argument
-from posttrain.execution.session import open_session
+from posttrain.pipeline.execution.session import open_session
 
 
 @click.group()
@@ -18,7 +18,7 @@ def mlflow() -> None:
 @click.option("--uri", metavar="URI", help="Another tracking store to fill instead of our own.")
 def rebuild(recipe: Path, uri: str | None) -> None:
     """Recreate every run and stage of the ledger in a fresh MLflow store."""
-    from posttrain.tracking.rebuild import rebuild as replay
+    from posttrain.views.tracking.rebuild import rebuild as replay
 
     with open_session(recipe) as session, session.workspace.locked("posttrain mlflow rebuild"):
         told = replay(session.ledger, session.workspace.state, uri=uri)

@@ -7,11 +7,11 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.amounts import duration
 from posttrain.cli.options import overrides_option, recipe_argument
-from posttrain.execution.fitness import refuse_unfit
-from posttrain.execution.session import open_session
+from posttrain.pipeline.execution.fitness import refuse_unfit
+from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
+from posttrain.stage.formatting import duration
 
 _ACTIONS = {
     "cached": "[green]up to date[/]",

@@ -6,15 +6,15 @@ from pathlib import Path
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
-from posttrain.errors import UserError
-from posttrain.lineage.graph import Node
-from posttrain.lineage.impact import Impact, impact
-from posttrain.lineage.names import Selected, find_node
-from posttrain.lineage.recalls import recall as mark
-from posttrain.lineage.recalls import recalled
-from posttrain.lineage.recalls import withdraw as take_back
-from posttrain.lineage.render.view import caption, counted
-from posttrain.pipeline.ledger import Ledger
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.lineage.graph import Node
+from posttrain.provenance.lineage.impact import Impact, impact
+from posttrain.provenance.lineage.names import Selected, find_node
+from posttrain.provenance.lineage.recalls import recall as mark
+from posttrain.provenance.lineage.recalls import recalled
+from posttrain.provenance.lineage.recalls import withdraw as take_back
+from posttrain.provenance.lineage.render.view import caption, counted
+from posttrain.stage.errors import UserError
 
 
 @click.command(
@@ -62,8 +62,8 @@ def recall(
 
 def _cleared(ledger: Ledger, selected: Selected, predicate: str, root: Path) -> list[str]:
     """Later tables that hold none of the rows; a predicate that names no row is a mistake."""
-    from posttrain.lineage.rows import cleared_tables
-    from posttrain.lineage.tables import open_tables
+    from posttrain.provenance.lineage.rows import cleared_tables
+    from posttrain.provenance.lineage.tables import open_tables
 
     tables = open_tables(ledger, root)
     table = tables.of_node(selected)

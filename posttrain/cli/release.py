@@ -12,15 +12,15 @@ from posttrain.cli.release_move import promote, push, rollback
 from posttrain.cli.release_run import rebuild, serve
 from posttrain.cli.release_show import diff, list_, show
 from posttrain.cli.release_trust import Trust, trust_options
-from posttrain.errors import UserError
-from posttrain.release.names import STAGES, check_stage
+from posttrain.publishing.release.names import STAGES, check_stage
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-    from posttrain.release.config import AnyGate
-    from posttrain.release.keyless import Notary
-    from posttrain.release.statistics import Verdict
+    from posttrain.publishing.release.config import AnyGate
+    from posttrain.publishing.release.keyless import Notary
+    from posttrain.publishing.release.statistics import Verdict
 
 
 @click.group(
@@ -79,11 +79,11 @@ def create(
 
     Without a version it is the next minor one. Nothing is written unless everything is.
     """
-    from posttrain.execution.session import open_session
-    from posttrain.release import create as making
-    from posttrain.release import pointers, stages, tags
-    from posttrain.release.names import check_name, choose_tag
-    from posttrain.release.registry import open_registry
+    from posttrain.pipeline.execution.session import open_session
+    from posttrain.publishing.release import create as making
+    from posttrain.publishing.release import pointers, stages, tags
+    from posttrain.publishing.release.names import check_name, choose_tag
+    from posttrain.publishing.release.registry import open_registry
 
     check_name(name.partition("@")[0])
     with open_session(recipe) as session, session.workspace.locked("posttrain release create"):
@@ -105,7 +105,7 @@ def create(
                 moved = stages.promote(place, made.tag, check_stage(stage), "promoted when created")
                 click.echo(f"{moved.tag}: {made.tag} is in {stage}")
     if push is not None:
-        from posttrain.release.push import push_to_hub
+        from posttrain.publishing.release.push import push_to_hub
 
         click.echo(push_to_hub(made.folder, push))
 
@@ -124,8 +124,8 @@ def verify(target: str, expect: str | None, environment: bool, trust: Trust) -> 
     With --environment what is installed here is compared with the release's lock besides, and
     every file of it is hashed: some ten seconds.
     """
-    from posttrain.release.fetch import located
-    from posttrain.release.names import parse_tag
+    from posttrain.publishing.release.fetch import located
+    from posttrain.publishing.release.names import parse_tag
 
     findings, other = list[str](), list[str]()
     for path, tag, pointed in located(target):
@@ -146,7 +146,7 @@ def verify(target: str, expect: str | None, environment: bool, trust: Trust) -> 
 
 def _signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | None]":
     """Who signs, and who certifies it; refused before anything is judged."""
-    from posttrain.release import keyless, keys
+    from posttrain.publishing.release import keyless, keys
 
     if sign == "key":
         return keys.load_signer(key or keys.private_path()), None
@@ -161,8 +161,12 @@ def _environment(path: Path) -> list[str]:
     """How this environment is not the one that the release at `path` was made in."""
     import json
 
-    from posttrain.release.contents import EVIDENCE, open_contents
-    from posttrain.release.environment import altered_files, differences, environment_lock
+    from posttrain.publishing.release.contents import EVIDENCE, open_contents
+    from posttrain.publishing.release.environment import (
+        altered_files,
+        differences,
+        environment_lock,
+    )
 
     lock = json.loads(open_contents(path).read(f"{EVIDENCE}/environment.json"))
     return [*differences(lock, environment_lock()), *altered_files(lock)]

@@ -21,7 +21,7 @@ def init(folder: Path | None) -> None:
 
     Set POSTTRAIN_KEY_PASSPHRASE to encrypt the private key; signing then needs it too.
     """
-    from posttrain.release.keys import key_folder, make_pair
+    from posttrain.publishing.release.keys import key_folder, make_pair
 
     private, public = make_pair(folder or key_folder())
     click.echo(f"private key (readable by you alone, keep a copy): {private}")
@@ -32,7 +32,7 @@ def init(folder: Path | None) -> None:
 @click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="A public key file.")
 def show(key: Path | None) -> None:
     """Print the id of a public key, which every signature names."""
-    from posttrain.release.keys import load_public, public_path
+    from posttrain.publishing.release.keys import load_public, public_path
 
     path = key or public_path()
     click.echo(f"{load_public(path).keyid}  {path}")

@@ -8,12 +8,12 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, workspace_root
 from posttrain.cli.release_trust import Trust, trust_options
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger.location import STATE_DIR
-from posttrain.release.names import STAGES
+from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.publishing.release.names import STAGES
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.release.pointers import Place
+    from posttrain.publishing.release.pointers import Place
 
 stage_option = click.option(
     "--stage", required=True, type=click.Choice(STAGES), help="Stage that is moved."
@@ -24,8 +24,8 @@ reason_option = click.option("--reason", default="", help="Why; it is kept in th
 @contextmanager
 def open_place() -> Iterator["Place"]:
     """The project around us, for one command at a time, with half-done changes undone."""
-    from posttrain.release.pointers import Place, locked, repair
-    from posttrain.release.registry import open_registry
+    from posttrain.publishing.release.pointers import Place, locked, repair
+    from posttrain.publishing.release.registry import open_registry
 
     root = workspace_root(None)
     state = root / STATE_DIR
@@ -38,7 +38,7 @@ def open_place() -> Iterator["Place"]:
 
 def settle() -> None:
     """Take back what a killed command left half-done, so that nobody is shown it."""
-    from posttrain.release.pointers import is_pending
+    from posttrain.publishing.release.pointers import is_pending
 
     if is_pending(workspace_root(None) / STATE_DIR):
         with open_place():
@@ -52,8 +52,8 @@ def settle() -> None:
 @trust_options
 def promote(target: str, stage: str, reason: str, trust: Trust) -> None:
     """Point a stage to a release, after verifying it; the git tag and MLflow's alias together."""
-    from posttrain.release import stages
-    from posttrain.release.registered import find_release, release_folder
+    from posttrain.publishing.release import stages
+    from posttrain.publishing.release.registered import find_release, release_folder
 
     with open_place() as place:
         tag = find_release(place.root, target)
@@ -71,8 +71,8 @@ def promote(target: str, stage: str, reason: str, trust: Trust) -> None:
 @click.option("--to", "version", metavar="VERSION", help="This version [default: the one before].")
 def rollback(name: str, stage: str, reason: str, version: str | None) -> None:
     """Point a stage back to the version that it had before."""
-    from posttrain.release import stages
-    from posttrain.release.names import parse_version
+    from posttrain.publishing.release import stages
+    from posttrain.publishing.release.names import parse_version
 
     with open_place() as place:
         to = parse_version(version) if version else None
@@ -90,8 +90,8 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
     With the archive in the remote and the tags pushed (git push --tags), anybody who clones the
     repository can verify the release by its tag.
     """
-    from posttrain.release.push import push_to_hub
-    from posttrain.release.registered import find_release, release_folder
+    from posttrain.publishing.release.push import push_to_hub
+    from posttrain.publishing.release.registered import find_release, release_folder
 
     if repository is None and not to_remote:
         raise UserError("name a repository of the hub, or give --dvc; there is nothing to do")
@@ -99,8 +99,8 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
     root = workspace_root(None)
     tag = find_release(root, target)
     if to_remote:
-        from posttrain.pipeline.dvc.remote import push_object
-        from posttrain.release.tags import release_message
+        from posttrain.provenance.dvc.remote import push_object
+        from posttrain.publishing.release.tags import release_message
 
         push_object(root, release_message(root, tag)["archive-md5"])
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")

@@ -11,13 +11,13 @@ from rich.table import Table
 from posttrain.cli.ledger import workspace_root
 from posttrain.cli.release_move import settle
 from posttrain.cli.release_trust import Trust, trust_options
-from posttrain.errors import UserError
-from posttrain.release.names import LEVELS
+from posttrain.publishing.release.names import LEVELS
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from posttrain.release.levels import Comparison
+    from posttrain.publishing.release.levels import Comparison
 
 
 @click.command()
@@ -64,11 +64,11 @@ def rebuild(
     is also written into the folder, as rebuild.json. The code in the release is executed: rebuild
     only what you would run.
     """
-    from posttrain.release.contents import open_contents
-    from posttrain.release.fetch import located
-    from posttrain.release.rebuild import Wish
-    from posttrain.release.rebuild import rebuild as again
-    from posttrain.release.verify import read_claims
+    from posttrain.publishing.release.contents import open_contents
+    from posttrain.publishing.release.fetch import located
+    from posttrain.publishing.release.rebuild import Wish
+    from posttrain.publishing.release.rebuild import rebuild as again
+    from posttrain.publishing.release.verify import read_claims
 
     path = located(target)[0][0]
     if findings := trust.verify(path):
@@ -121,8 +121,8 @@ def _short(value: str) -> str:
 @click.option("--print", "only_print", is_flag=True, help="Print the command and start nothing.")
 def serve(target: str, host: str, port: int, only_print: bool) -> None:
     """Print the vLLM command of a release; where vLLM is installed, start and check it."""
-    from posttrain.release import serve as serving
-    from posttrain.release.registered import find_release, release_folder
+    from posttrain.publishing.release import serve as serving
+    from posttrain.publishing.release.registered import find_release, release_folder
 
     settle()
     root = workspace_root(None)

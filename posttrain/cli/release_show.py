@@ -22,8 +22,8 @@ def _table(*headings: str) -> Table:
 @click.option("--history", is_flag=True, help="Every change of a stage, oldest first.")
 def list_(name: str | None, history: bool) -> None:
     """List releases with their stages, newest first."""
-    from posttrain.release.registered import registered
-    from posttrain.release.tags import assignments
+    from posttrain.publishing.release.registered import registered
+    from posttrain.publishing.release.tags import assignments
 
     settle()
     root = workspace_root(None)
@@ -50,9 +50,9 @@ def show(target: str) -> None:
     """Show a release: where it is, its metrics with intervals, and its gates."""
     import json
 
-    from posttrain.release.contents import EVIDENCE, FolderContents
-    from posttrain.release.registered import find_release, release_folder
-    from posttrain.release.verify import said_about
+    from posttrain.publishing.release.contents import EVIDENCE, FolderContents
+    from posttrain.publishing.release.registered import find_release, release_folder
+    from posttrain.publishing.release.verify import said_about
 
     settle()
     root = workspace_root(None)
@@ -81,7 +81,7 @@ def show(target: str) -> None:
 @click.argument("second", metavar="B")
 def diff(first: str, second: str) -> None:
     """Show what differs from release A to B: parameters, artifacts, figures, packages, inputs."""
-    from posttrain.release.registered import differences, find_release, release_folder
+    from posttrain.publishing.release.registered import differences, find_release, release_folder
 
     settle()
     root = workspace_root(None)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.release.names import Tag
+    from posttrain.publishing.release.names import Tag
 
 
 @dataclass(frozen=True)
@@ -24,15 +24,15 @@ class Trust:
 
     def verify(self, path: Path, *, expect: "Tag | None" = None) -> list[str]:
         """Everything that is wrong with the release at `path`."""
-        from posttrain.release.verify import verify_path
+        from posttrain.publishing.release.verify import verify_path
 
         found, proven = self.signed_by(path)
         return verify_path(path, found, expect=expect, proven=proven)
 
     def signed_by(self, path: Path) -> tuple[Any, tuple[str, ...]]:
         """The key that the release at `path` must be signed with, and files proven besides."""
-        from posttrain.release import keyless, keys
-        from posttrain.release.contents import BUNDLE, open_contents
+        from posttrain.publishing.release import keyless, keys
+        from posttrain.publishing.release.contents import BUNDLE, open_contents
 
         if self.identity is None:
             if self.issuer is not None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.reproduction.replaying import Outcome
+    from posttrain.publishing.reproduction.replaying import Outcome
 
 
 @click.command(
@@ -50,8 +50,8 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
         _replay_batch(batch, as_json=as_json)
         return
     assert name is not None
-    from posttrain.execution.display import SilentDisplay
-    from posttrain.reproduction.replaying import replay_stage, replayable
+    from posttrain.pipeline.execution.display import SilentDisplay
+    from posttrain.publishing.reproduction.replaying import replay_stage, replayable
 
     root = workspace_root(ledger_at)
     # A project brings tasks of its own.
@@ -70,7 +70,7 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
 
 
 def _replay_batch(path: Path, *, as_json: bool) -> None:
-    from posttrain.training.batch_replay import replay_batch
+    from posttrain.learning.training.batch_replay import replay_batch
 
     found = replay_batch(path)
     if as_json:

@@ -10,16 +10,16 @@ import click
 
 from posttrain.cli.files import replacing
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
-from posttrain.errors import UserError
-from posttrain.lineage.render.view import counted
+from posttrain.provenance.lineage.render.view import counted
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from posttrain.lineage.graph import Node
-    from posttrain.lineage.names import Selected
-    from posttrain.lineage.rows import Mode, Trace
-    from posttrain.lineage.tables import Table, Tables
+    from posttrain.provenance.lineage.graph import Node
+    from posttrain.provenance.lineage.names import Selected
+    from posttrain.provenance.lineage.rows import Mode, Trace
+    from posttrain.provenance.lineage.tables import Table, Tables
 
 _LONGEST_VALUE = 60
 
@@ -84,8 +84,8 @@ def rows(**options: Any) -> None:
         raise UserError("--from needs --trace: it looks at the rows' ancestors")
     root = workspace_root(request.ledger_at)
     with existing_ledger(request.ledger_at) as ledger:
-        from posttrain.lineage.names import find_node
-        from posttrain.lineage.tables import open_tables
+        from posttrain.provenance.lineage.names import find_node
+        from posttrain.provenance.lineage.tables import open_tables
 
         node = find_node(ledger, request.table, root=root, cwd=Path.cwd())
         tables = open_tables(ledger, root)
@@ -96,7 +96,7 @@ def rows(**options: Any) -> None:
 
 
 def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
-    from posttrain.lineage.rows import came_from, trace
+    from posttrain.provenance.lineage.rows import came_from, trace
 
     table = tables.of_node(node)
     chosen = table.numbers(request.where)

@@ -10,14 +10,14 @@ import click
 from rich.console import Console
 
 from posttrain.cli.options import overrides_option, recipe_argument, slots_option
-from posttrain.errors import UserError
-from posttrain.execution.display import Display, LiveDisplay, PlainDisplay
-from posttrain.execution.executor import Executor
-from posttrain.execution.failures import StageFailed
-from posttrain.execution.fitness import refuse_unfit
-from posttrain.execution.session import Session, open_session
+from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
+from posttrain.pipeline.execution.executor import Executor
+from posttrain.pipeline.execution.failures import StageFailed
+from posttrain.pipeline.execution.fitness import refuse_unfit
+from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
-from posttrain.tracking import open_tracker
+from posttrain.stage.errors import UserError
+from posttrain.views.tracking import open_tracker
 
 
 @click.command(
@@ -101,10 +101,10 @@ def _execute(
 
 def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], None]:
     if local:
-        from posttrain.execution.local import run_locally
+        from posttrain.pipeline.execution.local import run_locally
 
         return lambda executor, names: run_locally(executor, names, slots=slots)
-    from posttrain.execution.prefect import run_with_prefect
+    from posttrain.pipeline.execution.prefect import run_with_prefect
 
     return lambda executor, names: run_with_prefect(executor, names, slots=slots)
 

@@ -10,12 +10,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.amounts import duration
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger.location import project_root
-from posttrain.schedule.admit import clock
-from posttrain.schedule.journal import Journal, Tick, journal_location, open_journal
-from posttrain.schedule.schedule import Schedule, checked, parse_concurrency, parse_missed
+from posttrain.operations.schedule.admit import clock
+from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
+from posttrain.operations.schedule.schedule import (
+    Schedule,
+    checked,
+    parse_concurrency,
+    parse_missed,
+)
+from posttrain.provenance.ledger.location import project_root
+from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import duration
 
 _COLORS = {
     "succeeded": "green",
@@ -72,8 +77,8 @@ Examples:
 @click.option("--replace", "again", is_flag=True, help="Change a schedule that is there.")
 def add(recipe: Path, **options: Any) -> None:
     """Run RECIPE whenever --cron says so. A run runs the commit that is checked out then."""
-    from posttrain.schedule.moved import require_watchable
-    from posttrain.schedule.worktree import require_committed
+    from posttrain.operations.schedule.moved import require_watchable
+    from posttrain.operations.schedule.worktree import require_committed
 
     root = project_root(Path.cwd())
     overrides = tuple(options.pop("overrides"))
@@ -153,7 +158,7 @@ def resume(name: str) -> None:
 
 
 def _set_paused(name: str, *, paused: bool) -> Schedule:
-    from posttrain.schedule.schedule import paused_or_resumed
+    from posttrain.operations.schedule.schedule import paused_or_resumed
 
     with _open() as journal:
         changed = paused_or_resumed(journal.schedule(name), paused=paused)
@@ -166,7 +171,7 @@ def _set_paused(name: str, *, paused: bool) -> Schedule:
 @name_argument
 def remove(name: str) -> None:
     """Forget NAME; its history stays."""
-    from posttrain.schedule.worktree import remove as remove_worktree
+    from posttrain.operations.schedule.worktree import remove as remove_worktree
 
     root = project_root(Path.cwd())
     with _open() as journal:
@@ -228,7 +233,7 @@ def serve(limit: int) -> None:
 
     PREFECT_API_URL names the server. Not beside a worker: a deployment is served or in a pool.
     """
-    from posttrain.schedule.serve import serve as serving
+    from posttrain.operations.schedule.serve import serve as serving
 
     serving(project_root(Path.cwd()), limit)
 
@@ -239,7 +244,7 @@ def serve(limit: int) -> None:
               help="How many times of each schedule.")  # fmt: skip
 def next_(name: str | None, count: int) -> None:
     """When NAME, or everything, runs next."""
-    from posttrain.schedule.times import next_ticks
+    from posttrain.operations.schedule.times import next_ticks
 
     with _open() as journal:
         chosen = [journal.schedule(name)] if name else journal.schedules()
@@ -254,13 +259,13 @@ def next_(name: str | None, count: int) -> None:
 
 
 def _write_prefect_yaml(root: Path, journal: Journal) -> None:
-    from posttrain.schedule.deployments import prefect_yaml
+    from posttrain.operations.schedule.deployments import prefect_yaml
 
     (root / "prefect.yaml").write_text(prefect_yaml(journal.schedules()), encoding="utf-8")
 
 
 def _next(each: Schedule) -> str:
-    from posttrain.schedule.times import next_ticks
+    from posttrain.operations.schedule.times import next_ticks
 
     coming = next_ticks(each, time.time(), 1)
     return f"{clock(each, coming[0])} {each.timezone}" if coming else "never"
@@ -278,8 +283,8 @@ def _took(tick: Tick) -> str:
 
 
 def _hint(root: Path) -> str:
-    from posttrain.services.plan import FOLDER
-    from posttrain.services.process import alive
+    from posttrain.operations.services.plan import FOLDER
+    from posttrain.operations.services.process import alive
 
     if alive(root / FOLDER, "supervisor") is None:
         return "\nno worker is up here; start the servers and the worker with: posttrain up"

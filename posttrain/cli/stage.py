@@ -5,12 +5,12 @@ from pathlib import Path
 
 import click
 
-from posttrain.execution.display import PlainDisplay
-from posttrain.execution.failures import StageFailed
-from posttrain.execution.local import run_locally
-from posttrain.execution.session import open_session
+from posttrain.pipeline.execution.display import PlainDisplay
+from posttrain.pipeline.execution.failures import StageFailed
+from posttrain.pipeline.execution.local import run_locally
+from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.recipe import PARAMS_FILE
-from posttrain.tracking import open_tracker
+from posttrain.views.tracking import open_tracker
 
 
 @click.group()

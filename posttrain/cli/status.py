@@ -7,9 +7,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.amounts import bytesize, duration
 from posttrain.cli.options import recipe_argument
-from posttrain.execution.session import Session, open_session
+from posttrain.pipeline.execution.session import Session, open_session
+from posttrain.stage.formatting import bytesize, duration
 
 _STATES = {
     "cached": "[green]up to date[/]",

@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from posttrain.execution.session import Session
-from posttrain.report import StageFacts, summary_table, write_report
+from posttrain.pipeline.execution.session import Session
+from posttrain.views.report import StageFacts, summary_table, write_report
 
 REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")

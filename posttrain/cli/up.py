@@ -8,8 +8,8 @@ from types import FrameType
 
 import click
 
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger.location import project_root
+from posttrain.provenance.ledger.location import project_root
+from posttrain.stage.errors import UserError
 
 _POOL = "posttrain"
 _TAIL_SECONDS = 240.0
@@ -64,8 +64,8 @@ def up(
     A service that ends is started again. State is in .posttrain, logs in .posttrain/services.
     POSTTRAIN_LEDGER and POSTTRAIN_SCHEDULES put the ledger and the journal into PostgreSQL as well.
     """
-    from posttrain.services.plan import Plan
-    from posttrain.services.supervisor import Supervisor
+    from posttrain.operations.services.plan import Plan
+    from posttrain.operations.services.supervisor import Supervisor
 
     root = project_root(Path.cwd())
     plan = Plan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
@@ -90,9 +90,9 @@ def up(
 @click.command()
 def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
-    from posttrain.schedule.journal import journal_location, open_journal
-    from posttrain.schedule.running import end_runs
-    from posttrain.services.supervisor import take_down
+    from posttrain.operations.schedule.journal import journal_location, open_journal
+    from posttrain.operations.schedule.running import end_runs
+    from posttrain.operations.services.supervisor import take_down
 
     root = project_root(Path.cwd())
     ended = take_down(root)
@@ -115,7 +115,7 @@ def worker(pool: str, limit: int, look_after: bool) -> None:
     POSTTRAIN_LEDGER name the servers that are shared. Where Prefect's own workers run the pool, one
     with --look-after makes missed runs good, tries again, gives notice, and stops runs that hang.
     """
-    from posttrain.schedule.worker import work
+    from posttrain.operations.schedule.worker import work
 
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -12,10 +12,10 @@ from rich.table import Table
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.run import progress_display
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.reproduction.verdicts import Verdict
+    from posttrain.publishing.reproduction.verdicts import Verdict
 
 
 @click.command(
@@ -76,7 +76,7 @@ def verify(
 
     Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
     """
-    from posttrain.reproduction.verdicts import verify_bytes, verify_replay, verify_seeds
+    from posttrain.publishing.reproduction.verdicts import verify_bytes, verify_replay, verify_seeds
 
     if level != "L3" and (num_seeds or metric or within):
         raise UserError("--seeds, --metric and --within belong to --level L3")

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import overrides_option, recipe_argument
-from posttrain.errors import UserError, nearest
-from posttrain.execution.session import Session, open_session
-from posttrain.lineage.names import find_run
+from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.explain import Explanation, Side, Sources
-from posttrain.pipeline.ledger import StageRun
 from posttrain.pipeline.plan import Decision
+from posttrain.provenance.ledger import StageRun
+from posttrain.provenance.lineage.names import find_run
+from posttrain.stage.errors import UserError, nearest
 
 _MAX_LINES = 60
 _VERBS = {"run": "will run", "pending": "may run", "restore": "will come from the cache"}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 WINDOW = 8192
 

@@ -4,7 +4,7 @@ import threading
 import urllib.error
 import urllib.request
 
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 _SECONDS_TO_ANSWER = 4.0
 

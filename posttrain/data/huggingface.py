@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.data.hub import check_network
-from posttrain.errors import UserError, nearest
+from posttrain.stage.errors import UserError, nearest
 
 # What `Dataset.save_to_disk` and `DatasetDict.save_to_disk` leave behind.
 _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"

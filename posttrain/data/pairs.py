@@ -9,7 +9,7 @@ from typing import Literal
 import polars as pl
 
 from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
-from posttrain.records import IDENTITY, PAIRS, with_row_ids
+from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
 
 PairBuilder = Literal["verifier", "best_worst", "length_balanced"]
 _Texts = list[tuple[str, str]]

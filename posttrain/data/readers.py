@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posttrain.data.huggingface import read_folder, read_hub
-from posttrain.errors import UserError, nearest
+from posttrain.stage.errors import UserError, nearest
 
 Kind = Literal["jsonl", "parquet", "huggingface"]
 

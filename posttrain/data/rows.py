@@ -12,7 +12,7 @@ from torch import Tensor
 
 from posttrain.data.packing import Packing, packing_of
 from posttrain.data.templates import encode_completions, encode_prompts, render_turns
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

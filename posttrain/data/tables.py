@@ -10,8 +10,8 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.errors import UserError, nearest
-from posttrain.records import CURVE, DROPPED
+from posttrain.data.schemas import CURVE, DROPPED
+from posttrain.stage.errors import UserError, nearest
 
 _ROW_GROUP_ROWS = 65_536
 _PAGE_BYTES = 1 << 20

@@ -8,7 +8,7 @@ Text that spells a special token stays text: only a chat template may write one.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from posttrain.pipeline.code import FIRST_PARTY, ModuleText, SourceArchive, recovered
-from posttrain.pipeline.key import ORDER, Components, Difference, differences
-from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
+from posttrain.provenance.code import FIRST_PARTY, ModuleText, SourceArchive, recovered
+from posttrain.provenance.key import ORDER, Components, Difference, differences
+from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 
 _NOUNS = {
     "code": ("code symbol", "code symbols"),

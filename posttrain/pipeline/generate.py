@@ -9,13 +9,13 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from posttrain.errors import UserError
-from posttrain.pipeline.code import CodeClosure
-from posttrain.pipeline.dvc.records import LockEntry
-from posttrain.pipeline.files import replacing
 from posttrain.pipeline.recipe import PARAMS_FILE, Recipe
-from posttrain.pipeline.spec import Dag, Reference
 from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.code import CodeClosure
+from posttrain.provenance.dvc.records import LockEntry
+from posttrain.provenance.files import replacing
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import Dag, Reference
 
 DVC_FILE = "dvc.yaml"
 

@@ -3,10 +3,10 @@
 import hashlib
 import json
 
-from posttrain.errors import UserError
-from posttrain.pipeline.code import CodeReader, version
+from posttrain.provenance.code import CodeReader, version
+from posttrain.stage.errors import UserError
 
-_REWARDS = "posttrain.rewards"
+_REWARDS = "posttrain.learning.rewards"
 # Every table's schema is written in it; no verdict is computed with it.
 _INCIDENTAL = frozenset({"polars"})
 

@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from posttrain.errors import UserError
-from posttrain.pipeline.code import CodeClosure, CodeReader, SourceArchive
-from posttrain.pipeline.digest import StatCache, digest_path
-from posttrain.pipeline.key import Difference, Key, differences, stage_key
-from posttrain.pipeline.ledger import Ledger
-from posttrain.pipeline.ledger.records import ArtifactRecord, StageRun
 from posttrain.pipeline.recipe import Recipe
-from posttrain.pipeline.spec import Dag, Stage
 from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive
+from posttrain.provenance.digest import StatCache, digest_path
+from posttrain.provenance.key import Difference, Key, differences, stage_key
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import Dag, Stage
 
 Action = Literal["cached", "restore", "run", "pending"]
 
 # The flags that it sets before a stage runs can change the stage's bytes.
-_SETUP = "posttrain.execution.determinism:make_deterministic"
+_SETUP = "posttrain.pipeline.execution.determinism:make_deterministic"
 
 
 class ObjectStore(Protocol):

@@ -13,10 +13,10 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
-from posttrain.errors import UserError, nearest
-from posttrain.pipeline.config import StageConfig
-from posttrain.pipeline.resources import Resources
-from posttrain.pipeline.spec import Dag, Reference, Stage, Task
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.resources import Resources
+from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
 PARAMS_FILE = "params.yaml"

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from posttrain.errors import UserError
-from posttrain.pipeline.installed import SHARED
 from posttrain.pipeline.recipe import Recipe
+from posttrain.stage.errors import UserError
+from posttrain.stage.installed import SHARED
 
 STATE_DIR = ".posttrain"
 

@@ -1,6 +1,6 @@
 """Curate: duplicates, leaks and unfit rows out, with the reason; the rest from easy to hard."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.curate.config import CurateConfig
 
 TASK = Task(

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.pipeline.config import StageConfig
+from posttrain.stage.config import StageConfig
 
 
 class CurateConfig(StageConfig):

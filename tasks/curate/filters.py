@@ -4,12 +4,12 @@ from functools import partial
 
 import polars as pl
 
-from posttrain.curation.contamination import contamination
-from posttrain.curation.dedup import exact_duplicates, near_duplicates
-from posttrain.curation.difficulty import bucket_size, difficulty_range
-from posttrain.curation.length import length
-from posttrain.curation.sieve import Filter, judge
-from posttrain.curation.spread import HERE, Spread
+from posttrain.data.filters.contamination import contamination
+from posttrain.data.filters.dedup import exact_duplicates, near_duplicates
+from posttrain.data.filters.difficulty import bucket_size, difficulty_range
+from posttrain.data.filters.length import length
+from posttrain.data.filters.sieve import Filter, judge
+from posttrain.data.filters.spread import HERE, Spread
 from tasks.curate.config import CurateConfig
 
 

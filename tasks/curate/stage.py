@@ -7,15 +7,15 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.curation.difficulty import bucket
-from posttrain.curation.order import ORDERS
-from posttrain.curation.sieve import sift_all
-from posttrain.curation.spread import spread_over
-from posttrain.curation.tally import tally, tally_by
+from posttrain.data.filters.difficulty import bucket
+from posttrain.data.filters.order import ORDERS
+from posttrain.data.filters.sieve import sift_all
+from posttrain.data.filters.spread import spread_over
+from posttrain.data.filters.tally import tally, tally_by
+from posttrain.data.schemas import COMPLETIONS, DROPPED, PROBLEMS
 from posttrain.data.tables import read_table, write_table
-from posttrain.errors import UserError
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, DROPPED, PROBLEMS
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.curate.config import CurateConfig
 from tasks.curate.filters import problem_filters, trace_filters
 

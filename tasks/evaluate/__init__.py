@@ -1,6 +1,6 @@
 """Evaluate: what each policy can do, on the same held-out problems."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.evaluate.config import EvaluateConfig
 
 TASK = Task(

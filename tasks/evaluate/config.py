@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from posttrain.pipeline.config import StageConfig
-from posttrain.sampling.engines import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.stage.config import StageConfig
 
 
 class EvaluateConfig(StageConfig):

@@ -5,8 +5,8 @@ from math import comb
 import torch
 from torch import Tensor
 
-from posttrain.maths.intervals import clustered_mean_interval, wilson_interval
-from posttrain.maths.pass_at_k import majority_vote
+from posttrain.learning.maths.intervals import clustered_mean_interval, wilson_interval
+from posttrain.learning.maths.pass_at_k import majority_vote
 from tasks.evaluate.report import Estimate, EstimateAt
 
 

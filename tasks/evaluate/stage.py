@@ -6,17 +6,17 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.attempts import attempt_all, judging, make_prompts, read_problems
+from posttrain.data.schemas import COMPLETIONS, IDENTITY, completions_table, with_row_ids
 from posttrain.data.tables import write_table
-from posttrain.errors import UserError
-from posttrain.models.load import Policy, load_policy, weights_digest
-from posttrain.models.reward_head import load_reward_model
-from posttrain.models.tokenizer import check_same_tokenizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, IDENTITY, completions_table, with_row_ids
-from posttrain.sampling.base import SamplingParams
-from posttrain.sampling.engines import open_sampler
-from posttrain.sampling.noise import purpose_seed
+from posttrain.learning.models.load import Policy, load_policy, weights_digest
+from posttrain.learning.models.reward_head import load_reward_model
+from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.rollouts.attempts import attempt_all, judging, make_prompts, read_problems
+from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarise

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from posttrain.maths.pass_at_k import pass_at_k
+from posttrain.learning.maths.pass_at_k import pass_at_k
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.estimates import at, best_of, majority, mean_of_problems
 from tasks.evaluate.report import (

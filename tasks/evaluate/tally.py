@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from posttrain.attempts import Attempt
-from posttrain.models.reward_head import RewardModel
-from posttrain.records import Problem
-from posttrain.rewards import final_answer
-from posttrain.sampling.base import FinishReason
+from posttrain.data.schemas import Problem
+from posttrain.learning.models.reward_head import RewardModel
+from posttrain.learning.rewards import final_answer
+from posttrain.learning.rollouts.attempts import Attempt
+from posttrain.learning.rollouts.engines.base import FinishReason
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Import model: a Hugging Face checkpoint as the policy that a recipe starts from."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.import_model.config import ImportModelConfig
 
 TASK = Task(

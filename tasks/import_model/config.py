@@ -1,6 +1,6 @@
 """Parameters of an import."""
 
-from posttrain.models.source import ModelSource
+from posttrain.learning.models.source import ModelSource
 
 
 class ImportModelConfig(ModelSource):

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 
 from posttrain.data.templates import encode_prompts
-from posttrain.errors import UserError
-from posttrain.models.final_logits import final_logits
-from posttrain.models.imports import DTYPES, locate, settle_generation_config, write_facts
-from posttrain.models.load import Policy, load_policy, save_policy
-from posttrain.models.logprobs import hidden_states
-from posttrain.pipeline.context import StageContext
-from posttrain.sampling.torch_engine import TorchSampler
+from posttrain.learning.models.final_logits import final_logits
+from posttrain.learning.models.imports import DTYPES, locate, settle_generation_config, write_facts
+from posttrain.learning.models.load import Policy, load_policy, save_policy
+from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.import_model.config import ImportModelConfig
 
 

@@ -1,6 +1,6 @@
 """Import reward model: a classifier with one label from elsewhere, to pick the best of n."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.import_reward_model.config import ImportRewardModelConfig
 
 TASK = Task(

@@ -1,6 +1,6 @@
 """Parameters of the import of a reward model."""
 
-from posttrain.models.source import ModelSource
+from posttrain.learning.models.source import ModelSource
 
 
 class ImportRewardModelConfig(ModelSource):

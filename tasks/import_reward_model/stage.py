@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from posttrain.models.imports import DTYPES, locate, write_facts
-from posttrain.models.reward_head import load_reward_model, save_reward_model
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.imports import DTYPES, locate, write_facts
+from posttrain.learning.models.reward_head import load_reward_model, save_reward_model
+from posttrain.stage.context import StageContext
 from tasks.import_reward_model.config import ImportRewardModelConfig
 
 

@@ -1,6 +1,6 @@
 """Preference: optimise a policy on pairs of better and worse completions, offline or in rounds."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.preference.config import PreferenceConfig
 
 TASK = Task(

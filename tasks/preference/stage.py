@@ -7,22 +7,22 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.algorithms.identity import digest
-from posttrain.attempts import problems_of
 from posttrain.data.pairs import build_pairs, with_split
+from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS
 from posttrain.data.tables import read_table, write_table
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, PAIRS, PROBLEMS
-from posttrain.sampling.noise import purpose_seed
-from posttrain.training.curve import Curve
-from posttrain.training.pairwise import encode_pairs
-from posttrain.training.prepare import prepare_for_training, without_dropout
-from tasks.preference.config import PreferenceConfig
-from tasks.preference.heldout import divergence, grade
-from tasks.preference.lesson import learn
-from tasks.preference.rounds import RoundLog, practise
+from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.models.load import load_policy
+from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.heldout import divergence, grade
+from posttrain.learning.preference.lesson import learn
+from posttrain.learning.preference.rounds import RoundLog, practise
+from posttrain.learning.rollouts.attempts import problems_of
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.pairwise import encode_pairs
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 
 
 def run(

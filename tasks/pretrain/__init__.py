@@ -1,6 +1,6 @@
 """Pretrain: a base model from scratch, or more training of one on a declared mixture."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.pretrain.config import PretrainConfig
 
 TASK = Task(

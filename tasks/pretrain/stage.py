@@ -4,17 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.data.batching import Mixture
+from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
-from posttrain.errors import UserError
-from posttrain.models.build import build_llama
-from posttrain.models.load import Policy, load_policy
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS
-from posttrain.training.curve import Curve
-from posttrain.training.next_token import Corpus, next_token_lesson
-from posttrain.training.prepare import prepare_for_training
-from posttrain.training.supervised import train
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.next_token import Corpus, next_token_lesson
+from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.supervised import train
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.pretrain.config import PretrainConfig
 
 

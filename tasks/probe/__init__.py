@@ -1,6 +1,6 @@
 """Probe: how often the policy solves each problem, and the samples that say so."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.probe.config import ProbeConfig
 
 TASK = Task(

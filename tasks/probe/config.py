@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from posttrain.pipeline.config import StageConfig
-from posttrain.sampling.engines import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.stage.config import StageConfig
 
 
 class ProbeConfig(StageConfig):

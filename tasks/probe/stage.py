@@ -6,12 +6,7 @@ from pathlib import Path
 import polars as pl
 import torch
 
-from posttrain.attempts import Attempt, attempt_all, judging, make_prompts, problems_of
-from posttrain.data.tables import read_table, write_table
-from posttrain.maths.intervals import wilson_interval
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,
     PROBLEMS,
@@ -20,10 +15,21 @@ from posttrain.records import (
     row_id,
     with_row_ids,
 )
-from posttrain.rewards import final_answer
-from posttrain.sampling.base import FinishReason, SamplingParams
-from posttrain.sampling.engines import open_sampler
-from posttrain.sampling.noise import purpose_seed
+from posttrain.data.tables import read_table, write_table
+from posttrain.learning.maths.intervals import wilson_interval
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rewards import final_answer
+from posttrain.learning.rollouts.attempts import (
+    Attempt,
+    attempt_all,
+    judging,
+    make_prompts,
+    problems_of,
+)
+from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 
 

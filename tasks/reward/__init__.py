@@ -1,6 +1,6 @@
 """Reward: a Bradley-Terry reward model on pairs of verified and refuted samples."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.reward.config import RewardConfig
 
 TASK = Task(

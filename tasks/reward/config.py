@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.training.config import OptimisationConfig
+from posttrain.learning.training.config import OptimisationConfig
 
 
 class RewardConfig(OptimisationConfig):

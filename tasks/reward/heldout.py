@@ -5,14 +5,14 @@ from typing import Any
 import polars as pl
 import torch
 
-from posttrain.maths.calibration import (
+from posttrain.learning.maths.calibration import (
     auroc,
     brier_score,
     expected_calibration_error,
     reliability_table,
 )
-from posttrain.models.reward_head import RewardModel
-from posttrain.training.pairwise import accuracy_interval
+from posttrain.learning.models.reward_head import RewardModel
+from posttrain.learning.training.pairwise import accuracy_interval
 
 NUM_BINS = 10
 

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from posttrain.data.pairs import build_pairs
 from posttrain.data.rows import TokenBatch
+from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.tables import read_table, write_table
-from posttrain.errors import UserError
-from posttrain.maths.reward_model import bradley_terry_loss
-from posttrain.models.load import Policy
-from posttrain.models.reward_head import RewardModel, save_reward_model, start_reward_model
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, PAIRS
-from posttrain.training.curve import Curve
-from posttrain.training.pairwise import encode_pairs
-from posttrain.training.prepare import prepare_for_training
-from posttrain.training.supervised import Lesson, Loss, train
+from posttrain.learning.maths.reward_model import bradley_terry_loss
+from posttrain.learning.models.load import Policy
+from posttrain.learning.models.reward_head import RewardModel, save_reward_model, start_reward_model
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.pairwise import encode_pairs
+from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.supervised import Lesson, Loss, train
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.reward.config import RewardConfig
 from tasks.reward.heldout import grade
 

@@ -1,9 +1,9 @@
 """RL: policy gradients with the verifiers' reward, by the algorithm that the recipe names.
 
-Every metric has a stable name, `rl/...`; `tasks.rl.metrics` lists them with their meaning.
+Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists them.
 """
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.rl.config import RlConfig
 
 TASK = Task(

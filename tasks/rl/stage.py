@@ -6,29 +6,29 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from posttrain.algorithms.identity import digest
-from posttrain.algorithms.presets import PRESETS
-from posttrain.attempts import Judge, judging, make_prompts, problems_of
+from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
 from posttrain.data.tables import read_table
-from posttrain.errors import UserError
-from posttrain.models.checkpoint import Checkpointer
-from posttrain.models.load import Policy, load_policy, save_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import PROBLEMS, SOLVE_RATES
-from posttrain.sampling.base import Sampler
-from posttrain.sampling.engines import open_sampler
-from posttrain.training.best_weights import BestWeights
-from posttrain.training.curve import Curve
-from posttrain.training.progress import run_identity
-from tasks.rl.buffer import Buffer, Queue
-from tasks.rl.build import build_learner
-from tasks.rl.config import RlConfig
-from tasks.rl.curriculum import start_curriculum
-from tasks.rl.drawing import Drawing
-from tasks.rl.learner import Learner
-from tasks.rl.loop import Practice, train
-from tasks.rl.stop import Stopping
-from tasks.rl.store import RolloutStore
+from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.curriculum.solve_rate import start_curriculum
+from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
+from posttrain.learning.rl.buffer import Buffer, Queue
+from posttrain.learning.rl.build import build_learner
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.drawing import Drawing
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.loop import Practice, train
+from posttrain.learning.rl.stop import Stopping
+from posttrain.learning.rl.store import RolloutStore
+from posttrain.learning.rollouts.attempts import Judge, judging, make_prompts, problems_of
+from posttrain.learning.rollouts.engines.base import Sampler
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.training.best_weights import BestWeights
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.progress import run_identity
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
@@ -91,7 +91,7 @@ def _tools(
 ) -> Iterator[tuple[Sampler, Judge]]:
     """What draws, and what judges."""
     if context.processes > 1:
-        from tasks.rl.shared_drawing import shared_tools
+        from posttrain.learning.rl.shared_drawing import shared_tools
 
         with shared_tools(config, policy, learner, context) as tools:
             yield tools

@@ -1,6 +1,6 @@
 """SFT: teach a policy to answer like verified traces."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.sft.config import SftConfig
 
 TASK = Task(

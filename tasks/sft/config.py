@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from posttrain.training.config import OptimisationConfig
+from posttrain.learning.training.config import OptimisationConfig
 
 
 class SftConfig(OptimisationConfig):

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS
-from posttrain.training.curve import Curve
-from posttrain.training.next_token import Corpus, next_token_lesson
-from posttrain.training.prepare import prepare_for_training
-from posttrain.training.supervised import train
+from posttrain.learning.models.load import load_policy
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.next_token import Corpus, next_token_lesson
+from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.supervised import train
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 

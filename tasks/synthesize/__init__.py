@@ -1,6 +1,6 @@
 """Synthesize: problems with reference answers, and worked solutions of a teacher, all verified."""
 
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from tasks.synthesize.config import SynthesizeConfig
 
 TASK = Task(

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.endpoint.config import Endpoint, JudgeSettings
-from posttrain.pipeline.config import StageConfig
+from posttrain.backends.endpoint.config import Endpoint, JudgeSettings
+from posttrain.stage.config import StageConfig
 
 
 class GymSource(StageConfig):
@@ -46,7 +46,7 @@ class FileSource(StageConfig):
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Our name -> the file's: prompt and answer, optionally solution and difficulty."""
     verifier: str = "numeric"
-    """Which verifier of posttrain.rewards judges answers."""
+    """Which verifier of posttrain.learning.rewards judges answers."""
     judge: JudgeSettings | None = None
     """The model that grades answers; required by the verifier judge, and only there."""
 

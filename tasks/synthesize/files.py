@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal
 
 from posttrain.data.readers import read_rows
-from posttrain.errors import UserError, nearest
-from posttrain.records import Completion, Problem, row_id
-from posttrain.rewards import VERIFIERS, final_answer, verify_all
+from posttrain.data.schemas import Completion, Problem, row_id
+from posttrain.learning.rewards import VERIFIERS, final_answer, verify_all
+from posttrain.stage.errors import UserError, nearest
 from tasks.synthesize.config import FileSource
 
 Side = Literal["train", "heldout"] | None

@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from posttrain.errors import UserError, nearest
-from posttrain.records import Completion, Problem
-from posttrain.rewards import verify
+from posttrain.data.schemas import Completion, Problem
+from posttrain.learning.rewards import verify
+from posttrain.stage.errors import UserError, nearest
 from tasks.synthesize.config import GymSource
 from tasks.synthesize.teachers import TEACHERS, Notes
 

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.tables import write_table
-from posttrain.errors import UserError
-from posttrain.pipeline.context import StageContext
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     DROPPED,
     PROBLEMS,
@@ -18,6 +15,9 @@ from posttrain.records import (
     completions_table,
     problems_table,
 )
+from posttrain.data.tables import write_table
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.synthesize.config import FileSource, GymSource, ServerTeacher, SynthesizeConfig
 from tasks.synthesize.files import Side, falls_in_heldout, read_file_source
 from tasks.synthesize.gym import attempts, check_source, generate

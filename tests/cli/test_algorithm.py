@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from posttrain.algorithms.identity import canonical, digest, flat
-from posttrain.algorithms.preference import PREFERENCE_PRESETS
-from posttrain.algorithms.presets import PRESETS
+from posttrain.learning.algorithms.identity import canonical, digest, flat
+from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
+from posttrain.learning.algorithms.presets import PRESETS
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ import subprocess
 import polars as pl
 import pytest
 
-from posttrain.models.build import build_llama
-from posttrain.models.load import save_policy
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
 
 DATA = """
 from tasks.curate import TASK as CURATE

@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from posttrain.models.build import build_llama
-from posttrain.models.load import save_policy
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
 
 FLOW = """
 from tasks.evaluate import TASK as EVALUATE

@@ -3,7 +3,7 @@
 import pytest
 
 from posttrain.cli.files import replacing, write_text
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 
 def test_a_file_is_replaced_whole(tmp_path):

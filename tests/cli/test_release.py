@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.cli.main import main
-from posttrain.release import tags
+from posttrain.publishing.release import tags
 
 VERBS = (
     "create",

@@ -1,7 +1,7 @@
 """What `posttrain rows` says above the rows."""
 
 from posttrain.cli.rows import _made_by
-from posttrain.lineage.graph import Node
+from posttrain.provenance.lineage.graph import Node
 
 
 def test_a_long_parameter_is_cut_and_a_short_one_is_whole():

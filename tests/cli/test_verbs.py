@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from posttrain.cli.main import VERBS, cli
-from posttrain.pipeline.ledger import open_ledger
+from posttrain.provenance.ledger import open_ledger
 
 HEAVY = {"torch", "transformers", "datasets", "polars", "numpy", "prefect", "mlflow", "dvc"}
 NAMES = [name for section in VERBS.values() for name in section]

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from posttrain.pipeline.ledger import open_ledger
+from posttrain.provenance.ledger import open_ledger
 
 UNREPRODUCIBLE = ('{"sum": total}', '{"sum": total, "noise": __import__("os").urandom(8).hex()}')
 

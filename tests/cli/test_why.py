@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 
 from posttrain.cli.why import why
-from posttrain.errors import UserError
-from posttrain.pipeline.ledger import open_ledger
+from posttrain.provenance.ledger import open_ledger
+from posttrain.stage.errors import UserError
 
 
 def ask(toy, *arguments):
@@ -114,7 +114,7 @@ def test_up_to_date_means_the_last_two_executions(toy):
 
 def test_rows_of_an_input_are_told(toy):
     from posttrain.pipeline.explain import Explanation, Side
-    from posttrain.pipeline.ledger import ArtifactRecord
+    from posttrain.provenance.ledger import ArtifactRecord
 
     def side(name, digest, rows):
         record = ArtifactRecord("data", "pairs", "data/p", digest, 5, rows, "judge")

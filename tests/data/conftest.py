@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posttrain.data.readers import read_rows
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 
 @pytest.fixture

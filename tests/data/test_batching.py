@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from posttrain.data.batching import Batches, Mixture, length_buckets, plan_steps
 from posttrain.data.rows import TokenRow, TokenTable
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 ROWS = [TokenRow((1, 5, 6, 2), start=2), TokenRow((1, 7, 2), start=1), TokenRow((1, 8, 9, 9, 2), 4)]
 LENGTHS = st.lists(st.integers(2, 60), min_size=1, max_size=200)

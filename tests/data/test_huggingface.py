@@ -15,7 +15,7 @@ import pytest
 
 from posttrain.data import hub
 from posttrain.data.readers import Row
-from posttrain.errors import UserError
+from posttrain.stage.errors import UserError
 
 GOOD = {"prompt": "2 + 3 =", "answer": "5"}
 ROW = Row("2 + 3 =", "5", "", 1)

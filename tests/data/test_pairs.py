@@ -3,7 +3,7 @@ import pytest
 
 from posttrain.data.pairs import PairTable, build_pairs
 from posttrain.data.rows import TokenRow
-from posttrain.records import Completion, Problem, completions_table
+from posttrain.data.schemas import Completion, Problem, completions_table
 
 
 def samples(verdicts):

@@ -1,8 +1,8 @@
 import pytest
 
 from posttrain.data.rows import TokenRow, TokenTable, check_answers, check_rows, encode_rows
-from posttrain.errors import UserError
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.stage.errors import UserError
 
 ROWS = [TokenRow((1, 5, 6, 2), start=2), TokenRow((1, 7, 2), start=1), TokenRow((1, 8, 9, 9, 2), 4)]
 

@@ -8,9 +8,9 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
+from posttrain.data.schemas import CURVE, DROPPED, PROBLEMS, Problem, problems_table
 from posttrain.data.tables import _write_parquet, check_table, read_table, write_table
-from posttrain.errors import UserError
-from posttrain.records import CURVE, DROPPED, PROBLEMS, Problem, problems_table
+from posttrain.stage.errors import UserError
 
 _PROBLEM = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
 
@@ -52,7 +52,7 @@ _WRITE_BIG = """
 import sys, polars as pl
 from pathlib import Path
 from posttrain.data.tables import write_table
-from posttrain.records import CURVE
+from posttrain.data.schemas import CURVE
 n = 150_000
 frame = pl.DataFrame({"step": range(n), "metric": [f"m{i % 7}" for i in range(n)],
                       "value": [i / 3 for i in range(n)]}, schema=CURVE)

@@ -7,8 +7,8 @@ from posttrain.data.templates import (
     encode_prompts,
     render_prompt,
 )
-from posttrain.errors import UserError
-from posttrain.models.tokenizer import train_tokenizer
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.stage.errors import UserError
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}\n{% endfor %}"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from posttrain.errors import UserError
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.stage.errors import UserError
 
 
 def refused(toy, recipe, *overrides):

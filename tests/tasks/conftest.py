@@ -10,12 +10,7 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenTable, encode_rows
-from posttrain.data.tables import write_table
-from posttrain.models.build import build_llama
-from posttrain.models.load import save_policy
-from posttrain.models.logprobs import wanted_logprobs
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,
     PROBLEMS,
@@ -25,6 +20,11 @@ from posttrain.records import (
     problems_table,
     with_row_ids,
 )
+from posttrain.data.tables import write_table
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.learning.models.tokenizer import train_tokenizer
 
 
 def _answers(num_problems):

@@ -31,8 +31,8 @@ import transformers.models.llama.modeling_llama  # noqa: F401
 from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification  # noqa: F401
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-from posttrain.models.optim import Optimizer
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.optim import Optimizer
+from posttrain.stage.context import StageContext
 
 get_checkpoint_conversion_mapping("llama")
 

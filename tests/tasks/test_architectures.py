@@ -8,11 +8,12 @@ import pytest
 import torch
 import transformers as hf
 
+from posttrain.data.schemas import CURVE, Completion, completions_table
 from posttrain.data.tables import read_table
-from posttrain.models.load import load_policy, save_policy, weights_digest
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import CURVE, Completion, completions_table
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rl.config import RlConfig
+from posttrain.stage.context import StageContext
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run as evaluate
@@ -22,7 +23,6 @@ from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.reward.config import RewardConfig
 from tasks.reward.stage import run as reward
-from tasks.rl.config import RlConfig
 from tasks.rl.stage import run as rl
 from tasks.sft.config import SftConfig
 from tasks.sft.stage import run as sft

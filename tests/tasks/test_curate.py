@@ -5,10 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posttrain.data.tables import check_table, read_table, write_table
-from posttrain.errors import UserError
-from posttrain.pipeline.context import StageContext
-from posttrain.records import (
+from posttrain.data.schemas import (
     COMPLETIONS,
     DROPPED,
     PROBLEMS,
@@ -17,6 +14,9 @@ from posttrain.records import (
     completions_table,
     problems_table,
 )
+from posttrain.data.tables import check_table, read_table, write_table
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.curate import TASK
 from tasks.curate.config import CurateConfig
 from tasks.curate.filters import of_a_dropped_problem, unverified

@@ -7,13 +7,13 @@ import polars as pl
 import pytest
 import torch
 
+from posttrain.data.schemas import COMPLETIONS, IDENTITY, PROBLEMS, problems_table, with_row_ids
 from posttrain.data.tables import read_table, write_table
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, save_policy, weights_digest
-from posttrain.models.reward_head import save_reward_model, start_reward_model
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, IDENTITY, PROBLEMS, problems_table, with_row_ids
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.estimates import best_of, majority, mean_of_problems
 from tasks.evaluate.report import read_report

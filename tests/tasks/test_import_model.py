@@ -5,9 +5,9 @@ import torch
 from safetensors import safe_open
 from transformers import LlamaForCausalLM, MambaConfig, MambaForCausalLM
 
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, load_tokenizer, save_policy, weights_digest
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.load import load_policy, load_tokenizer, save_policy, weights_digest
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.import_model import TASK
 from tasks.import_model.stage import run
 

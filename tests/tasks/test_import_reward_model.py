@@ -7,11 +7,11 @@ import torch
 from transformers import LlamaConfig, LlamaForSequenceClassification
 
 from posttrain.data.templates import encode_completions, encode_prompts
-from posttrain.errors import UserError
-from posttrain.models.load import load_tokenizer
-from posttrain.models.reward_head import load_reward_model
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.load import load_tokenizer
+from posttrain.learning.models.reward_head import load_reward_model
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run as evaluate

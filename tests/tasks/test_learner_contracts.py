@@ -5,9 +5,9 @@ import importlib
 import polars as pl
 import pytest
 
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, save_policy
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.load import load_policy, save_policy
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 
 CONFIG = {
     "steps": 2,

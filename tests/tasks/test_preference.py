@@ -6,17 +6,17 @@ import json
 import polars as pl
 import pytest
 
-from posttrain.algorithms.identity import digest
-from posttrain.algorithms.preference import PREFERENCE_PRESETS
-from posttrain.attempts import Judge, attempt, make_prompts, read_problems
+from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.tables import write_table
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, PAIRS
-from posttrain.sampling.base import FinishReason, SamplingParams
-from posttrain.sampling.torch_engine import TorchSampler
-from posttrain.training.pairwise import encode_pairs
+from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rollouts.attempts import Judge, attempt, make_prompts, read_problems
+from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.training.pairwise import encode_pairs
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.preference import TASK, rounds
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
@@ -151,7 +151,7 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
         return 1
 
     monkeypatch.setattr(TorchSampler, "sample", watched)
-    monkeypatch.setattr("tasks.preference.rounds.learn", learnt)
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learnt)
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
     # Six tokens write "#### 1" and cut most of what goes on from there.
     sampling = {"problems": 30, "num_samples": 6, "max_tokens": 6, "temperature": 1.5}

@@ -3,11 +3,11 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from posttrain.data.rows import TokenTable, encode_rows
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, load_tokenizer
-from posttrain.models.tokenizer import tokenizer_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.training.next_token import next_token_loss
+from posttrain.learning.models.load import load_policy, load_tokenizer
+from posttrain.learning.models.tokenizer import tokenizer_digest
+from posttrain.learning.training.next_token import next_token_loss
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.pretrain import TASK
 from tasks.pretrain.stage import run
 

@@ -5,10 +5,10 @@ import math
 import polars as pl
 import pytest
 
+from posttrain.data.schemas import COMPLETIONS, SOLVE_RATES, problems_table
 from posttrain.data.tables import read_table
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import COMPLETIONS, SOLVE_RATES, problems_table
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import even_share, run, solve_rates
 

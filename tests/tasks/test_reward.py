@@ -3,10 +3,10 @@ import json
 import polars as pl
 import pytest
 
-from posttrain.errors import UserError
-from posttrain.models.reward_head import load_reward_model
-from posttrain.pipeline.context import StageContext
-from posttrain.training.config import LearnerConfig
+from posttrain.learning.models.reward_head import load_reward_model
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.reward import TASK
 from tasks.reward.heldout import grade
 from tasks.reward.stage import run

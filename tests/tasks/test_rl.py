@@ -7,22 +7,22 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.algorithms.identity import digest
-from posttrain.algorithms.presets import PRESETS
+from posttrain.data.schemas import CURVE, ROLLOUTS, SOLVE_RATES
 from posttrain.data.tables import read_table, write_table
-from posttrain.errors import UserError
-from posttrain.models.build import build_llama
-from posttrain.models.load import load_policy, save_policy, weights_digest
-from posttrain.models.logprobs import token_logprobs
-from posttrain.models.tokenizer import train_tokenizer
-from posttrain.pipeline.context import StageContext
-from posttrain.records import CURVE, ROLLOUTS, SOLVE_RATES
-from posttrain.rewards import verify
+from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rewards import verify
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.metrics import METRICS
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
-from tasks.rl.config import RlConfig
-from tasks.rl.learner import Learner
-from tasks.rl.metrics import METRICS
 from tasks.rl.stage import run
 
 SMALL = {

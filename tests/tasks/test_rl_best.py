@@ -2,16 +2,16 @@
 
 import pytest
 
+from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import CURVE, ROLLOUTS
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.replay import replay
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
-from tasks.rl.config import RlConfig
-from tasks.rl.learner import Learner
-from tasks.rl.replay import replay
 from tasks.rl.stage import run
 
 SMALL = {

@@ -7,12 +7,12 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.errors import UserError
-from posttrain.pipeline.context import TRACKED_RUN, StageContext
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import Learner
+from posttrain.stage.context import TRACKED_RUN, StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
-from tasks.rl.config import RlConfig
-from tasks.rl.learner import Learner
 from tasks.rl.stage import run
 
 CONFIG = RlConfig(

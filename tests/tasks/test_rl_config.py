@@ -2,8 +2,8 @@
 
 import pytest
 
-from posttrain.errors import UserError
-from tasks.rl.config import RlConfig
+from posttrain.learning.rl.config import RlConfig
+from posttrain.stage.errors import UserError
 
 
 @pytest.mark.parametrize(

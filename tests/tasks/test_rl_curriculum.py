@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.errors import UserError
-from posttrain.records import problems_table
-from tasks.rl.curriculum import Curriculum, Shares, start_curriculum
+from posttrain.data.schemas import problems_table
+from posttrain.learning.curriculum.solve_rate import Curriculum, Shares, start_curriculum
+from posttrain.stage.errors import UserError
 
 
 def curriculum_of(solved, attempts, sources):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from posttrain.pipeline.context import StageContext
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 

@@ -8,26 +8,26 @@ from pathlib import Path
 import pytest
 import torch
 
-from posttrain.attempts import Attempt
-from posttrain.errors import UserError
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.models.logprobs import token_logprobs
-from posttrain.models.optim import NotFiniteError, build_optimizer
-from posttrain.records import Problem
-from posttrain.rewards import Verdict
-from posttrain.sampling.base import FinishReason, Prompt, Sample
-from posttrain.training.config import LearnerConfig
-from posttrain.training.failed_batch import load_failed_batch
-from posttrain.training.prepare import Trainable
-from tasks.rl.batch import LessonBatch
-from tasks.rl.buffer import Buffer, Generation
-from tasks.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
-from tasks.rl.credit import relative
-from tasks.rl.critic import Critic
-from tasks.rl.learner import Learner
-from tasks.rl.metrics import describe
-from tasks.rl.reference import Reference
-from tasks.rl.rollout import as_groups, has_signal
+from posttrain.data.schemas import Problem
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.models.optim import NotFiniteError, build_optimizer
+from posttrain.learning.rewards import Verdict
+from posttrain.learning.rl.batch import LessonBatch
+from posttrain.learning.rl.buffer import Buffer, Generation
+from posttrain.learning.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
+from posttrain.learning.rl.credit import relative
+from posttrain.learning.rl.critic import Critic
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.metrics import describe
+from posttrain.learning.rl.reference import Reference
+from posttrain.learning.rl.rollout import as_groups, has_signal
+from posttrain.learning.rollouts.attempts import Attempt
+from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.failed_batch import load_failed_batch
+from posttrain.learning.training.prepare import Trainable
+from posttrain.stage.errors import UserError
 
 
 def make_attempt(problem, prompt, index, *, reward, ids, logprobs):

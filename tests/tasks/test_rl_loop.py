@@ -3,25 +3,25 @@
 import polars as pl
 import pytest
 
-from posttrain.attempts import make_prompts
+from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.errors import UserError
-from posttrain.models.checkpoint import Checkpointer
-from posttrain.models.load import load_policy
-from posttrain.pipeline.context import StageContext
-from posttrain.records import ROLLOUTS
-from posttrain.sampling.fake import LOGPROB, FakeSampler
-from posttrain.training.config import LearnerConfig
-from posttrain.training.curve import Curve
-from posttrain.training.prepare import Trainable
-from tasks.rl.batch import Lesson
-from tasks.rl.buffer import Buffer, Queue
-from tasks.rl.config import RlConfig
-from tasks.rl.curriculum import Curriculum
-from tasks.rl.drawing import Drawing
-from tasks.rl.loop import Practice, train
-from tasks.rl.stop import Stopping
-from tasks.rl.store import RolloutStore
+from posttrain.learning.curriculum.solve_rate import Curriculum
+from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.models.load import load_policy
+from posttrain.learning.rl.batch import Lesson
+from posttrain.learning.rl.buffer import Buffer, Queue
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.drawing import Drawing
+from posttrain.learning.rl.loop import Practice, train
+from posttrain.learning.rl.stop import Stopping
+from posttrain.learning.rl.store import RolloutStore
+from posttrain.learning.rollouts.attempts import make_prompts
+from posttrain.learning.rollouts.engines.fake import LOGPROB, FakeSampler
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.prepare import Trainable
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 
 GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
 

@@ -5,23 +5,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from posttrain.attempts import Attempt
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.models.logprobs import token_logprobs
-from posttrain.pipeline.context import StageContext
-from posttrain.records import ROLLOUTS, Problem
-from posttrain.rewards import Verdict
-from posttrain.rewards.judge import NO_GRADE
-from posttrain.sampling.base import FinishReason, Prompt, Sample
-from posttrain.training.config import LearnerConfig
-from posttrain.training.prepare import Trainable
+from posttrain.data.schemas import ROLLOUTS, Problem
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.rewards import Verdict
+from posttrain.learning.rewards.judge import NO_GRADE
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.credit import outcomes, relative
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.replay import replay
+from posttrain.learning.rl.rollout import Rollout, as_groups
+from posttrain.learning.rollouts.attempts import Attempt
+from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.prepare import Trainable
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
-from tasks.rl.config import RlConfig
-from tasks.rl.credit import outcomes, relative
-from tasks.rl.learner import Learner
-from tasks.rl.replay import replay
-from tasks.rl.rollout import Rollout, as_groups
 from tasks.rl.stage import run
 
 PROMPT = (1, 5, 7)

@@ -3,14 +3,14 @@
 import polars as pl
 import pytest
 
+from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table, write_table
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.records import ROLLOUTS
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.replay import replay
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
-from tasks.rl.config import RlConfig
-from tasks.rl.replay import replay
 from tasks.rl.stage import run
 
 SMALL = {

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from posttrain.models.load import load_policy, weights_digest
-from posttrain.pipeline.context import StageContext
-from posttrain.reproduction.replaying import parameters
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.publishing.reproduction.replaying import parameters
+from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 
 ROOT = Path(__file__).parents[2]
 GIVEN_TASK = """
-from posttrain.pipeline.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactType, Port, Task
 from given.config import Config
 TASK = Task("given", Config, {}, {
     "policy": Port(ArtifactType.CHECKPOINT, "a policy"),
@@ -27,7 +27,7 @@ TASK = Task("given", Config, {}, {
 })
 """
 GIVEN_CONFIG = """
-from posttrain.pipeline.config import StageConfig
+from posttrain.stage.config import StageConfig
 class Config(StageConfig):
     folder: str
     '''Where the artifacts lie.'''

@@ -5,11 +5,11 @@ import random
 import polars as pl
 import pytest
 
+from posttrain.data.schemas import ROLLOUTS, row_id
 from posttrain.data.tables import read_table, write_table
-from posttrain.records import ROLLOUTS, row_id
+from posttrain.learning.rl.rollout import Rollout, grouped, rollouts_table, stored_groups
+from posttrain.learning.rl.store import RolloutStore
 from tasks.rl import store
-from tasks.rl.rollout import Rollout, grouped, rollouts_table, stored_groups
-from tasks.rl.store import RolloutStore
 
 
 def rollout(source, index):

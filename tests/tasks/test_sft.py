@@ -3,12 +3,12 @@ import pytest
 import torch
 
 from posttrain.data.rows import encode_rows
-from posttrain.errors import UserError
-from posttrain.models.adapters import load_adapter
-from posttrain.models.build import build_llama
-from posttrain.models.load import load_policy, save_policy, weights_digest
-from posttrain.models.logprobs import wanted_logprobs
-from posttrain.pipeline.context import StageContext
+from posttrain.learning.models.adapters import load_adapter
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.sft import TASK
 from tasks.sft.stage import run
 
@@ -104,7 +104,7 @@ def test_rows_over_the_limit_are_left_out_and_counted(places, tmp_path):
 
 
 def test_a_checkpoint_with_a_larger_tokenizer_is_refused(places, base, tmp_path):
-    from posttrain.models.tokenizer import train_tokenizer
+    from posttrain.learning.models.tokenizer import train_tokenizer
 
     inputs, outputs = places
     policy = load_policy(base)

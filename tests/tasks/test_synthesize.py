@@ -9,10 +9,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from posttrain.data.schemas import SCHEMAS, row_id
 from posttrain.data.tables import check_table
-from posttrain.errors import UserError
-from posttrain.pipeline.context import StageContext
-from posttrain.records import SCHEMAS, row_id
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.synthesize import TASK
 from tasks.synthesize.files import falls_in_heldout
 from tasks.synthesize.stage import run

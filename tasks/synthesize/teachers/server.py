@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from posttrain.endpoint.chat import Question, reply_to
-from posttrain.endpoint.client import open_client
-from posttrain.endpoint.config import filled
-from posttrain.records import Completion, Problem
-from posttrain.rewards import verify_all
+from posttrain.backends.endpoint.chat import Question, reply_to
+from posttrain.backends.endpoint.client import open_client
+from posttrain.backends.endpoint.config import filled
+from posttrain.data.schemas import Completion, Problem
+from posttrain.learning.rewards import verify_all
 from tasks.synthesize.config import ServerTeacher
 
 _SEED_BITS = 31

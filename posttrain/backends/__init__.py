@@ -1,0 +1,1 @@
+"""Other people's servers and clusters: LLM endpoints, Ray."""

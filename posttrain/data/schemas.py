@@ -1,0 +1,253 @@
+"""Rows and tables: one polars schema per kind of table, and the ids that name their rows.
+
+A row's `id` is 16 hexadecimal characters of a SHA-256 over the columns that make the row itself
+(`IDENTITY`), so equal content has an equal id on every machine, and a change of an annotation
+(difficulty, score, reward) keeps it. `parents` holds the ids of the rows that it was made from.
+No column of any table holds nulls: what is absent is an empty string, an empty list or zero.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+_ROW: dict[str, Any] = {"id": pl.String, "parents": pl.List(pl.String)}
+
+PROBLEMS = pl.Schema(
+    {
+        **_ROW,
+        "source": pl.String,
+        "prompt": pl.String,
+        "answer": pl.String,
+        "difficulty": pl.Int32,
+        "verifier": pl.String,
+        "metadata": pl.String,
+    }
+)
+
+COMPLETIONS = pl.Schema(
+    {
+        **_ROW,
+        "problem_id": pl.String,
+        "source": pl.String,
+        "difficulty": pl.Int32,
+        "prompt": pl.String,
+        "text": pl.String,
+        "generator": pl.String,
+        "verifier": pl.String,
+        "score": pl.Float64,
+        "verified": pl.Boolean,
+        "reason": pl.String,
+    }
+)
+
+SOLVE_RATES = pl.Schema(
+    {
+        **_ROW,
+        "problem_id": pl.String,
+        "source": pl.String,
+        "difficulty": pl.Int32,
+        "attempts": pl.Int32,
+        "solved": pl.Int32,
+        "solve_rate": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "policy": pl.String,
+    }
+)
+
+PAIRS = pl.Schema(
+    {
+        **_ROW,
+        "problem_id": pl.String,
+        "source": pl.String,
+        "prompt": pl.String,
+        "chosen": pl.String,
+        "rejected": pl.String,
+        "split": pl.String,
+    }
+)
+
+ROLLOUTS = pl.Schema(
+    {
+        **_ROW,
+        "problem_id": pl.String,
+        "step": pl.Int32,
+        "source": pl.String,
+        "prompt_ids": pl.List(pl.Int32),
+        "completion_ids": pl.List(pl.Int32),
+        "logprobs": pl.List(pl.Float32),
+        "finish_reason": pl.String,
+        "text": pl.String,
+        "reward": pl.Float64,
+        "reward_components": pl.String,
+        "advantage": pl.Float64,
+        "policy_version": pl.Int32,
+        "group": pl.Int32,
+        "trained": pl.Boolean,
+    }
+)
+
+CURVE = pl.Schema({"step": pl.Int64, "metric": pl.String, "value": pl.Float64})
+
+# The least that a table of dropped rows holds; it keeps the columns of the filtered table too.
+DROPPED = pl.Schema({**_ROW, "reason": pl.String})
+
+# Keyed by the value of posttrain.stage.spec.ArtifactType.
+SCHEMAS: dict[str, pl.Schema] = {
+    "problems": PROBLEMS,
+    "completions": COMPLETIONS,
+    "solve_rates": SOLVE_RATES,
+    "pairs": PAIRS,
+    "rollouts": ROLLOUTS,
+    "curve": CURVE,
+    "dropped": DROPPED,
+}
+
+# What makes a row itself. Equal samples of one problem share an id: they are the same content.
+IDENTITY: dict[str, tuple[str, ...]] = {
+    "problems": ("source", "prompt", "answer", "verifier"),
+    "completions": ("problem_id", "text", "generator"),
+    "solve_rates": ("problem_id", "policy", "attempts", "solved"),
+    "pairs": ("problem_id", "chosen", "rejected"),
+    "rollouts": ("problem_id", "step", "policy_version", "completion_ids"),
+}
+
+_ID_CHARS = 16
+
+
+def row_id(*parts: str | int | Sequence[int]) -> str:
+    """Name a row by its content: 16 hex characters of SHA-256 over the encoded `parts`.
+
+    Every part is written as tag, length in bytes, colon, value (`s` text, `i` integer, `l` list
+    of integers joined by commas), so no two different tuples share an encoding. Raises TypeError
+    on other types: a float has no single decimal form.
+
+    >>> row_id("ab", "c") == row_id("a", "bc")
+    False
+    >>> row_id("2 + 3 =", 5)
+    '22572fadc9a9a58d'
+    """
+    return _digest("".join(map(_encode_part, parts)))
+
+
+def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Return `frame` with its `id` column set to `row_id` of `columns`, row by row.
+
+    Text, integer and list-of-integer columns are allowed; nulls and other types raise ValueError.
+    Usual call: `with_row_ids(frame, IDENTITY["problems"])`.
+    """
+    nulls = [name for name in columns if frame[name].null_count()]
+    if nulls:
+        raise ValueError(f"columns {nulls} hold nulls, so they cannot name rows")
+    encodings = [_encode_column(name, frame.schema[name]) for name in columns]
+    encoded = frame.select(pl.concat_str(encodings))
+    ids = pl.Series("id", [_digest(text) for text in encoded.to_series()], dtype=pl.String)
+    if "id" in frame.columns:
+        return frame.with_columns(ids)
+    return frame.select(ids, pl.all())
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One training or test item: a prompt, its reference answer, and how to check an answer.
+
+    `verifier` names a function of `posttrain.learning.rewards`; `metadata` is JSON for it;
+    `source` is the generator or file that the problem came from; `difficulty` is a small integer.
+
+    >>> Problem(source="sums", prompt="2 + 3 =", answer="5", difficulty=2, verifier="exact").id
+    '72378daa8a9b7231'
+    """
+
+    source: str
+    prompt: str
+    answer: str
+    difficulty: int
+    verifier: str
+    metadata: str = "{}"
+    parents: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Content hash of source, prompt, answer and verifier."""
+        return row_id(self.source, self.prompt, self.answer, self.verifier)
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    r"""One answer to a problem, with the verdict of the problem's verifier.
+
+    `text` is what was written after `problem.prompt`; `generator` says who wrote it (a teacher's
+    name, a policy's digest); `verified` is true where the verifier accepted it; `reason` is the
+    verifier's code, "correct" if it did.
+
+    >>> problem = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
+    >>> Completion(problem, "2 + 3 = 5\n#### 5", "teacher", 1.0, True, "correct").id
+    '28b034e78534406c'
+    """
+
+    problem: Problem
+    text: str
+    generator: str
+    score: float
+    verified: bool
+    reason: str
+
+    @property
+    def id(self) -> str:
+        """Content hash of problem id, text and generator."""
+        return row_id(self.problem.id, self.text, self.generator)
+
+
+def problems_table(problems: Sequence[Problem]) -> pl.DataFrame:
+    """Lay problems out as a PROBLEMS frame, in the given order."""
+    columns = {name: [getattr(row, name) for row in problems] for name in PROBLEMS}
+    return pl.DataFrame(columns, schema=PROBLEMS)
+
+
+def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
+    """Lay completions out as a COMPLETIONS frame, in the given order."""
+    inherited = ("source", "difficulty", "prompt", "verifier")
+    problem_ids = [row.problem.id for row in completions]
+    columns: dict[str, list[Any]] = {
+        "parents": [[problem_id] for problem_id in problem_ids],
+        "problem_id": problem_ids,
+        **{name: [getattr(row.problem, name) for row in completions] for name in inherited},
+    }
+    own = (name for name in COMPLETIONS if name not in columns)
+    columns |= {name: [getattr(row, name) for row in completions] for name in own}
+    return pl.DataFrame({name: columns[name] for name in COMPLETIONS}, schema=COMPLETIONS)
+
+
+def _digest(encoded: str) -> str:
+    """Shorten a SHA-256 to the width of a row id."""
+    return hashlib.sha256(encoded.encode()).hexdigest()[:_ID_CHARS]
+
+
+def _encode_part(part: str | int | Sequence[int]) -> str:
+    """Write one part so that where it ends is known before it is read."""
+    if isinstance(part, str):
+        tag, text = "s", part
+    elif isinstance(part, int) and not isinstance(part, bool):
+        tag, text = "i", str(part)
+    elif isinstance(part, Sequence):
+        tag, text = "l", ",".join(str(int(item)) for item in part)
+    else:
+        raise TypeError(f"a row id is made of text, integers and lists of integers, not {part!r}")
+    return f"{tag}{len(text.encode())}:{text}"
+
+
+def _encode_column(name: str, dtype: pl.DataType) -> pl.Expr:
+    """The encoding of `_encode_part`, as an expression over a whole column."""
+    column = pl.col(name)
+    if dtype == pl.String:
+        tag, text = "s", column
+    elif dtype.is_integer():
+        tag, text = "i", column.cast(pl.String)
+    elif isinstance(dtype, pl.List) and pl.Series(dtype=dtype.inner).dtype.is_integer():
+        tag, text = "l", column.cast(pl.List(pl.String)).list.join(",")
+    else:
+        raise ValueError(f"column '{name}' is {dtype}, which cannot name rows")
+    return pl.concat_str(pl.lit(tag), text.str.len_bytes(), pl.lit(":"), text)

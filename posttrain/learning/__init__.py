@@ -1,0 +1,1 @@
+"""Everything that learns; importable with torch, transformers, pydantic and polars alone."""

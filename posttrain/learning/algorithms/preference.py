@@ -1,0 +1,134 @@
+"""A preference algorithm as independent switches, and the named ones as presets of them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import nearest
+
+
+class PreferenceAlgorithm(StageConfig):
+    """Which loss on which quantity of a pair; the name it goes by is no part of it."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    loss: Literal["sigmoid", "robust", "ipo", "hinge", "kto", "orpo", "simpo"] = "sigmoid"
+    """Form of the loss; `orpo` and `simpo` need no reference policy."""
+    beta: float = Field(0.1, gt=0.0)
+    """Scale of the implicit reward; the weight of the odds ratio in `orpo`."""
+    label_smoothing: float = Field(0.0, ge=0.0, lt=0.5)
+    """Assumed share of swapped labels (`sigmoid`: conservative, `robust`: unbiased)."""
+    per_token: bool = False
+    """Take log-probabilities per token in place of sums over the completion."""
+    length_alpha: float = Field(1.0, ge=0.0, le=1.0)
+    """Weight of tokens beyond the length that both sides share; 1 is the plain sum."""
+    target_margin: float = Field(0.0, ge=0.0)
+    """Margin that `simpo` asks for."""
+    undesirable_weight: float = Field(1.0, gt=0.0)
+    """Weight of rejected completions in `kto`."""
+    sft_coefficient: float = Field(0.0, ge=0.0)
+    """Weight of the chosen completion's own negative log-likelihood per token, added."""
+    optimism_coefficient: float = Field(0.0, ge=0.0)
+    """Weight that makes samples of the reference less likely, added; needs rounds."""
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether the loss compares with a reference policy."""
+        return self.loss not in ("orpo", "simpo")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.loss in ("orpo", "simpo") and not self.per_token:
+            raise ValueError(f"loss {self.loss} works per token; set per_token to true")
+        if self.length_alpha < 1 and self.per_token:
+            raise ValueError(
+                "length_alpha weighs a sum over tokens, but per_token takes their mean;"
+                " leave one of them out"
+            )
+        if self.target_margin and self.loss != "simpo":
+            raise ValueError(f"target_margin is simpo's, but loss is {self.loss}; leave it out")
+        if self.label_smoothing and self.loss not in ("sigmoid", "robust"):
+            raise ValueError(
+                f"label_smoothing has no effect on {self.loss}; leave it out, or take sigmoid"
+            )
+        return self
+
+
+class NamedPreference(NamedTuple):
+    """A preset with its equation and source. m: log-ratio of the chosen minus of the rejected."""
+
+    algorithm: PreferenceAlgorithm
+    equation: str
+    source: str
+
+
+def _named(equation: str, source: str, **switches: Any) -> NamedPreference:
+    return NamedPreference(PreferenceAlgorithm(**switches), equation, source)
+
+
+PREFERENCE_PRESETS: dict[str, NamedPreference] = {
+    "dpo": _named("-log σ(β m)", "arXiv 2305.18290"),
+    "conservative": _named(
+        "-(1-s) log σ(β m) - s log σ(-β m)",
+        "cDPO; Mitchell 2023, ericmitchell.ai/cdpo.pdf (a note, not on arXiv)",
+        label_smoothing=0.1,
+    ),
+    "robust": _named(
+        "(-(1-s) log σ(β m) + s log σ(-β m)) / (1-2s)",
+        "arXiv 2403.00409",
+        loss="robust",
+        label_smoothing=0.1,
+    ),
+    "ipo": _named("(m - 1/(2β))²", "arXiv 2310.12036, log-ratios summed", loss="ipo"),
+    "ipo_per_token": _named(
+        "(m/|y| - 1/(2β))²", "arXiv 2310.12036, as TRL runs it", loss="ipo", per_token=True
+    ),
+    "hinge": _named(
+        "max(0, 1 - β m)",
+        "SLiC, arXiv 2305.10425; against a reference: RSO, arXiv 2309.06657",
+        loss="hinge",
+    ),
+    "kto": _named("w (1 - σ(±β (log-ratio - z)))", "arXiv 2402.01306", loss="kto"),
+    "orpo": _named(
+        "-log p/|y| - β log σ(log odds chosen - log odds rejected)",
+        "arXiv 2403.07691",
+        loss="orpo",
+        per_token=True,
+    ),
+    "simpo": _named(
+        "-log σ(β (log p_c/|c| - log p_r/|r|) - γ)",
+        "arXiv 2405.14734",
+        loss="simpo",
+        per_token=True,
+        beta=2.0,
+        target_margin=0.5,
+    ),
+    "rpo": _named("dpo - a log p_c/|c|", "arXiv 2404.19733", sft_coefficient=1.0),
+    "xpo": _named(
+        "dpo + a log p(sample of the reference)", "arXiv 2405.21046", optimism_coefficient=1e-3
+    ),
+    "ld_dpo": _named(
+        "dpo, tokens beyond the shared length weigh α", "arXiv 2409.06411", length_alpha=0.5
+    ),
+}
+
+
+def _expand(value: Any) -> Any:
+    """Switches in full from ``"dpo"`` or ``{"preset": "dpo", "beta": 0.3}``."""
+    if isinstance(value, str):
+        value = {"preset": value}
+    if not isinstance(value, Mapping):
+        return value
+    changes = dict(value)
+    name = str(changes.pop("preset", "dpo"))
+    if name not in PREFERENCE_PRESETS:
+        raise ValueError(
+            f"there is no preference algorithm '{name}'{nearest(name, PREFERENCE_PRESETS)}"
+        )
+    return {**PREFERENCE_PRESETS[name].algorithm.model_dump(), **changes}
+
+
+ChosenPreference = Annotated[PreferenceAlgorithm, BeforeValidator(_expand)]
+"""The type of a config field that holds an algorithm, a preset's name, or changes of one."""

@@ -1,0 +1,1 @@
+"""Which problems are practiced on, and the state that decides it."""

@@ -1,0 +1,167 @@
+"""Advantages of rollouts relative to their own group: ``(reward - baseline) / (scale + epsilon)``.
+
+=====================  ===============  ====================  ==================================
+name                   baseline         scale                 source
+=====================  ===============  ====================  ==================================
+GRPO                   mean             sample                arXiv 2402.03300; verl eps 1e-6,
+                                                              TRL 1e-4, OpenRLHF 1e-9
+GRPO, open-instruct    mean             population            "standard" option, eps 1e-8
+GRPO, NeMo-RL          leave_one_out    leave_one_out         its default, eps 1e-6
+Dr.GRPO                mean             none                  arXiv 2503.20783
+RLOO                   leave_one_out    none                  arXiv 2402.14740
+MaxRL                  mean             mean                  arXiv 2602.02710
+Lite PPO               mean             batch_sample          arXiv 2508.08221
+REINFORCE              none             none                  --
+REINFORCE++            none             none, then whiten     arXiv 2501.03262
+REINFORCE++ baseline   mean             none, then whiten     arXiv 2501.03262
+=====================  ===============  ====================  ==================================
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.maths.segments import (
+    dense_ids,
+    segment_max,
+    segment_min,
+    segment_size,
+    segment_sum,
+)
+
+Baseline = Literal["none", "mean", "leave_one_out"]
+Scale = Literal[
+    "none", "population", "sample", "leave_one_out", "mean", "batch_population", "batch_sample"
+]
+
+
+class GroupStatistics(NamedTuple):
+    """What a row needs to know of its group and of the batch; each field is ``[B]``, float64."""
+
+    rewards_B: Tensor
+    size_B: Tensor
+    mean_B: Tensor
+    centred_B: Tensor
+    """Reward less the mean of the group; exactly 0 throughout a group of equal rewards."""
+    squares_B: Tensor
+    """Sum of the squares of ``centred_B`` over the group."""
+    others_equal_B: Tensor
+    """True where all *other* rewards of the group are one and the same number, or there is none."""
+
+
+def group_statistics(rewards_B: Tensor, group_B: Tensor) -> GroupStatistics:
+    """Size, mean and spread of each row's group."""
+    rewards_B = rewards_B.double()
+    index_B, num_groups = dense_ids(group_B)
+    size_B = segment_size(index_B, num_groups)[index_B]
+    least_B = segment_min(rewards_B, index_B, num_groups)[index_B]
+    greatest_B = segment_max(rewards_B, index_B, num_groups)[index_B]
+
+    # Measured from the least reward of the group: equal rewards then give exact zeros, where a
+    # plain mean would leave a rounding error for a small scale to blow up.
+    above_B = rewards_B - least_B
+    mean_above_B = segment_sum(above_B, index_B, num_groups)[index_B] / size_B
+    centred_B = above_B - mean_above_B
+    squares_B = segment_sum(centred_B.square(), index_B, num_groups)[index_B]
+
+    def others_at(extreme_B: Tensor) -> Tensor:
+        here_B = (rewards_B == extreme_B).long()
+        return segment_sum(here_B, index_B, num_groups)[index_B] - here_B == size_B - 1
+
+    return GroupStatistics(
+        rewards_B=rewards_B,
+        size_B=size_B.double(),
+        mean_B=least_B + mean_above_B,
+        centred_B=centred_B,
+        squares_B=squares_B,
+        others_equal_B=others_at(least_B) | others_at(greatest_B),
+    )
+
+
+def _leave_one_out_centred(stats: GroupStatistics) -> Tensor:
+    # reward - mean of the others = n / (n - 1) x (reward - mean of all); 0 for a group of one.
+    return stats.centred_B * stats.size_B / (stats.size_B - 1).clamp(min=1)
+
+
+def _leave_one_out_scale(stats: GroupStatistics) -> Tensor:
+    # Squares of the others about their own mean = squares - n / (n - 1) x centred^2; n - 1 others.
+    n_B = stats.size_B
+    squares_B = stats.squares_B - stats.centred_B.square() * n_B / (n_B - 1).clamp(min=1)
+    spread_B = (squares_B.clamp(min=0) / (n_B - 2).clamp(min=1)).sqrt()
+    return torch.where(stats.others_equal_B, 0.0, spread_B)
+
+
+def _mean_scale(stats: GroupStatistics) -> Tensor:
+    # MaxRL is defined for rewards >= 0; without a success there is nothing to learn from.
+    return torch.where(stats.mean_B > 0, stats.mean_B, torch.inf)
+
+
+def _batch_scale(stats: GroupStatistics, correction: int) -> Tensor:
+    above_B = stats.rewards_B - stats.rewards_B.min()
+    squares = (above_B - above_B.mean()).square().sum()
+    return (squares / max(len(above_B) - correction, 1)).sqrt().expand_as(above_B)
+
+
+BASELINES: dict[Baseline, Callable[[GroupStatistics], Tensor]] = {
+    "none": lambda stats: stats.rewards_B,
+    "mean": lambda stats: stats.centred_B,
+    "leave_one_out": _leave_one_out_centred,
+}
+SCALES: dict[Scale, Callable[[GroupStatistics], Tensor]] = {
+    "none": lambda stats: torch.zeros_like(stats.rewards_B),
+    "population": lambda stats: (stats.squares_B / stats.size_B).sqrt(),
+    "sample": lambda stats: (stats.squares_B / (stats.size_B - 1).clamp(min=1)).sqrt(),
+    "leave_one_out": _leave_one_out_scale,
+    "mean": _mean_scale,
+    "batch_population": lambda stats: _batch_scale(stats, correction=0),
+    "batch_sample": lambda stats: _batch_scale(stats, correction=1),
+}
+
+
+def group_relative(
+    rewards_B: Tensor,
+    group_B: Tensor,
+    *,
+    baseline: Baseline,
+    scale: Scale,
+    epsilon: float,
+    include_B: Tensor | None = None,
+) -> Tensor:
+    """Advantage of each rollout within its group: ``(r - baseline) / (scale + epsilon)``. ``[B]``.
+
+    The table at the top of this module gives the settings of the published algorithms.
+
+    Inputs:
+        rewards_B: One reward per rollout.
+        group_B: Integer ids; equal ids are one group. Any numbers, any order, any sizes.
+        baseline: What is taken off the reward: nothing, the mean of the group, or the mean of the
+            *other* rollouts of the group.
+        scale: What it is divided by. ``sample`` divides the squares by n - 1, ``population`` by n,
+            ``leave_one_out`` is the sample deviation of the other rollouts, ``mean`` the mean
+            reward of the group, ``batch_*`` the deviation of all rewards given.
+        epsilon: Added to the scale. Not used with scale ``none``.
+        include_B: Rollouts to take into account; the others (unscorable, cut off, or all but the
+            successes for a normalisation among positives only) get 0 and enter no statistic.
+
+    Degenerate cases: with a group baseline, a group of one and a group of equal rewards give
+    exactly 0, whatever the scale. A row whose scale is 0 is not divided: so NeMo-RL's leave-one-out
+    deviation in a group of two. ``mean`` gives 0 where the mean is not positive.
+
+    Statistics are taken in float64. Batch scales need the whole batch: call this before cutting it
+    into micro-batches.
+    """
+    if include_B is not None:
+        kept_B = include_B.bool()
+        advantages_B = torch.zeros_like(rewards_B)
+        advantages_B[kept_B] = group_relative(
+            rewards_B[kept_B], group_B[kept_B], baseline=baseline, scale=scale, epsilon=epsilon
+        )
+        return advantages_B
+    if rewards_B.numel() == 0:
+        return torch.zeros_like(rewards_B)
+    stats = group_statistics(rewards_B, group_B)
+    scale_B = SCALES[scale](stats)
+    divisor_B = torch.where(scale_B > 0, scale_B + epsilon, 1.0)
+    return (BASELINES[baseline](stats) / divisor_B).to(rewards_B.dtype)

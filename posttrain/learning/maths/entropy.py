@@ -1,0 +1,120 @@
+"""Exact entropy of the next-token distribution, a slice of the vocabulary at a time.
+
+Forward and backward hold ``N x chunk_size`` numbers beside their inputs, not ``N x V``. The
+backward pass takes ``dH / dz = -p (log p + H)`` from the logits again instead of keeping the
+softmax.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.maths.reduce import widened
+
+
+def _log_sum_and_entropy(chunks: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Log-sum-exp and entropy of rows whose logits come in slices, in one pass.
+
+    With the running maximum m, ``total = sum e^(z - m)`` and ``moment = sum e^(z - m) (z - m)``:
+    then the log-sum-exp is ``m + log total`` and the entropy ``log total - moment / total``.
+    """
+    peak_N = total_N = moment_N = torch.zeros(())
+    for index, chunk_NC in enumerate(chunks):
+        logits_NC = widened(chunk_NC)
+        top_N = logits_NC.amax(-1).clamp(min=torch.finfo(logits_NC.dtype).min)
+        if index == 0:
+            peak_N, total_N, moment_N = top_N, torch.zeros_like(top_N), torch.zeros_like(top_N)
+        higher_N = torch.maximum(peak_N, top_N)
+        decay_N = (peak_N - higher_N).exp()
+        shifted_NC = logits_NC - higher_N.unsqueeze(-1)
+        odds_NC = shifted_NC.exp()
+        moment_N = decay_N * (moment_N + total_N * (peak_N - higher_N))
+        # A forbidden token has logit -infinity and odds 0; their product must be 0, not NaN.
+        moment_N = moment_N + torch.where(odds_NC > 0, odds_NC * shifted_NC, 0.0).sum(-1)
+        total_N = decay_N * total_N + odds_NC.sum(-1)
+        peak_N = higher_N
+    return peak_N + total_N.log(), total_N.log() - moment_N / total_N
+
+
+def _logit_gradient(
+    logits_NC: Tensor, log_sum_N: Tensor, entropy_N: Tensor, upstream_N: Tensor
+) -> Tensor:
+    logprobs_NC = widened(logits_NC) - log_sum_N.unsqueeze(-1)
+    probabilities_NC = logprobs_NC.exp()
+    surprise_NC = torch.where(probabilities_NC > 0, logprobs_NC + entropy_N.unsqueeze(-1), 0.0)
+    return -upstream_N.unsqueeze(-1) * probabilities_NC * surprise_NC
+
+
+class _EntropyOfLogits(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, chunk_size: int) -> Tensor:
+        log_sum_N, entropy_N = _log_sum_and_entropy(torch.split(logits_NV, chunk_size, -1))
+        ctx.save_for_backward(logits_NV, log_sum_N, entropy_N)
+        ctx.chunk_size = chunk_size
+        return entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None]:
+        logits_NV, log_sum_N, entropy_N = ctx.saved_tensors
+        gradient_NV = torch.empty_like(logits_NV)
+        for source_NC, target_NC in zip(
+            torch.split(logits_NV, ctx.chunk_size, -1),
+            torch.split(gradient_NV, ctx.chunk_size, -1),
+            strict=True,
+        ):
+            target_NC.copy_(_logit_gradient(source_NC, log_sum_N, entropy_N, upstream[0]))
+        return gradient_NV, None
+
+
+class _EntropyOfHidden(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, chunk_size: int) -> Tensor:
+        log_sum_N, entropy_N = _log_sum_and_entropy(
+            hidden_ND @ part_CD.T for part_CD in torch.split(weight_VD, chunk_size)
+        )
+        ctx.save_for_backward(hidden_ND, weight_VD, log_sum_N, entropy_N)
+        ctx.chunk_size = chunk_size
+        return entropy_N
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, Tensor, None]:
+        hidden_ND, weight_VD, log_sum_N, entropy_N = ctx.saved_tensors
+        hidden_gradient_ND = torch.zeros_like(widened(hidden_ND))
+        weight_gradient_VD = torch.empty_like(weight_VD)
+        for part_CD, target_CD in zip(
+            torch.split(weight_VD, ctx.chunk_size),
+            torch.split(weight_gradient_VD, ctx.chunk_size),
+            strict=True,
+        ):
+            gradient_NC = _logit_gradient(
+                hidden_ND @ part_CD.T, log_sum_N, entropy_N, upstream[0]
+            ).to(hidden_ND.dtype)
+            hidden_gradient_ND += gradient_NC @ part_CD
+            target_CD.copy_(gradient_NC.T @ hidden_ND)
+        return hidden_gradient_ND.to(hidden_ND.dtype), weight_gradient_VD, None
+
+
+def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 4096) -> Tensor:
+    """``H = -sum_v p_v log p_v``, ``p = softmax(logits)``, in nats. ``[..., V]`` -> ``[...]``.
+
+    Differentiable. Half precision is widened slice by slice, the result is float32. Divide the
+    logits by the temperature first, where the policy samples with one.
+
+    Equal logits give log V; logits of -infinity (forbidden tokens) contribute nothing; a row with a
+    single allowed token gives 0. A row of nothing but -infinity is NaN.
+    """
+    flat_NV = logits_NV.reshape(-1, logits_NV.shape[-1])
+    entropy_N: Tensor = _EntropyOfLogits.apply(flat_NV, chunk_size)  # type: ignore[no-untyped-call]
+    return entropy_N.reshape(logits_NV.shape[:-1])
+
+
+def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int = 4096) -> Tensor:
+    """The same for logits ``hidden @ weight.T``, never all in memory. ``[..., D]`` -> ``[...]``.
+
+    Differentiable in both; the backward pass multiplies each slice once more.
+    """
+    flat_ND = hidden_ND.reshape(-1, hidden_ND.shape[-1])
+    entropy_N: Tensor = _EntropyOfHidden.apply(flat_ND, weight_VD, chunk_size)  # type: ignore[no-untyped-call]
+    return entropy_N.reshape(hidden_ND.shape[:-1])

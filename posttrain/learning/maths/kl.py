@@ -1,0 +1,107 @@
+"""Estimates of the divergence between policy and reference from the sampled tokens alone.
+
+With ``d = logprob - reference logprob`` and tokens drawn from the policy, each estimator has the
+divergence as its mean. As a *loss* it is another matter: only some have its gradient.
+
+=============== =========================== =====================================================
+estimator       value                       gradient, when it is put into a loss
+=============== =========================== =====================================================
+k1              d                           0 on average: of no use
+k2              d^2 / 2 (biased)            exact for reverse KL, on-policy only
+k3              exp(-d) - 1 + d             that of the *forward* KL, on-policy only
+ratio x k1      (pi / old) d                exact for reverse KL, also off-policy
+ratio x k3      (pi / old) k3               exact for reverse KL, also off-policy
+=============== =========================== =====================================================
+
+Sources: Schulman, "Approximating KL Divergence" (2020), for k1-k3; arXiv 2506.09477 and 2510.01555
+for the gradients. ``tests/learning/maths/test_kl.py`` checks the table by exact enumeration.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.maths.ratios import bounded_ratio
+from posttrain.learning.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
+
+KLEstimator = Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared"]
+
+
+def _jensen_shannon(d_BT: Tensor) -> Tensor:
+    # log((1 + u) / 2) with u = exp(-d), exact near u = 1.
+    log_middle_BT = torch.log1p(torch.expm1(-d_BT) / 2)
+    return (torch.exp(-d_BT) * (-d_BT - log_middle_BT) - log_middle_BT) / 2
+
+
+KL_ESTIMATORS: dict[KLEstimator, Callable[[Tensor], Tensor]] = {
+    "k1": lambda d_BT: d_BT,
+    "k2": lambda d_BT: d_BT.square() / 2,
+    "k3": lambda d_BT: torch.expm1(-d_BT) + d_BT,
+    "forward": lambda d_BT: -d_BT * torch.exp(-d_BT) - torch.expm1(-d_BT),
+    "jensen_shannon": _jensen_shannon,
+    "chi_squared": lambda d_BT: torch.expm1(-d_BT).square(),
+}
+
+
+def kl_estimate(
+    logprobs_BT: Tensor,
+    reference_logprobs_BT: Tensor,
+    *,
+    estimator: KLEstimator,
+    ceiling: float | None = None,
+) -> Tensor:
+    """Divergence of policy from reference at each token that the policy drew. ``[B, T]``.
+
+    ``d = logprob - reference``, ``u = exp(-d) = reference / policy``:
+
+    ================ ================================== =========================================
+    estimator        value                              its mean over the policy's tokens
+    ================ ================================== =========================================
+    k1               d                                  KL(policy || reference)
+    k2               d^2 / 2                            near KL(policy || reference); biased
+    k3               u - 1 - log u                      KL(policy || reference)
+    forward          u log u - (u - 1)                  KL(reference || policy)
+    jensen_shannon   (u log(u/m) - log m)/2, m=(1+u)/2  Jensen-Shannon divergence, at most log 2
+    chi_squared      (u - 1)^2                          chi^2(reference || policy)
+    ================ ================================== =========================================
+
+    The last four are never negative, token by token; u log u alone would have the mean of
+    ``forward`` but not that. f-DPO (arXiv 2309.16240) tabulates the generators f(u). ``ceiling``
+    bounds the value (verl and SkyRL: k3 at 10); a bounded token has no gradient. Equal policies
+    give exactly 0.
+    """
+    values_BT = KL_ESTIMATORS[estimator](logprobs_BT - reference_logprobs_BT)
+    return values_BT if ceiling is None else values_BT.clamp(max=ceiling)
+
+
+def kl_loss(
+    kl_BT: Tensor,
+    mask_BT: Tensor,
+    *,
+    coefficient: float,
+    aggregation: Aggregation,
+    denominator: Tensor | float,
+    log_ratio_BT: Tensor | None = None,
+) -> tuple[Tensor, Metrics]:
+    """``coefficient x aggregated divergence``, to be added to the policy loss. Metric: ``kl``.
+
+    ``log_ratio_BT`` (policy over the policy that sampled, *with* its gradient; zeros in value when
+    on-policy) multiplies each token by its ratio. That makes k1 and k3 exact, see the table above;
+    the metric stays without it.
+    """
+    weighted_BT = kl_BT if log_ratio_BT is None else bounded_ratio(log_ratio_BT) * kl_BT
+    total = aggregate(weighted_BT, mask_BT, aggregation=aggregation, denominator=denominator)
+    return coefficient * total, detached({"kl": masked_mean(kl_BT, mask_BT)})
+
+
+def kl_in_reward(
+    rewards_BT: Tensor, kl_BT: Tensor, *, mask_BT: Tensor, coefficient: float
+) -> Tensor:
+    """Token rewards less ``coefficient x kl`` at the valid tokens; no gradient. ``[B, T]``.
+
+    The score function then gives the exact gradient of the reverse KL with estimator k1 (arXiv
+    2009.01325; 2506.09477).
+    """
+    return rewards_BT - torch.where(mask_BT.bool(), coefficient * kl_BT.detach(), 0.0)

@@ -1,0 +1,63 @@
+"""What several samples of one problem can do: pass@k, pass^k and the majority vote."""
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.maths.segments import dense_ids, segment_size
+
+
+def _draws_without(num_excluded_N: Tensor, num_samples_N: Tensor, k: int) -> Tensor:
+    """Chance that k draws without replacement avoid the excluded samples: C(n - e, k) / C(n, k)."""
+    if k < 1 or bool((num_samples_N < k).any()):
+        raise ValueError(f"k must lie between 1 and the number of samples; k is {k}")
+    step_k = torch.arange(k, device=num_samples_N.device, dtype=torch.float64)
+    samples_N1 = num_samples_N.double().unsqueeze(-1)
+    others_N1 = samples_N1 - num_excluded_N.double().unsqueeze(-1)
+    return ((others_N1 - step_k).clamp(min=0) / (samples_N1 - step_k)).prod(-1)
+
+
+def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor:
+    """Chance that any of k samples is right: ``1 - C(n - c, k) / C(n, k)``. ``[N]``, float64.
+
+    Unbiased over the n samples that were drawn, where ``1 - (1 - c/n)^k`` is not. Computed as a
+    product, so no binomial overflows. Source: Chen et al., arXiv 2107.03374.
+
+    c = 0 gives exactly 0; fewer than k wrong samples give exactly 1; n < k is refused.
+    """
+    return 1 - _draws_without(num_correct_N, num_samples_N, k)
+
+
+def pass_power_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor:
+    """Chance that all of k samples are right: ``C(c, k) / C(n, k)``. ``[N]``, float64.
+
+    The reliability counterpart of pass@k, unbiased in the same way. Source: tau-bench, arXiv
+    2406.12045.
+    """
+    return _draws_without(num_samples_N - num_correct_N, num_samples_N, k)
+
+
+def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tensor:
+    """Whether the commonest answer of each problem is correct. ``[P]``, float64, by ascending id.
+
+    Inputs:
+        answer_B: Integer ids of the answers: equal ids, equal answers.
+        correct_B: Whether that answer is correct; the same for all samples with one answer.
+        group_B: Integer ids of the problems.
+
+    Where several answers are equally common the value is the share of them that is correct, the
+    mean over a random choice; so the result depends on no order. Source: self-consistency, arXiv
+    2203.11171.
+    """
+    problem_B, num_problems = dense_ids(group_B)
+    pairs_A2, pair_B = torch.unique(
+        torch.stack([problem_B, answer_B], -1), dim=0, return_inverse=True
+    )
+    problem_A = pairs_A2[:, 0]
+    votes_A = segment_size(pair_B, len(pairs_A2))
+    correct_A = torch.zeros(len(pairs_A2), dtype=torch.float64, device=problem_A.device)
+    correct_A[pair_B] = correct_B.double()
+
+    most_P = votes_A.new_zeros(num_problems).scatter_reduce(0, problem_A, votes_A, reduce="amax")
+    winner_A = (votes_A == most_P[problem_A]).double()
+    wins_P = winner_A.new_zeros(num_problems).index_add(0, problem_A, winner_A * correct_A)
+    return wins_P / winner_A.new_zeros(num_problems).index_add(0, problem_A, winner_A)

@@ -1,0 +1,29 @@
+"""Advantages shifted to mean 0 and scaled to deviation 1 over the tokens of a batch."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.maths.reduce import masked_mean, masked_sum
+
+Spread = Literal["sample", "population"]
+
+
+def whiten(values_BT: Tensor, mask_BT: Tensor, *, spread: Spread, epsilon: float = 1e-8) -> Tensor:
+    """``(x - mean) / sqrt(variance + epsilon)`` over the valid tokens; 0 at the others. ``[B, T]``.
+
+    ``sample`` divides the squares by n - 1 (verl, TRL, NeMo-RL's GAE), ``population`` by n
+    (OpenRLHF, NeMo-RL's REINFORCE++). It is the last step of GAE, of REINFORCE++ and of its
+    baseline variant (arXiv 2501.03262), where a rollout of many tokens counts many times.
+
+    Equal values, a single token and an empty mask give exactly 0. Needs the whole batch: call it
+    before cutting the batch into micro-batches.
+    """
+    mask_BT = mask_BT.bool()
+    least = torch.where(mask_BT, values_BT, torch.inf).amin()
+    above_BT = torch.where(mask_BT, values_BT - least, 0.0)
+    centred_BT = torch.where(mask_BT, above_BT - masked_mean(above_BT, mask_BT), 0.0)
+    num_free = mask_BT.sum() - (1 if spread == "sample" else 0)
+    variance = masked_sum(centred_BT.square(), mask_BT) / num_free.clamp(min=1)
+    return (centred_BT * (variance + epsilon).rsqrt()).to(values_BT.dtype)

@@ -1,0 +1,39 @@
+"""Which kernel computes attention, where the recipe does not leave it to transformers."""
+
+import importlib.util
+from typing import TYPE_CHECKING, Literal
+
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Attention = Literal["sdpa", "eager", "flash_attention_2"]
+
+
+def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
+    """Let a loaded model compute attention so from now on; `UserError` where it cannot."""
+    if attention == "flash_attention_2":
+        _check_flash(model)
+    try:
+        model.set_attn_implementation(attention)
+    except (ValueError, ImportError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"attention {attention}: {type(model).__name__} does not take it ({reason}); "
+            "take eager, or leave it out"
+        ) from None
+
+
+def _check_flash(model: "PreTrainedModel") -> None:
+    # transformers would fetch a compiled kernel from the hub in its place.
+    if importlib.util.find_spec("flash_attn") is None:
+        raise UserError(
+            "attention flash_attention_2 needs flash-attn, which is not installed; run:"
+            " pip install flash-attn --no-build-isolation, or take sdpa"
+        )
+    if model.device.type != "cuda":
+        raise UserError(
+            "attention flash_attention_2 needs a GPU, and this model is on the"
+            f" {model.device.type}; take sdpa"
+        )

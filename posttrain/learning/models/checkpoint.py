@@ -1,0 +1,170 @@
+"""Resumable checkpoints: one atomic directory each, checked byte for byte when it is read back."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posttrain.stage.context import TRACKED_RUN
+from posttrain.stage.errors import UserError
+
+_MANIFEST = "manifest.json"
+_NAME = re.compile(r"step-(\d{9})")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What was saved at the end of `step`: state dicts by name, JSON facts, and files in `path`."""
+
+    step: int
+    states: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    path: Path
+
+    def file(self, name: str) -> Path:
+        """A file that was handed to `save`; copy it before the next save prunes it."""
+        return self.path / "files" / name
+
+
+class Checkpointer:
+    """Writes a checkpoint every `every` steps and finds the newest sound one.
+
+    A directory appears under its final name only when all its bytes are on disk, so a kill at any
+    instant leaves the previous one in force. `identity` (configuration and input digests) is
+    stored, and a checkpoint of another identity is refused by name.
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        every: int,
+        keep: int = 2,
+        identity: Mapping[str, str] | None = None,
+        note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.folder = scratch / "checkpoints"
+        self.every = every
+        self.keep = keep
+        self.identity = dict(identity or {})
+        self._note = note or (lambda _line: None)
+
+    def due(self, step: int) -> bool:
+        """True where the schedule asks for a checkpoint after `step` finished steps."""
+        return self.every > 0 and step > 0 and step % self.every == 0
+
+    def save(
+        self,
+        step: int,
+        states: Mapping[str, Any],
+        *,
+        facts: Mapping[str, Any] | None = None,
+        files: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Write one checkpoint atomically, then drop all but the newest `keep`."""
+        final = self.folder / f"step-{step:09d}"
+        draft = self.folder / f"draft-{step:09d}"
+        for stale in (draft, final):
+            shutil.rmtree(stale, ignore_errors=True)
+        (draft / "files").mkdir(parents=True)
+        for name, state in states.items():
+            write_state(state, draft / f"{name}.pt")
+        for name, source in (files or {}).items():
+            shutil.copyfile(source, draft / "files" / name)
+        manifest = {
+            "step": step,
+            "identity": self.identity,
+            "facts": dict(facts or {}),
+            "states": sorted(states),
+            TRACKED_RUN: self._tracked_run(),
+            "digests": {path: _digest(draft / path) for path in _contents(draft)},
+        }
+        (draft / _MANIFEST).write_text(json.dumps(manifest, sort_keys=True))
+        for path in [*_contents(draft), "files", "."]:
+            _flush(draft / path)
+        draft.rename(final)
+        _flush(self.folder)
+        for old in self._steps()[: -self.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def load(self, *, device: str = "cpu") -> Snapshot | None:
+        """The newest complete checkpoint, or None; a torn or damaged one is skipped with a note."""
+        for path in reversed(self._steps()):
+            manifest = _sound_manifest(path)
+            if manifest is None:
+                self._note(f"checkpoint {path.name} is damaged and was skipped")
+                continue
+            self._check_identity(path, manifest["identity"])
+            states = {
+                name: torch.load(path / f"{name}.pt", map_location=device, weights_only=True)
+                for name in manifest["states"]
+            }
+            return Snapshot(manifest["step"], states, manifest["facts"], path)
+        return None
+
+    def _tracked_run(self) -> str | None:
+        """Where the curve up to here is, as far as the executor has said so."""
+        noted = self.folder.parent / TRACKED_RUN
+        return noted.read_text() if noted.is_file() else None
+
+    def _steps(self) -> list[Path]:
+        """Published checkpoint directories, oldest first."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if _NAME.fullmatch(path.name))
+
+    def _check_identity(self, path: Path, stored: Mapping[str, str]) -> None:
+        for name in sorted({*stored, *self.identity}):
+            if stored.get(name) != self.identity.get(name):
+                raise UserError(
+                    f"{path}: this checkpoint was made with {name}={stored.get(name)}, now it is "
+                    f"{self.identity.get(name)}; remove the checkpoint or restore the old value"
+                )
+
+
+def write_state(state: Any, path: Path) -> None:
+    """Save with torch; a full disk is an OSError, as everywhere else."""
+    try:
+        with path.open("wb") as file:
+            torch.save(state, file)
+    except RuntimeError as error:
+        # torch's writer buries the reason under a complaint about its own position.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
+
+
+def _sound_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest, if it is there and every file has the digest that it states."""
+    try:
+        manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text())
+        sound = all(_digest(path / name) == want for name, want in manifest["digests"].items())
+    except (OSError, ValueError, KeyError):
+        return None
+    return manifest if sound else None
+
+
+def _contents(folder: Path) -> list[str]:
+    """Relative paths of all files below `folder`, sorted."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    """Force a file or a directory entry to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,82 @@
+"""Split a model's parameters over the group, and put them back into the model that lent them."""
+
+import copy
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import FSDPModule, fully_shard
+
+from posttrain.learning.models.distributed.gather import whole
+from posttrain.learning.models.distributed.group import Group
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Result = TypeVar("Result")
+
+
+class Sharded(nn.Module):
+    """A model in shards: each process holds its part of every parameter, and of its gradient.
+
+    Parameters are whole only inside a call, so all that computes with them goes through one.
+    """
+
+    def __init__(self, model: "PreTrainedModel") -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """``function(model, *arguments)`` with whole parameters, those of a layer in its turn."""
+        return function(self.model, *arguments)
+
+
+def shard(model: "PreTrainedModel", group: Group) -> Sharded:
+    """A twin of `model` in shards, which takes its weights: `restore` gives them back.
+
+    Gradients are summed over the processes, as each is given its share of one loss.
+    """
+    lent = [parameter.data for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.data = parameter.new_empty(0)
+    twin = copy.deepcopy(model)
+    for parameter, values in zip(twin.parameters(), lent, strict=True):
+        parameter.data = values
+    lent.clear()
+    sharded = Sharded(twin)
+    for module in [*_layers(twin), sharded]:
+        fully_shard(module, mesh=group.mesh, reshard_after_forward=True)
+    for module in sharded.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            # Only NCCL can scale while it adds.
+            module.set_force_sum_reduction_for_comms(True)
+    return sharded
+
+
+@torch.no_grad()
+def restore(model: "PreTrainedModel", sharded: Sharded, group: Group) -> None:
+    """In the main process, give `model` the weights of its twin; every process takes part."""
+    pairs = zip(model.parameters(), sharded.model.parameters(), strict=True)
+    for parameter, mine in pairs:
+        full = whole(mine.detach())
+        if group.is_main:
+            parameter.data = full.clone()
+
+
+@torch.no_grad()
+def lend_whole(model: "PreTrainedModel", sharded: Sharded) -> None:
+    """Give `model` of every process the weights of its twin, to read."""
+    for parameter, mine in zip(model.parameters(), sharded.model.parameters(), strict=True):
+        full = whole(mine.detach())
+        if parameter.numel():
+            parameter.copy_(full)
+        else:
+            parameter.data = full.clone()
+
+
+def _layers(model: nn.Module) -> list[nn.Module]:
+    """The decoder layers: the members of the outermost list of modules."""
+    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    return list(next(lists, ()))

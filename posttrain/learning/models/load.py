@@ -1,0 +1,179 @@
+"""Load and save a policy in the Hugging Face format: safetensors and nothing that runs code."""
+
+import errno
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from posttrain.learning.models.memory import check_memory
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A causal language model and the tokenizer that belongs to it."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+
+def load_policy(
+    path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
+) -> Policy:
+    """Load a checkpoint directory, in evaluation mode, or refuse it with one sentence.
+
+    Its numbers become `dtype`, or stay as they are stored where that is None.
+    """
+    from transformers import AutoModelForCausalLM
+
+    model = load_weights(AutoModelForCausalLM, path, device=device, dtype=dtype)
+    tokenizer = load_tokenizer(path)
+    rows = model.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise UserError(
+            f"{path}: the tokenizer has {len(tokenizer)} tokens but the model embeds {rows}; "
+            "take model and tokenizer from one checkpoint"
+        )
+    return Policy(model, tokenizer)
+
+
+def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
+    """Load the tokenizer of a checkpoint directory; it needs an end token, and gets a pad token."""
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+    if not (path / "tokenizer.json").is_file():
+        raise UserError(f"{path}: there is no tokenizer.json; save the tokenizer beside the model")
+    # Told nothing but "tokenizer.json", AutoTokenizer puts the architecture's usual tokenizer in
+    # its place, which cuts text in other ways (Qwen2's, for instance).
+    kind = PreTrainedTokenizerFast if _is_generic(path) else AutoTokenizer
+    tokenizer = kind.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+    # How it was loaded is no part of it; saved again, its files must keep their bytes.
+    for option in ("is_local", "local_files_only", "name_or_path"):
+        tokenizer.init_kwargs.pop(option, None)
+    if tokenizer.eos_token_id is None:
+        raise UserError(f"{path}: the tokenizer has no end-of-sequence token; set eos_token")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_weights(
+    auto_class: Any, path: Path, *, device: str, dtype: torch.dtype | None, **options: Any
+) -> Any:
+    """Load `auto_class` from a directory after refusing pickles, foreign code and missing files."""
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    check_files(path)
+    # An import fails where a quantised checkpoint wants a package of its own.
+    failures = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
+    logging.disable_progress_bar()
+    try:
+        check_memory(path, device=device, dtype=dtype)
+        model, report = auto_class.from_pretrained(
+            path,
+            dtype=dtype or "auto",
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+            **options,
+        )
+    except failures as error:
+        raise UserError(f"{path}: transformers cannot load this: {_first_line(error)}") from None
+    if report["missing_keys"]:
+        name = sorted(report["missing_keys"])[0]
+        raise UserError(f"{path}: the weights lack '{name}'; save the whole model again")
+    return model.to(device).eval()
+
+
+def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
+    """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works.
+
+    Weights that are not finite are refused: the last update may have made them so.
+    """
+    broken = [name for name, p in model.named_parameters() if not bool(p.isfinite().all())]
+    if broken:
+        raise UserError(
+            f"{len(broken)} weights are not finite after training, {broken[0]} the first; nothing"
+            " was saved: lower the learning rate, or clip gradients at a smaller norm"
+        )
+    from safetensors import SafetensorError
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        model.save_pretrained(path)
+    except SafetensorError as error:
+        if "os error 28" in str(error):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path)) from None
+        raise
+    tokenizer.save_pretrained(path)
+
+
+def weights_digest(model: torch.nn.Module) -> str:
+    """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def bit_sums(weights: Iterable[torch.Tensor]) -> list[int]:
+    """The sum of the bits of each of some weights, read as integers.
+
+    No digest, but enough to tell that an update has changed something, at a fraction of the cost.
+    """
+    kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    sums = [w.detach().view(kinds[w.element_size()]).sum(dtype=torch.int64) for w in weights]
+    found: list[int] = torch.stack(sums).tolist()
+    return found
+
+
+def check_files(path: Path) -> None:
+    """Refuse a directory that is no checkpoint, holds only pickles, or asks to run its own code."""
+    config = path / "config.json"
+    if not path.is_dir():
+        raise UserError(f"{path}: there is no such checkpoint directory; check the path")
+    if not config.is_file():
+        raise UserError(f"{path}: there is no config.json; give a Hugging Face model directory")
+    if not any(path.glob("*.safetensors")):
+        pickled = next((file.name for file in sorted(path.glob("*.bin"))), None)
+        what = f"the weights are pickled ({pickled})" if pickled else "there are no weights"
+        raise UserError(f"{path}: {what}; save the model with safetensors")
+    try:
+        described = json.loads(config.read_text())
+    except ValueError:
+        raise UserError(f"{config}: this is not JSON; save the model again") from None
+    if "auto_map" in described:
+        raise UserError(
+            f"{path}: this model brings its own code (auto_map); "
+            "use an architecture that transformers itself implements"
+        )
+
+
+def _is_generic(path: Path) -> bool:
+    """Whether the checkpoint names no tokenizer class but the one that follows tokenizer.json."""
+    config = path / "tokenizer_config.json"
+    if not config.is_file():
+        return False
+    try:
+        named = json.loads(config.read_text()).get("tokenizer_class")
+    except ValueError:
+        raise UserError(f"{config}: this is not JSON; save the tokenizer again") from None
+    return named in ("TokenizersBackend", "PreTrainedTokenizerFast")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0]

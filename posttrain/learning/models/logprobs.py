@@ -1,0 +1,216 @@
+"""Token log-probabilities: the one function behind SFT, references, preferences, RL, evaluation.
+
+Everything is aligned with the tokens themselves: entry ``[b, t]`` belongs to ``input_ids_BT[b, t]``
+given the tokens before it. Column 0 has no past and is never wanted.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+
+import torch
+import torch.utils.checkpoint
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from posttrain.data.rows import TokenBatch, position_ids
+from posttrain.learning.models.final_logits import FinalLogits, final_logits
+from posttrain.learning.models.lean import is_lean, lean_hidden_states
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+CHUNK_ELEMENTS = 1 << 24
+
+
+class LogprobOptions(TypedDict, total=False):
+    """What both functions below may be told.
+
+    `temperature` divides the logits; `with_entropy` adds the entropy, which carries no gradient;
+    `chunk_elements` bounds the logits that exist at a time; `attention_mask_BT` is for left-padded
+    rows, `position_ids_BT` for packed ones, where each restart at 0 begins a sequence of its own.
+    """
+
+    attention_mask_BT: Tensor | None
+    position_ids_BT: Tensor | None
+    temperature: float
+    with_entropy: bool
+    chunk_elements: int
+
+
+class TokenLogprobs(NamedTuple):
+    """Log-probabilities in nats, and the entropy of the distribution each was drawn from."""
+
+    logprobs_BT: Tensor
+    entropy_BT: Tensor | None
+
+
+def token_logprobs(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    **options: Unpack[LogprobOptions],
+) -> TokenLogprobs:
+    """Log-probability of each wanted token given its past; unwanted entries are exactly 0.
+
+    Logits exist only at wanted positions, `chunk_elements` of them at a time (recomputed in the
+    backward pass), so never ``B x T x V``. Rows are right-padded, where causal attention needs no
+    mask, unless the options say otherwise.
+    """
+    flat_N, entropy_N = wanted_logprobs(model, input_ids_BT, wanted_BT=wanted_BT, **options)
+    zeros_BT = flat_N.new_zeros(wanted_BT.shape)
+    entropy_BT = None if entropy_N is None else zeros_BT.masked_scatter(wanted_BT, entropy_N)
+    return TokenLogprobs(zeros_BT.masked_scatter(wanted_BT, flat_N), entropy_BT)
+
+
+def batch_logprobs(model: "PreTrainedModel", batch: TokenBatch) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of a batch's wanted tokens and their mask, a row each, packed or padded."""
+    if batch.packing is None:
+        found = token_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+        return found.logprobs_BT, batch.wanted_BT
+    flat_N, _ = wanted_logprobs(
+        model,
+        batch.input_ids_BT,
+        wanted_BT=batch.wanted_BT,
+        position_ids_BT=position_ids(batch),
+    )
+    mask_BT = batch.packing.wanted_rows_BT
+    return flat_N.new_zeros(mask_BT.shape).masked_scatter(mask_BT, flat_N), mask_BT
+
+
+def wanted_logprobs(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    **options: Unpack[LogprobOptions],
+) -> tuple[Tensor, Tensor | None]:
+    """As `token_logprobs`, but flat: one entry per wanted token, in row-major order ``[N]``."""
+    if bool(wanted_BT[:, 0].any()):
+        raise ValueError("the first token of a row has no past and so no log-probability")
+    temperature = options.get("temperature", 1.0)
+    with_entropy = options.get("with_entropy", False)
+    hidden_ND = _hidden_before(
+        model,
+        input_ids_BT,
+        wanted_BT,
+        attention_mask_BT=options.get("attention_mask_BT"),
+        position_ids_BT=options.get("position_ids_BT"),
+    )
+    targets_N = input_ids_BT[:, 1:][wanted_BT[:, 1:]]
+    head: Any = model.get_output_embeddings()
+    weight_VD, bias_V = head.weight, head.bias
+    final = final_logits(model.config)
+    rows = max(1, options.get("chunk_elements", CHUNK_ELEMENTS) // weight_VD.shape[0])
+    if len(targets_N) <= rows:
+        return _logprobs(hidden_ND, weight_VD, bias_V, targets_N, final, temperature, with_entropy)
+    parts = [
+        torch.utils.checkpoint.checkpoint(
+            _logprobs,
+            hidden,
+            weight_VD,
+            bias_V,
+            targets,
+            final,
+            temperature,
+            with_entropy,
+            use_reentrant=False,
+            preserve_rng_state=False,
+        )
+        for hidden, targets in zip(
+            torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True
+        )
+    ]
+    entropy = torch.cat([part[1] for part in parts]) if with_entropy else None
+    return torch.cat([part[0] for part in parts]), entropy
+
+
+def _hidden_before(
+    model: "PreTrainedModel", input_ids_BT: Tensor, wanted_BT: Tensor, **options: Tensor | None
+) -> Tensor:
+    """The last hidden states that the wanted tokens are predicted from: ``[N, D]``."""
+    before_BT = wanted_BT[:, 1:]
+    if any(option is not None for option in options.values()) or not is_lean(model):
+        return hidden_states(model, input_ids_BT, **options)[:, :-1][before_BT]
+    return lean_hidden_states(
+        model, input_ids_BT[:, :-1], wanted_BT=before_BT, starts_B=wanted_BT.int().argmax(-1)
+    )
+
+
+def hidden_states(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    attention_mask_BT: Tensor | None = None,
+    position_ids_BT: Tensor | None = None,
+) -> Tensor:
+    """Last hidden states ``[B, T, D]``, ready for the output head; right-padded unless told."""
+    options: dict[str, Tensor] = {}
+    if attention_mask_BT is not None:
+        positions_BT = (attention_mask_BT.long().cumsum(-1) - 1).clamp_min(0)
+        options = {"attention_mask": attention_mask_BT, "position_ids": positions_BT}
+    elif position_ids_BT is not None:
+        # Told no mask, transformers reads the borders off the positions, whatever the attention.
+        options = {"position_ids": position_ids_BT}
+    states_BTD: Tensor = model.base_model(
+        input_ids=input_ids_BT, use_cache=False, **options
+    ).last_hidden_state
+    return states_BTD
+
+
+def _logprobs(
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    bias_V: Tensor | None,
+    targets_N: Tensor,
+    final: FinalLogits,
+    temperature: float,
+    with_entropy: bool,
+) -> tuple[Tensor, Tensor | None]:
+    # Under autocast the head would round the logits, which a loss over many tokens does not bear.
+    with torch.autocast(hidden_ND.device.type, enabled=False):
+        logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V)
+        logits_NV = final(logits_NV).float()
+    if temperature != 1.0:
+        logits_NV = logits_NV / temperature
+    logprobs_N = _taken(logits_NV, targets_N)
+    if not with_entropy:
+        return logprobs_N, None
+    with torch.no_grad():
+        all_NV = logits_NV.log_softmax(-1)
+        entropy_N = -(all_NV.exp() * all_NV).sum(-1)
+    return logprobs_N, entropy_N
+
+
+class _Taken(torch.autograd.Function):
+    """``log_softmax(logits)[target]`` row by row: ``[N, V]``, ``[N]`` to ``[N]``.
+
+    One buffer of probabilities, which becomes the gradient; torch's own takes three, and a third
+    longer. So there is one backward pass, and no gradient of the gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
+        probabilities_NV = logits_NV.softmax(-1)
+        ctx.save_for_backward(probabilities_NV, targets_N)
+        ctx.spent = False
+        # The largest probability is 1 / sum(exp(logits - largest logit)).
+        totals_N = logits_NV.amax(-1) - probabilities_NV.amax(-1).log()
+        return logits_NV.gather(-1, targets_N[:, None])[:, 0] - totals_N
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_N: Tensor) -> tuple[Tensor, None]:
+        if ctx.spent:
+            raise RuntimeError(
+                "log-probabilities take one backward pass: compute them again for a second, or add"
+                " the losses up before the first"
+            )
+        ctx.spent = True
+        probabilities_NV, targets_N = ctx.saved_tensors
+        result_NV = probabilities_NV.mul_(-gradient_N[:, None])
+        return result_NV.scatter_add_(-1, targets_N[:, None], gradient_N[:, None]), None
+
+
+_taken: Callable[[Tensor, Tensor], Tensor] = _Taken.apply

@@ -1,0 +1,96 @@
+"""Whether a checkpoint fits into memory, estimated from its headers before anything is loaded."""
+
+import math
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import bytesize
+
+if TYPE_CHECKING:
+    from posttrain.learning.models.optim import Optimizer
+
+_REFUSED = re.compile(r"out of memory|can't allocate memory")
+_ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
+
+_COPIES = {"adamw": 3, "muon": 2}
+"""Of what an optimiser trains: the gradient, and Adam's two moments or Muon's one."""
+
+
+def num_stored_parameters(path: Path) -> int:
+    """Elements of all tensors in the safetensors files of a checkpoint directory."""
+    from safetensors import safe_open
+
+    total = 0
+    for file in sorted(path.glob("*.safetensors")):
+        with safe_open(file, framework="pt") as tensors:
+            names = tensors.keys()  # not iterable itself
+            total += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
+    return total
+
+
+def check_memory(path: Path, *, device: str, dtype: torch.dtype | None) -> None:
+    """Refuse a checkpoint whose weights, as `dtype` or else as they are stored, do not fit.
+
+    A lower bound: activations and caches come on top, and depend on batch and length.
+    """
+    num_parameters = num_stored_parameters(path)
+    stored = sum(file.stat().st_size for file in path.glob("*.safetensors"))
+    needed = stored if dtype is None else num_parameters * dtype.itemsize
+    free = free_memory(device)
+    if needed > free:
+        raise UserError(
+            f"{path}: its weights take {bytesize(needed)} ({num_parameters:,} parameters), but"
+            f" {bytesize(free)} are free on {device}; take a smaller model, or a machine with more"
+            " memory"
+        )
+
+
+def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
+    """Refuse to train where a loaded model leaves no room for what training adds.
+
+    That is a gradient and the optimiser's moments for every parameter that is trained, adapters
+    alone where there are some. A lower bound: activations depend on batch and length.
+    """
+    needed = sum(
+        _COPIES[name] * parameter.numel() * parameter.element_size()
+        for name, part in optimizer.parts.items()
+        for group in part.param_groups
+        for parameter in group["params"]
+    )
+    free = free_memory(device)
+    if needed > free:
+        count = sum(parameter.numel() for parameter in optimizer.parameters)
+        raise UserError(
+            f"training {count:,} parameters takes at least {bytesize(needed)} for gradients and"
+            f" optimiser, but {bytesize(free)} are free on {device}; train an adapter"
+            " (learner.lora, or a lower rank of it), take a smaller model, or a machine with more"
+            " memory"
+        )
+
+
+def refused_memory(error: Exception) -> str | None:
+    """How much could not be had, where that is what the error says; None for any other error."""
+    if not isinstance(error, MemoryError) and not (
+        isinstance(error, RuntimeError) and _REFUSED.search(str(error))
+    ):
+        return None
+    asked = _ASKED.search(str(error))
+    if asked is None:
+        return "more than there is"
+    amount, unit = asked.groups()
+    return bytesize(int(amount)) if unit == "bytes" else f"{amount} {unit}"
+
+
+def free_memory(device: str) -> int:
+    """Bytes that this process could take on `device`, beside what it uses."""
+    if device.startswith("cuda"):
+        # What torch holds for itself and does not use is there for the next tensor.
+        held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + held
+    import psutil
+
+    return int(psutil.virtual_memory().available)

@@ -1,0 +1,177 @@
+"""What turns a language model into a reward model: a scalar head, or its own likelihood.
+
+Both are trained by the same pairwise loss and saved as models that plain transformers loads; the
+parameterisation and its scale stand beside the weights in ``reward.json``.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import Tensor
+
+from posttrain.data.batching import length_buckets
+from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
+from posttrain.learning.models.lean import is_lean, lean_hidden_states
+from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
+from posttrain.learning.models.logprobs import batch_logprobs, hidden_states
+from posttrain.stage.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+Parameterisation = Literal["likelihood", "head"]
+_FILE = "reward.json"
+
+
+@dataclass(frozen=True)
+class RewardModel:
+    """A model that scores completions, its tokenizer, and how a score is read off it."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+    parameterisation: Parameterisation = "head"
+    scale: float = 1.0
+    own_tokenizer: bool = False
+    """It came from elsewhere and reads text alone, whatever the policies' tokenizer."""
+
+    def rewards(self, batch: TokenBatch) -> Tensor:
+        """Reward of every row of a batch whose wanted tokens are the completion's: ``[B]``."""
+        return self.scale * REWARDS[self.parameterisation](self.model, batch)
+
+    def score(
+        self, prompts: Sequence[str], texts: Sequence[str], *, batch_tokens: int = 16384
+    ) -> list[float]:
+        """Reward of each completion of its prompt; higher is better, only differences matter."""
+        if not texts:
+            return []
+        rows = encode_rows(self.tokenizer, prompts, texts, allow_empty=True)
+        table = TokenTable(rows, pad=int(self.tokenizer.pad_token_id))
+        lengths = [len(row.ids) for row in rows]
+        rewards = [0.0] * len(rows)
+        with torch.inference_mode():
+            for part in length_buckets(range(len(rows)), lengths, batch_tokens):
+                values_B = self.rewards(table.batch(part).to(self.model.device))
+                for index, value in zip(part, values_B.tolist(), strict=True):
+                    rewards[index] = value
+        return rewards
+
+
+def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
+    """The head's value at each row's last token: ``[B]``.
+
+    transformers pools at the last id that differs from the pad id; so do we, also where a
+    tokenizer uses one id for padding and for the end.
+    """
+    if batch.packing is not None:
+        packed_BTD = hidden_states(model, batch.input_ids_BT, position_ids_BT=position_ids(batch))
+        return _head_values(model, packed_BTD[0, batch.packing.last_B])
+    positions_T = torch.arange(batch.input_ids_BT.shape[1], device=batch.input_ids_BT.device)
+    last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
+    wanted_BT = positions_T == last_B[:, None]
+    if is_lean(model):
+        hidden_BD = lean_hidden_states(
+            model,
+            batch.input_ids_BT,
+            wanted_BT=wanted_BT,
+            starts_B=batch.wanted_BT.int().argmax(-1),
+        )
+    else:
+        hidden_BD = hidden_states(model, batch.input_ids_BT)[wanted_BT]
+    return _head_values(model, hidden_BD)
+
+
+def _head_values(model: "PreTrainedModel", hidden_BD: Tensor) -> Tensor:
+    # Under autocast the head would round the rewards, of which only differences matter.
+    with torch.autocast(hidden_BD.device.type, enabled=False):
+        rewards_B: Tensor = model.score(hidden_BD.to(model.score.weight.dtype))[:, 0].float()
+    return rewards_B
+
+
+def likelihood_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
+    """Mean log-probability of each row's completion tokens, in nats: ``[B]``.
+
+    Every token's prediction takes part, so a small model learns to tell a wrong step from a right
+    one out of few pairs; the mean makes long and short completions comparable (as in SimPO,
+    arXiv 2405.14734).
+    """
+    logprobs_BT, wanted_BT = batch_logprobs(model, batch)
+    return logprobs_BT.sum(-1) / wanted_BT.sum(-1)
+
+
+REWARDS: dict[Parameterisation, Callable[["PreTrainedModel", TokenBatch], Tensor]] = {
+    "likelihood": likelihood_rewards,
+    "head": head_rewards,
+}
+
+
+def start_reward_model(
+    policy_path: Path,
+    *,
+    parameterisation: Parameterisation,
+    scale: float = 1.0,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> RewardModel:
+    """An untrained reward model on a policy's weights.
+
+    A head starts at zero, so that the first Bradley-Terry loss is exactly ln 2.
+    """
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
+    tokenizer = load_tokenizer(policy_path)
+    if parameterisation == "likelihood":
+        return RewardModel(causal, tokenizer, parameterisation, scale)
+    config = causal.config
+    config.num_labels = 1
+    config.pad_token_id = tokenizer.pad_token_id
+    # The classifier has no output embedding to tie to, and warns about the flag.
+    config.tie_word_embeddings = False
+    model = AutoModelForSequenceClassification.from_config(config)
+    model.base_model.load_state_dict(causal.base_model.state_dict())
+    torch.nn.init.zeros_(model.score.weight)
+    model = model.to(device=device, dtype=dtype).eval()
+    return RewardModel(model, tokenizer, parameterisation, scale)
+
+
+def load_reward_model(
+    path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
+) -> RewardModel:
+    """Load what `save_reward_model` wrote, or a one-label classifier of anyone's."""
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+    described = path / _FILE
+    facts = json.loads(described.read_text()) if described.is_file() else {}
+    kind = facts.get("parameterisation", "head")
+    if kind not in REWARDS:
+        raise UserError(f"{described}: unknown parameterisation '{kind}'{nearest(kind, REWARDS)}")
+    auto = AutoModelForCausalLM if kind == "likelihood" else AutoModelForSequenceClassification
+    model = load_weights(auto, path, device=device, dtype=dtype)
+    if kind == "head" and model.config.num_labels != 1:
+        raise UserError(
+            f"{path}: a reward model has one label, and this classifier has "
+            f"{model.config.num_labels}; take one that was trained to score"
+        )
+    tokenizer = load_tokenizer(path)
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id
+    # Padding must be what the head looks past.
+    tokenizer.pad_token_id = model.config.pad_token_id
+    own = bool(facts.get("own_tokenizer", False))
+    return RewardModel(model, tokenizer, kind, float(facts.get("scale", 1.0)), own)
+
+
+def save_reward_model(reward_model: RewardModel, path: Path) -> None:
+    """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder."""
+    save_policy(reward_model.model, reward_model.tokenizer, path)
+    facts: dict[str, object] = {
+        "parameterisation": reward_model.parameterisation,
+        "scale": reward_model.scale,
+    }
+    if reward_model.own_tokenizer:
+        facts["own_tokenizer"] = True
+    (path / _FILE).write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")

@@ -1,0 +1,77 @@
+"""Train a small byte-level BPE tokenizer, and tell two tokenizers apart by digest."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
+# Each digit alone, so that numbers have one spelling; a word or a sign takes the space before it,
+# and a sign also the one between it and a number, which makes " + " one token.
+_PIECES = r"\d| ?\p{L}+| ?[^\s\p{L}\d]+(?: (?=[\d(-]))?|\n| +"
+
+
+def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> "PreTrainedTokenizerFast":
+    """A byte-level BPE tokenizer: any text round-trips, digits are single tokens, same in same out.
+
+    Ids 0, 1, 2 are ``<pad>``, ``<bos>``, ``<eos>``; plain encoding opens with ``<bos>``.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    smallest = len(alphabet) + 3
+    if vocab_size < smallest:
+        raise UserError(
+            f"vocab_size {vocab_size} cannot hold 256 bytes and 3 special tokens; "
+            f"take at least {smallest}"
+        )
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[PAD, BOS, EOS],
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    backend.train_from_iterator(texts, trainer)
+    backend.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token=PAD, bos_token=BOS, eos_token=EOS
+    )
+
+
+def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
+    """SHA-256 of everything that decides how text becomes ids, chat template included."""
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    # Set by the last call that padded or truncated; no part of the tokenizer's identity.
+    rules["padding"] = rules["truncation"] = None
+    special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
+    identity = [rules, special, tokenizer.chat_template]
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+
+
+def check_same_tokenizer(
+    one: "PreTrainedTokenizerBase", other: "PreTrainedTokenizerBase", *, where: str
+) -> None:
+    """Refuse two tokenizers that differ, naming both digests."""
+    first, second = tokenizer_digest(one), tokenizer_digest(other)
+    if first != second:
+        raise UserError(
+            f"{where}: the tokenizers differ ({first[:12]} and {second[:12]}); "
+            "train both models from checkpoints that share one tokenizer"
+        )

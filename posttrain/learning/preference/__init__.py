@@ -1,0 +1,1 @@
+"""Preference optimization: objectives, references, rounds; called by tasks.preference."""

@@ -1,0 +1,72 @@
+"""Parameters of preference optimisation."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
+from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.training.config import OptimisationConfig
+from posttrain.stage.config import StageConfig
+
+
+class PairsConfig(StageConfig):
+    """How pairs are built from judged samples."""
+
+    builder: Literal["verifier", "best_worst", "length_balanced"] = "verifier"
+    """Verified against refuted; highest against lowest score; or as `verifier`, with lengths
+    matched and neither the longer nor the shorter side winning more often."""
+    per_problem: int = Field(default=2, ge=1)
+    """Most pairs that one problem gives."""
+    limit: int | None = Field(default=None, ge=2)
+    """Most pairs in all; every problem gives one before any gives two."""
+    heldout_fraction: float = Field(default=0.2, gt=0.0, lt=1.0)
+    """Share of the problems whose pairs are kept for the report."""
+
+
+class SamplingConfig(StageConfig):
+    """How the policy is sampled, in rounds and for the divergence of the report."""
+
+    problems: int = Field(default=64, ge=2)
+    """Problems that a round attempts."""
+    num_samples: int = Field(default=8, ge=2)
+    """Attempts per problem."""
+    temperature: float = Field(default=1.0, gt=0.0)
+    """Sampling temperature."""
+    max_tokens: int = Field(default=72, ge=1)
+    """Longest attempt, in tokens."""
+    engine: EngineConfig = TorchEngine()
+    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
+
+
+class PreferenceConfig(OptimisationConfig):
+    """The algorithm, its pairs, and the optimisation (of each round, where there are rounds)."""
+
+    algorithm: ChosenPreference = PREFERENCE_PRESETS["dpo"].algorithm
+    """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
+    xpo, ld_dpo), or switches that change `dpo` or the `preset` beside them."""
+    pairs: PairsConfig = PairsConfig()
+    """How pairs are built."""
+    rounds: int = Field(0, ge=0)
+    """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
+    reference: Literal["initial", "round"] = "initial"
+    """The policy that log-ratios compare with: the first one, or that at the start of a round."""
+    sampling: SamplingConfig = SamplingConfig()
+    """How the policy is sampled."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
+    learning_rate: float = Field(1e-4, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimisers."""
+    warmup_steps: int = Field(5, ge=0)
+    """Steps over which the learning rate rises to its peak."""
+
+    @model_validator(mode="after")
+    def _rounds_are_there(self) -> Self:
+        if self.algorithm.optimism_coefficient and not self.rounds:
+            raise ValueError(
+                "optimism_coefficient needs samples of the reference, which only rounds draw;"
+                " set rounds to 1 or more"
+            )
+        if self.reference == "round" and not self.rounds:
+            raise ValueError("reference 'round' needs rounds; set rounds, or take 'initial'")
+        return self

@@ -1,0 +1,84 @@
+"""How well a policy's implicit rewards order pairs that it was not trained on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import torch
+
+from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.learning.maths.kl import kl_estimate
+from posttrain.learning.models.logprobs import batch_logprobs
+from posttrain.learning.preference.config import PreferenceConfig, SamplingConfig
+from posttrain.learning.preference.reference import reference_values
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.training.pairwise import PairRows, accuracy_interval
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from posttrain.learning.models.load import Policy
+
+_NUM_PROMPTS = 64
+
+
+def grade(
+    model: "PreTrainedModel",
+    reference: "PreTrainedModel",
+    rows: PairRows,
+    pairs: pl.DataFrame,
+    *,
+    config: PreferenceConfig,
+    scratch: Path,
+) -> dict[str, Any]:
+    """Accuracy and margin of ``beta x (log-ratio to the reference)`` on held-out pairs.
+
+    Also for losses without a reference: the log-ratio then says what training has changed.
+    """
+    tokens = config.batch_tokens
+    before_SN, after_SN = (
+        reference_values(config.algorithm, each, rows, batch_tokens=tokens, scratch=scratch)
+        for each in (reference, model)
+    )
+    chosen_B, rejected_B = after_SN - before_SN
+    kept = pairs[list(rows.kept)]
+    return {
+        **accuracy_interval(chosen_B - rejected_B, kept["problem_id"]),
+        "margin": config.algorithm.beta * float((chosen_B - rejected_B).mean()),
+        "chosen_reward": config.algorithm.beta * float(chosen_B.mean()),
+        "rejected_reward": config.algorithm.beta * float(rejected_B.mean()),
+        "num_heldout_pairs": len(kept),
+        "num_heldout_problems": kept["problem_id"].n_unique(),
+    }
+
+
+@torch.no_grad()
+def divergence(
+    policy: "Policy",
+    reference: "PreTrainedModel",
+    rows: PairRows,
+    *,
+    config: SamplingConfig,
+    seed: int,
+) -> dict[str, float]:
+    """KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
+
+    `kl` is the mean log-ratio summed over a completion (k1), `kl_per_token` the mean of k3.
+    """
+    prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
+    asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]
+    with open_sampler(config.engine, policy) as sampler:
+        drawn = sampler.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
+    joined = [
+        TokenRow((*prompt.token_ids, *sample.token_ids), start=len(prompt.token_ids))
+        for prompt, sample in zip(asked, drawn, strict=True)
+    ]
+    batch = TokenTable(joined, pad=rows.pad).batch(range(len(joined))).to(policy.model.device)
+    new_BT, mask_BT = batch_logprobs(policy.model, batch)
+    old_BT, _ = batch_logprobs(reference, batch)
+    per_token_BT = kl_estimate(new_BT, old_BT, estimator="k3")
+    return {
+        "kl": float((new_BT - old_BT)[mask_BT].sum() / len(joined)),
+        "kl_per_token": float(per_token_BT[mask_BT].mean()),
+    }

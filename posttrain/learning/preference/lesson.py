@@ -1,0 +1,117 @@
+"""One training on one table of pairs: rows, reference values, batches, steps."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from posttrain.data.batching import Batches
+from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.objective import PreferenceBatch, objective, with_reference_point
+from posttrain.learning.preference.reference import reference_values
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.pairwise import PairRows, encode_pairs
+from posttrain.learning.training.prepare import Trainable
+from posttrain.learning.training.supervised import Lesson, train
+from posttrain.stage.context import StageContext
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from posttrain.learning.models.load import Policy
+
+
+def learn(
+    trainable: Trainable,
+    policy: "Policy",
+    pairs: pl.DataFrame,
+    *,
+    reference: "PreTrainedModel",
+    config: PreferenceConfig,
+    context: StageContext,
+    curve: Curve,
+) -> int:
+    """Train on the pairs, with log-ratios to `reference`; returns the steps made.
+
+    The reference may be the policy's own model, as it is read before the first step.
+    """
+    algorithm = config.algorithm
+    if algorithm.loss == "kto":
+        pairs = _mismatched(pairs)
+    extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
+    rows = encode_pairs(
+        policy, pairs, config=config, context=context, where="preference", extra=extra
+    )
+    values_SN = torch.zeros(len(rows.sides), len(rows.kept))
+    if algorithm.needs_reference:
+        reference.eval()
+        values_SN = reference_values(
+            algorithm, reference, rows, batch_tokens=config.batch_tokens, scratch=context.scratch
+        )
+    lesson = preference_lesson(rows, values_SN, config=config, seed=context.seed)
+    return train(
+        trainable, lesson, config=config, context=context, curve=curve, prefix="preference"
+    )
+
+
+def preference_lesson(
+    rows: PairRows, values_SN: Tensor, *, config: PreferenceConfig, seed: int
+) -> Lesson[PreferenceBatch]:
+    """Every step over the pairs; `values_SN` is what the reference says of each side."""
+    taught, held = hold_out(rows.prompts, config.learner.early_stop, seed=seed)
+    packed, algorithm = config.learner.packing, config.algorithm
+    plan = rows.batches(taught, config, seed=seed)
+    heldout = None
+    if held:
+        once, collate = rows.once(held, config), _collate(rows, values_SN, held, packed=False)
+        heldout = Batches(once.steps, once.lengths, collate)
+    is_kto = algorithm.loss == "kto"
+    return Lesson(
+        batches=Batches(
+            plan.steps,
+            plan.lengths,
+            _collate(rows, values_SN, taught, packed=packed),
+            config.micro_batch_tokens,
+            packed,
+        ),
+        loss=objective(algorithm),
+        heldout=heldout,
+        digests={
+            "pairs": rows.table().digest,
+            "reference": hashlib.sha256(values_SN.numpy().tobytes()).hexdigest(),
+        },
+        gather=with_reference_point(algorithm) if is_kto else None,
+    )
+
+
+def _collate(
+    rows: PairRows, values_SN: Tensor, chosen: Sequence[int], *, packed: bool
+) -> Callable[[Sequence[int]], PreferenceBatch]:
+    """Batches over the pairs of these indices, counted from 0."""
+    values_SN = values_SN[:, list(chosen)]
+    pairs = rows.table(chosen, sides=(0, 1), packed=packed)
+    further = rows.table(chosen, sides=(2,), packed=packed) if len(rows.sides) > 2 else None
+
+    def collate(part: Sequence[int]) -> PreferenceBatch:
+        values_SB = values_SN[:, list(part)]
+        return PreferenceBatch(
+            tokens=pairs.batch(part),
+            reference_2B=values_SB[:2].flatten(),
+            extra=further.batch(part) if further else None,
+            extra_reference_B=values_SB[2] if further else torch.zeros(len(part)),
+            reference_point=torch.zeros(()),
+            num_units=len(part),
+        )
+
+    return collate
+
+
+def _mismatched(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Each prompt with a completion of the pair half a table away: another problem's, as a rule."""
+    chosen = pairs["chosen"].to_list()
+    half = max(1, len(chosen) // 2)
+    return pairs.with_columns(pl.Series("mismatched", chosen[half:] + chosen[:half]))

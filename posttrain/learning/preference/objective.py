@@ -1,0 +1,210 @@
+"""The loss of a batch of pairs, composed from the algorithm's switches."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor
+
+from posttrain.data.rows import TokenBatch
+from posttrain.learning.algorithms.preference import PreferenceAlgorithm
+from posttrain.learning.maths.kto import kto_loss, kto_reference_point
+from posttrain.learning.maths.pairs import pair_metrics
+from posttrain.learning.maths.preference import (
+    chosen_likelihood_loss,
+    optimism_loss,
+    preference_loss,
+)
+from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
+from posttrain.learning.maths.sequence_logprobs import desensitised_logprobs, sequence_logprobs
+from posttrain.learning.models.logprobs import batch_logprobs
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from posttrain.learning.maths.preference import PairLoss
+
+Terms = tuple[Tensor, Mapping[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class PreferenceBatch:
+    """Chosen rows, then rejected ones, and what the reference says of them.
+
+    `extra` holds one more row per pair: for KTO the prompt with another pair's completion, for XPO
+    a sample of the reference. `reference_point` is KTO's, of the whole step.
+    """
+
+    tokens: TokenBatch
+    reference_2B: Tensor
+    extra: TokenBatch | None
+    extra_reference_B: Tensor
+    reference_point: Tensor
+    num_units: int
+
+    def to(self, device: str) -> "PreferenceBatch":
+        """The same batch on `device`."""
+        return PreferenceBatch(
+            self.tokens.to(device),
+            self.reference_2B.to(device),
+            self.extra and self.extra.to(device),
+            self.extra_reference_B.to(device),
+            self.reference_point.to(device),
+            self.num_units,
+        )
+
+
+def reduced_logprobs(
+    algorithm: PreferenceAlgorithm, model: "PreTrainedModel", tokens: TokenBatch, *, paired: bool
+) -> Tensor:
+    """One number per row: the sum or mean that the algorithm works on. ``[rows]``."""
+    logprobs_BT, mask_BT = batch_logprobs(model, tokens)
+    if algorithm.length_alpha < 1 and paired:
+        shared_B = torch.minimum(*mask_BT.sum(-1).chunk(2))
+        return desensitised_logprobs(
+            logprobs_BT,
+            mask_BT,
+            shared_length_B=torch.cat([shared_B, shared_B]),
+            alpha=algorithm.length_alpha,
+        )
+    return sequence_logprobs(logprobs_BT, mask_BT, per_token=algorithm.per_token)
+
+
+def objective(
+    algorithm: PreferenceAlgorithm,
+) -> Callable[["PreTrainedModel", PreferenceBatch, float], Terms]:
+    """The loss of a micro-batch, given the pairs of the whole step as its denominator."""
+
+    def loss(model: "PreTrainedModel", batch: PreferenceBatch, denominator: float) -> Terms:
+        values_2B = reduced_logprobs(algorithm, model, batch.tokens, paired=True)
+        chosen_B, rejected_B = (values_2B - batch.reference_2B).chunk(2)
+        term = LOSSES[algorithm.loss]
+        total, metrics = term(algorithm, chosen_B, rejected_B, batch, denominator)
+        if algorithm.sft_coefficient:
+            means_B = _chosen_means(algorithm, model, batch, values_2B)
+            more, found = chosen_likelihood_loss(
+                means_B, coefficient=algorithm.sft_coefficient, denominator=denominator
+            )
+            total, metrics = total + more, {**metrics, **found}
+        if algorithm.optimism_coefficient and batch.extra is not None:
+            sampled_B = reduced_logprobs(algorithm, model, batch.extra, paired=False)
+            more, found = optimism_loss(
+                sampled_B, coefficient=algorithm.optimism_coefficient, denominator=denominator
+            )
+            total, metrics = total + more, {**metrics, **found}
+        return total, metrics
+
+    return loss
+
+
+def with_reference_point(
+    algorithm: PreferenceAlgorithm,
+) -> Callable[["PreTrainedModel", list[PreferenceBatch]], list[PreferenceBatch]]:
+    """Give every part of a step KTO's reference point, which depends on all of them."""
+
+    @torch.no_grad()
+    def gather(model: "PreTrainedModel", parts: list[PreferenceBatch]) -> list[PreferenceBatch]:
+        ratios = [
+            reduced_logprobs(algorithm, model, part.extra, paired=False) - part.extra_reference_B
+            for part in parts
+            if part.extra is not None
+        ]
+        point = kto_reference_point(torch.cat(ratios))
+        return [replace(part, reference_point=point) for part in parts]
+
+    return gather
+
+
+def _chosen_means(
+    algorithm: PreferenceAlgorithm,
+    model: "PreTrainedModel",
+    batch: PreferenceBatch,
+    values_2B: Tensor,
+) -> Tensor:
+    """Mean log-probability per token of the chosen completions. ``[B]``."""
+    if algorithm.per_token:
+        return values_2B.chunk(2)[0]
+    packing = batch.tokens.packing
+    wanted_BT = batch.tokens.wanted_BT if packing is None else packing.wanted_rows_BT
+    lengths_B = wanted_BT.sum(-1).chunk(2)[0]
+    if algorithm.length_alpha == 1:
+        return values_2B.chunk(2)[0] / lengths_B
+    logprobs_BT, mask_BT = batch_logprobs(model, batch.tokens)
+    return sequence_logprobs(logprobs_BT, mask_BT, per_token=True).chunk(2)[0]
+
+
+def _of_margins(
+    algorithm: PreferenceAlgorithm,
+    chosen_B: Tensor,
+    rejected_B: Tensor,
+    _batch: PreferenceBatch,
+    denominator: float,
+) -> Terms:
+    return preference_loss(
+        chosen_B,
+        rejected_B,
+        loss=cast("PairLoss", algorithm.loss),
+        beta=algorithm.beta,
+        denominator=denominator,
+        label_smoothing=algorithm.label_smoothing,
+    )
+
+
+def _kto(
+    algorithm: PreferenceAlgorithm,
+    chosen_B: Tensor,
+    rejected_B: Tensor,
+    batch: PreferenceBatch,
+    denominator: float,
+) -> Terms:
+    # A pair is two completions, and KTO's mean is over completions.
+    loss, metrics = kto_loss(
+        torch.cat([chosen_B, rejected_B]),
+        torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
+        reference_point=batch.reference_point,
+        beta=algorithm.beta,
+        denominator=2 * denominator,
+        undesirable_weight=algorithm.undesirable_weight,
+    )
+    pairs = pair_metrics(algorithm.beta * chosen_B, algorithm.beta * rejected_B)
+    return loss, {**metrics, **pairs, "reference_point": batch.reference_point}
+
+
+def _orpo(
+    algorithm: PreferenceAlgorithm,
+    chosen_B: Tensor,
+    rejected_B: Tensor,
+    _batch: PreferenceBatch,
+    denominator: float,
+) -> Terms:
+    return orpo_loss(chosen_B, rejected_B, weight=algorithm.beta, denominator=denominator)
+
+
+def _simpo(
+    algorithm: PreferenceAlgorithm,
+    chosen_B: Tensor,
+    rejected_B: Tensor,
+    _batch: PreferenceBatch,
+    denominator: float,
+) -> Terms:
+    return simpo_loss(
+        chosen_B,
+        rejected_B,
+        beta=algorithm.beta,
+        target_margin=algorithm.target_margin,
+        denominator=denominator,
+    )
+
+
+LOSSES: dict[
+    str, Callable[[PreferenceAlgorithm, Tensor, Tensor, PreferenceBatch, float], Terms]
+] = {
+    "sigmoid": _of_margins,
+    "robust": _of_margins,
+    "ipo": _of_margins,
+    "hinge": _of_margins,
+    "kto": _kto,
+    "orpo": _orpo,
+    "simpo": _simpo,
+}

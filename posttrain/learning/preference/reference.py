@@ -1,0 +1,77 @@
+"""What the reference says of every pair: computed once before training, kept in the scratch."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from posttrain.data.batching import length_buckets
+from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.algorithms.preference import PreferenceAlgorithm
+from posttrain.learning.models.load import weights_digest
+from posttrain.learning.preference.objective import reduced_logprobs
+from posttrain.learning.training.pairwise import PairRows
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_PORTION = 32
+
+
+@torch.no_grad()
+def reference_values(
+    algorithm: PreferenceAlgorithm,
+    model: "PreTrainedModel",
+    rows: PairRows,
+    *,
+    batch_tokens: int,
+    scratch: Path,
+) -> Tensor:
+    """The reduced log-probability of each side of each pair under `model`: ``[sides, pairs]``.
+
+    Portions that an earlier attempt has finished are read back, if they are of the same rows,
+    weights and algorithm.
+    """
+    lengths = [rows.length(index, packed=False) for index in range(len(rows.kept))]
+    buckets = length_buckets(range(len(lengths)), lengths, batch_tokens)
+    identity = [digest(algorithm), weights_digest(model), rows.table().digest, str(batch_tokens)]
+    name = hashlib.sha256(" ".join(identity).encode()).hexdigest()[:16]
+    folder = scratch / "reference" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    values_SN = torch.zeros(len(rows.sides), len(lengths))
+    for begin in range(0, len(buckets), _PORTION):
+        portion = buckets[begin : begin + _PORTION]
+        indices = [index for bucket in portion for index in bucket]
+        path = folder / f"{begin // _PORTION:06d}.safetensors"
+        values_SN[:, indices] = _portion(algorithm, model, rows, portion, path)
+    return values_SN
+
+
+def _portion(
+    algorithm: PreferenceAlgorithm,
+    model: "PreTrainedModel",
+    rows: PairRows,
+    buckets: Sequence[Sequence[int]],
+    path: Path,
+) -> Tensor:
+    from safetensors.torch import load_file, save_file
+
+    if path.is_file():
+        kept: Tensor = load_file(path)["values"]
+        return kept
+    found = []
+    for bucket in buckets:
+        pairs = rows.table(bucket, sides=(0, 1)).batch(range(len(bucket))).to(model.device)
+        values = [*reduced_logprobs(algorithm, model, pairs, paired=True).chunk(2)]
+        if len(rows.sides) > 2:
+            extra = rows.table(bucket, sides=(2,)).batch(range(len(bucket))).to(model.device)
+            values.append(reduced_logprobs(algorithm, model, extra, paired=False))
+        found.append(torch.stack(values).cpu())
+    joined = torch.cat(found, dim=1)
+    draft = path.with_suffix(".draft")
+    save_file({"values": joined}, draft)
+    draft.replace(path)
+    return joined

@@ -1,0 +1,78 @@
+"""An answer is right if it is the same number as the reference, however it is written."""
+
+import re
+from fractions import Fraction
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.rewards.verdict import (
+    CORRECT,
+    NO_ANSWER,
+    WRONG_ANSWER,
+    Verdict,
+    final_answer,
+    reference_answer,
+)
+from posttrain.stage.errors import UserError
+
+NOT_A_NUMBER = Verdict(0.0, "not_a_number")
+
+# A number from a model may be arbitrarily long; what is longer than this is nobody's answer.
+_MAX_CHARS = 64
+_NUMBER = re.compile(
+    r"""
+    (?P<sign>[-+]?) \s* \\?[$€£¥]? \s* (?P<inner_sign>[-+]?)
+    (?P<whole>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]*)
+    (?:\.(?P<decimals>[0-9]*))?
+    (?:\s*/\s*(?P<divisor>[0-9]+))?
+    \s* [%°]? \s* (?P<unit>[^\W\d_][^\d]*)? \.?
+    """,
+    re.VERBOSE,
+)
+
+
+def verify_numeric(text: str, problem: Problem) -> Verdict:
+    """Compare the final answer with the reference as exact rational numbers.
+
+    Thousands separators, a currency sign, a percent sign, a unit behind the number, a plus sign
+    and trailing zeros do not count. Further code: "not_a_number".
+    """
+    answer = final_answer(text)
+    if answer is None:
+        return NO_ANSWER
+    value = parse_number(answer)
+    if value is None:
+        return NOT_A_NUMBER
+    return CORRECT if value == _reference(problem) else WRONG_ANSWER
+
+
+def parse_number(text: str) -> Fraction | None:
+    """Read one number, or return None where the text is not exactly one.
+
+    >>> parse_number("$1,234.50"), parse_number("18 eggs"), parse_number("3/4")
+    (Fraction(2469, 2), Fraction(18, 1), Fraction(3, 4))
+    >>> parse_number("4 + 5"), parse_number("1,2"), parse_number("-")
+    (None, None, None)
+    """
+    if len(text) > _MAX_CHARS:
+        return None
+    match = _NUMBER.fullmatch(text.strip().replace("\N{MINUS SIGN}", "-"))
+    if match is None or (match["sign"] and match["inner_sign"]):
+        return None
+    digits = match["whole"].replace(",", "")
+    decimals = match["decimals"] or ""
+    divisor = int(match["divisor"] or 1)
+    if not digits + decimals or divisor == 0:
+        return None
+    value = Fraction(int(digits + decimals), 10 ** len(decimals) * divisor)
+    return -value if "-" in match["sign"] + match["inner_sign"] else value
+
+
+def _reference(problem: Problem) -> Fraction:
+    """The number that the problem asks for."""
+    value = parse_number(reference_answer(problem.answer))
+    if value is None:
+        raise UserError(
+            f"problem {problem.id} of '{problem.source}' is checked by the verifier 'numeric', but "
+            f"its answer is {problem.answer[-40:]!r}; give it the verifier 'exact'"
+        )
+    return value

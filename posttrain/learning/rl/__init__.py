@@ -1,0 +1,1 @@
+"""Reinforcement learning: drawing, credit, the learner and its loop; called by tasks.rl."""

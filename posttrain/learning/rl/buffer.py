@@ -1,0 +1,127 @@
+"""What was sampled and not yet learnt from: generations in waiting, and the one that is open."""
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from posttrain.learning.rl.batch import Lesson
+from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+
+
+@dataclass
+class Generation:
+    """All rollouts that were drawn for one 0-based step, with facts of their sampling."""
+
+    step: int
+    groups: list[Group]
+    facts: dict[str, float] = field(default_factory=dict)
+
+    def untrained(self) -> list[Group]:
+        """The groups, where the run ends before they are learnt from."""
+        return [marked(group, trained=False) for group in self.groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        return {"step": self.step, "rollouts": plain(self.groups), "facts": dict(self.facts)}
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Generation":
+        """What `state_dict` wrote."""
+        return cls(int(state["step"]), from_plain(state["rollouts"]), dict(state["facts"]))
+
+
+class Queue:
+    """Generations in the order in which they will be learnt from; empty where nothing is ahead."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Generation] = deque()
+        self.num_drawn = 0
+
+    def put(self, generation: Generation) -> None:
+        """Append the next one."""
+        self.waiting.append(generation)
+        self.num_drawn += 1
+
+    def take(self) -> Generation:
+        """Remove the oldest."""
+        return self.waiting.popleft()
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that waits."""
+        waiting = [generation.state_dict() for generation in self.waiting]
+        return {"num_drawn": self.num_drawn, "waiting": waiting}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` wrote."""
+        self.num_drawn = int(state["num_drawn"])
+        self.waiting = deque(Generation.of(each) for each in state["waiting"])
+
+
+class Buffer:
+    """The generation that is being learnt from, over several optimiser updates.
+
+    What the first update fixes for the later ones (advantages from a critic, log-probabilities of
+    the policy before the first update) is kept with the rollouts, as the weights that it was made
+    from are gone by then.
+    """
+
+    def __init__(self, *, epochs: int, minibatches: int) -> None:
+        self._epochs, self._minibatches = epochs, minibatches
+        self.generation: Generation | None = None
+        self.lessons: list[list[Lesson]] = []
+        self.num_done = 0
+        self.totals: dict[str, list[float]] = {}
+
+    def open(self, generation: Generation, lessons: Sequence[Sequence[Lesson]]) -> None:
+        """Begin to learn from a generation, by lessons group by group."""
+        self.generation = generation
+        self.lessons = [list(group) for group in lessons]
+        self.num_done, self.totals = 0, {}
+
+    def plan(self, *, seed: int) -> list[list[Lesson]]:
+        """The lessons of every update: whole groups, shuffled anew in every epoch."""
+        assert self.generation is not None
+        step, plan = self.generation.step, []
+        num_parts = min(self._minibatches, len(self.lessons))
+        for epoch in range(self._epochs):
+            order = list(self.lessons)
+            if epoch or num_parts > 1:
+                random.Random(f"{seed}:minibatches:{step}:{epoch}").shuffle(order)
+            for index in range(num_parts):
+                plan.append([lesson for group in order[index::num_parts] for lesson in group])
+        return plan
+
+    def learnt(self, metrics: Mapping[str, float]) -> None:
+        """Count one update as done."""
+        self.num_done += 1
+        for name, value in metrics.items():
+            self.totals.setdefault(name, []).append(value)
+
+    def close(self) -> Generation:
+        """The generation, which is now learnt from."""
+        generation, self.generation = self.generation, None
+        assert generation is not None
+        self.lessons, self.num_done = [], 0
+        return generation
+
+    def state_dict(self) -> dict[str, Any]:
+        """The open generation, its lessons and how many updates were made; nothing if closed."""
+        if self.generation is None:
+            return {}
+        return {
+            "generation": self.generation.state_dict(),
+            "lessons": [[lesson.plain() for lesson in group] for group in self.lessons],
+            "num_done": self.num_done,
+            "totals": {name: list(values) for name, values in self.totals.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` wrote."""
+        self.generation = None
+        if state:
+            lessons = [[Lesson.from_plain(row) for row in group] for group in state["lessons"]]
+            self.open(Generation.of(state["generation"]), lessons)
+            self.num_done = int(state["num_done"])
+            self.totals = {name: list(values) for name, values in state["totals"].items()}

@@ -1,0 +1,79 @@
+"""Put a learner together: optimiser, reference and critic, as the recipe asks for them."""
+
+import copy
+from pathlib import Path
+
+import torch
+
+from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.models.memory import check_training_memory
+from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.models.tokenizer import check_same_tokenizer
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.critic import Critic
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.reference import Reference
+from posttrain.learning.training.prepare import prepare_for_training, without_dropout
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+
+
+def build_learner(
+    policy: Policy, config: RlConfig, context: StageContext, *, reference: Path | None
+) -> Learner:
+    """The policy as it is, with what learns beside it; `reference` is a connected input.
+
+    Without one, a divergence is measured from the policy as it is now.
+    """
+    if reference is not None and config.algorithm.kl is None:
+        raise UserError(
+            "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
+            " set algorithm.kl or leave the reference out"
+        )
+    # Both start from plain weights, so they are copied before an adapter is attached.
+    kept = _reference(policy, config, context, reference)
+    critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    # Dropout would make the trainer's log-probabilities differ from the sampler's.
+    without_dropout(policy.model)
+    policy.model.train(mode=config.learner.activation_checkpointing)
+    optimizer = build_optimizer(
+        policy.model, kind=config.optimizer, learning_rate=config.learning_rate
+    )
+    check_training_memory(optimizer, device=context.device)
+    learner = Learner(
+        trainable=trainable,
+        optimizer=optimizer,
+        reference=kept,
+        critic=critic,
+        config=config,
+        pad=int(policy.tokenizer.pad_token_id),
+        device=context.device,
+        scratch=context.scratch,
+    )
+    if context.processes == 1:
+        return learner
+    from posttrain.learning.rl.sharded import in_shards
+
+    return in_shards(learner)
+
+
+def _reference(
+    policy: Policy, config: RlConfig, context: StageContext, path: Path | None
+) -> Reference | None:
+    if config.algorithm.kl is None:
+        return None
+    if path is None:
+        return Reference(copy.deepcopy(policy.model), config.reference)
+    loaded = load_policy(path, device=context.device)
+    check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
+    if config.reference.kind != "frozen" and _shapes(loaded.model) != _shapes(policy.model):
+        raise UserError(
+            f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
+            " another shape, so it cannot follow the policy; set kind to frozen"
+        )
+    return Reference(loaded.model, config.reference)
+
+
+def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:
+    return [tuple(parameter.shape) for parameter in model.parameters()]

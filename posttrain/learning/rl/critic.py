@@ -1,0 +1,62 @@
+"""A value model: what reward the critic expects before each token."""
+
+import copy
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from posttrain.learning.models.logprobs import hidden_states
+from posttrain.learning.models.optim import Optimizer
+from posttrain.learning.rl.batch import LessonBatch
+from posttrain.learning.rl.config import ValueModelConfig
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+class Critic:
+    """A scalar head on its own copy of the starting policy, or on the policy that learns.
+
+    The head starts at 0, so the first values are 0 whatever the trunk. On a shared trunk the value
+    loss reaches the policy's own weights, and is stepped by the policy's optimiser.
+    """
+
+    def __init__(self, policy: "PreTrainedModel", config: ValueModelConfig) -> None:
+        self.owns_trunk = config.trunk == "own"
+        self.trunk = copy.deepcopy(policy) if self.owns_trunk else policy
+        self.trunk.eval()
+        weight = policy.get_input_embeddings().weight
+        self.head = nn.Linear(weight.shape[1], 1, bias=False).to(weight.device, weight.dtype)
+        nn.init.zeros_(self.head.weight)
+        parameters = [*self.head.parameters()]
+        if self.owns_trunk:
+            parameters += [p for p in self.trunk.base_model.parameters() if p.requires_grad]
+        adamw = torch.optim.AdamW(
+            parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
+        )
+        self.optimizer = Optimizer(parameters, {"critic": adamw})
+
+    def values(self, batch: LessonBatch) -> Tensor:
+        """Expected reward before each drawn token, 0 at the others. ``[B, T]``."""
+        hidden_BTD = hidden_states(self.trunk, batch.input_ids_BT)
+        before_BT = self.head(hidden_BTD[:, :-1])[..., 0].float()
+        values_BT = torch.cat([torch.zeros_like(before_BT[:, :1]), before_BT], dim=1)
+        return torch.where(batch.mask_BT, values_BT, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Head, own trunk and optimiser."""
+        trunk = self.trunk.base_model.state_dict() if self.owns_trunk else {}
+        return {
+            "head": self.head.state_dict(),
+            "trunk": dict(trunk),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.head.load_state_dict(state["head"])
+        if self.owns_trunk:
+            self.trunk.base_model.load_state_dict(state["trunk"])
+        self.optimizer.load_state_dict(state["optimizer"])

@@ -1,0 +1,104 @@
+"""One generation: problems drawn, attempts sampled and judged, and what is to be learnt from."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.curriculum.solve_rate import Curriculum
+from posttrain.learning.rl.buffer import Generation
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.credit import relative
+from posttrain.learning.rl.rollout import Group, as_groups, has_signal, marked
+from posttrain.learning.rollouts.attempts import Judge, attempt
+from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """Where generations come from; all that changes is the curriculum."""
+
+    problems: Sequence[Problem]
+    prompts: Sequence[Prompt]
+    curriculum: Curriculum
+    sampler: Sampler
+    config: RlConfig
+    seed: int
+    judge: Judge = field(default_factory=Judge)
+
+    def draw(self, step: int, *, version: int) -> Generation:
+        """What 0-based `step` will learn from, sampled with the present policy as `version`.
+
+        Rounds of sampling go on until enough groups have signal, the cap is met, or no problem is
+        left. The draws depend on the seed, the step, the curriculum and the policy alone.
+        """
+        self.sampler.update(version)
+        chosen: list[int] = []
+        groups: list[Group] = []
+        rounds, wanted = 0, self.config.problems_per_step
+        while wanted and rounds < self.config.draw.max_rounds:
+            more = self.curriculum.draw(wanted, seed=self.seed, step=step, without=chosen)
+            if not more:
+                break
+            chosen += more
+            groups += self._attempts(more, step=step, round_=rounds, first=len(groups))
+            rounds += 1
+            wanted = self._missing(groups)
+        groups = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
+        self.curriculum.observe(
+            chosen,
+            solved=[sum(rollout.reward for rollout in group) for group in groups],
+            attempts=[len(group) for group in groups],
+        )
+        return Generation(step, self._select(groups), {"rounds": float(rounds)})
+
+    def teaches(self, group: Group) -> bool:
+        """Whether the group, with its advantages, has something to teach.
+
+        Where an advantage is more than a reward against those of its group, every group has.
+        """
+        advantage = self.config.algorithm.advantage
+        if advantage.estimator != "group":
+            return True
+        if advantage.baseline == "none" and advantage.whiten != "none":
+            return True
+        return has_signal(group)
+
+    def _attempts(
+        self, chosen: Sequence[int], *, step: int, round_: int, first: int
+    ) -> list[Group]:
+        config, purpose = self.config, ("rollouts", step, round_)
+        prompts = [self.prompts[index] for index in chosen]
+        made = attempt(
+            self.sampler,
+            [self.problems[index] for index in chosen],
+            prompts,
+            SamplingParams(
+                max_tokens=config.max_tokens,
+                temperature=config.temperature,
+                num_samples=config.group_size,
+                seed=purpose_seed(self.seed, *(purpose if round_ else purpose[:2])),
+            ),
+            judge=self.judge,
+        )
+        return as_groups(made, prompts, first=first)
+
+    def _missing(self, groups: Sequence[Group]) -> int:
+        """Problems to draw so that, at the yield so far, enough groups will have signal."""
+        if self.config.draw.max_rounds == 1:
+            return 0
+        scored = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
+        num_good = sum(map(self.teaches, scored))
+        lacking = max(0, self.config.problems_per_step - num_good)
+        expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
+        return min(expected, self.config.problems_per_step)
+
+    def _select(self, groups: Sequence[Group]) -> list[Group]:
+        """The first groups that teach, as many as a step learns from, are marked as trained."""
+        room, selected = self.config.problems_per_step, []
+        for group in groups:
+            trained = room > 0 and (self.config.draw.train_on == "all" or self.teaches(group))
+            room -= trained
+            selected.append(marked(group, trained=trained))
+        return selected

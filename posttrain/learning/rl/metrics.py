@@ -1,0 +1,84 @@
+"""The names of what RL measures, and the figures of a step's rollouts."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posttrain.learning.rl.rollout import Group
+
+METRICS: Mapping[str, str] = {
+    # Rollouts of the step, all that were drawn for it.
+    "rl/reward": "mean reward",
+    "rl/length": "mean length of the completions, in tokens",
+    "rl/truncation_rate": "share of completions cut off at max_tokens",
+    "rl/entropy": "mean of -log p of the drawn tokens, in nats",
+    "rl/yield": "rollouts in groups with signal / all rollouts drawn",
+    "rl/all_solved": "share of groups in which every rollout is right",
+    "rl/none_solved": "share of groups in which none is",
+    "rl/rollouts_drawn": "rollouts drawn for the step",
+    "rl/tokens_drawn": "tokens drawn for the step",
+    "rl/rounds": "rounds of sampling",
+    "rl/rollouts_trained": "rollouts that the learner was given",
+    "rl/rollouts_masked": "of those, cut off or not to be judged, so that they bear no loss",
+    "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
+    "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",
+    "rl/rollouts_stale": "rollouts dropped as older than the bound",
+    # The sampler against the trainer, before the first update.
+    "rl/logprob_gap": "mean distance of the sampler's log-probabilities, in nats",
+    "rl/logprob_gap_max": "largest such distance at a token",
+    "rl/logprob_gap_k3": "KL(sampler || trainer) by k3, in nats per token",
+    "rl/drift": "logprob_gap of stale rollouts: the policy has moved since",
+    "rl/drift_max": "largest such distance",
+    "rl/drift_k3": "KL(sampler || trainer) of stale rollouts by k3",
+    # The updates of the step, as means over them.
+    "rl/loss": "loss, all terms",
+    "rl/clip_fraction": "share of tokens that a clip caught",
+    "rl/approx_kl": "KL(old || policy) by k1, in nats per token",
+    "rl/approx_kl_k3": "the same by k3",
+    "rl/ratio_mean": "mean ratio of policy to old",
+    "rl/kl": "divergence from the reference, in nats per token",
+    "rl/entropy_exact": "exact entropy of the policy at the drawn tokens, in nats",
+    "rl/weight_mean": "mean importance weight",
+    "rl/weight_zero_fraction": "share of tokens whose weight is 0",
+    "rl/value_loss": "loss of the critic",
+    "rl/value_mean": "mean value",
+    "rl/value_squared_error": "mean squared error of the values",
+    "rl/value_clip_fraction": "share of values that the clip held",
+    "rl/value_grad_norm": "norm of the critic's gradient before clipping",
+    "rl/grad_norm": "norm of the gradient before clipping",
+    "rl/learning_rate": "learning rate",
+    # The curriculum after the step, where a recipe states shares of sources or several rounds.
+    "rl/curriculum_solve_rate": "mean expected solve rate of all problems",
+    "rl/curriculum_signal": "mean promise of all problems; 1 at a solve rate of one half",
+}
+"""Metrics of a step by name, as they stand in the curve and in the tracker.
+
+The tracker has two more, `rl/seconds_sampling` and `rl/seconds_learning`, which no artifact holds.
+Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
+the means over the last steps of reward, length, truncation_rate, entropy and yield.
+"""
+
+
+def describe(groups: Sequence["Group"], *, signal: Sequence[bool]) -> dict[str, float]:
+    """What a step's rollouts are like, over all of them, trained on or not.
+
+    `yield` is the share of rollouts in groups with signal, the only ones that teach. `entropy` is
+    the mean of -log p over the drawn tokens, an unbiased estimate of the policy's.
+    """
+    rollouts = [rollout for group in groups for rollout in group]
+    scores = [[rollout.reward for rollout in group] for group in groups]
+    num_tokens = sum(len(rollout.completion_ids) for rollout in rollouts)
+    trained = sum(rollout.trained for rollout in rollouts)
+    return {
+        "reward": sum(map(sum, scores)) / len(rollouts),
+        "length": num_tokens / len(rollouts),
+        "truncation_rate": sum(rollout.truncated for rollout in rollouts) / len(rollouts),
+        "entropy": -sum(sum(rollout.logprobs) for rollout in rollouts) / num_tokens,
+        "yield": sum(len(g) for g, has in zip(groups, signal, strict=True) if has) / len(rollouts),
+        "all_solved": sum(min(group) >= 1 for group in scores) / len(groups),
+        "none_solved": sum(max(group) <= 0 for group in scores) / len(groups),
+        "rollouts_drawn": float(len(rollouts)),
+        "tokens_drawn": float(num_tokens),
+        "rollouts_trained": float(trained),
+        "trained_share": trained / len(rollouts),
+    }

@@ -1,0 +1,48 @@
+"""Retrain the learner from stored rollouts alone: no problems, no sampling, no rewards computed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.tables import read_table
+from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.buffer import Buffer, Generation
+from posttrain.learning.rl.build import build_learner
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.rollout import stored_groups
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.training.generators import seed_torch
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+
+
+def replay(
+    config: RlConfig, inputs: Mapping[str, Path], rollouts: Path, context: StageContext
+) -> str:
+    """Digest of the weights that the stored rollouts lead to, bit by bit as they first did.
+
+    Takes the run's own config, seed, threads and starting policy (and reference, where it had
+    one). Which rollouts were learnt from, and in which step, stands in the table; credit, order
+    and updates follow from it as they did then.
+    """
+    table = read_table(rollouts, ROLLOUTS)
+    policy = load_policy(inputs["policy"], device=context.device)
+    learner = build_learner(policy, config, context, reference=inputs.get("reference"))
+    optimisation = config.optimisation
+    buffer = Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches)
+    for number, groups in stored_groups(table):
+        if number > config.steps:
+            raise UserError(
+                f"{rollouts}: there are rollouts of step {number}, but the config has"
+                f" {config.steps} steps; give the config of the run that made them"
+            )
+        step = number - 1
+        seed_torch(purpose_seed(context.seed, "rl", step))
+        trained = [group for group in groups if group[0].trained]
+        buffer.open(Generation(step, groups), learner.lessons(trained, step=step))
+        for index, lessons in enumerate(buffer.plan(seed=context.seed)):
+            learner.update(lessons, step=step, index=index, seed=context.seed)
+        context.progress(number, config.steps)
+    learner.trainable.finish()
+    learner.trainable.merge()
+    return weights_digest(policy.model)

@@ -1,0 +1,162 @@
+"""The learner of several processes: each its share of every update, the policy in shards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posttrain.data.batching import length_buckets
+from posttrain.learning.algorithms.objective import denominator
+from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn, SharedValues
+from posttrain.learning.models.distributed.group import Dismissed, Group, current_group
+from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
+from posttrain.learning.models.distributed.shard import Sharded, lend_whole, restore, shard
+from posttrain.learning.models.load import bit_sums
+from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.rl.batch import Lesson, LessonBatch
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import MAXIMA, Learner
+from posttrain.learning.training.prepare import Trainable
+from posttrain.learning.training.progress import Progress, Stateful
+from posttrain.learning.training.sharded import SharedProgress, shares, twin
+from posttrain.stage.errors import UserError
+
+_STORE = "rollouts"
+
+
+@dataclass
+class ShardedLearner(Learner):
+    """One of several processes, which all draw on the same rollouts.
+
+    The policy is there twice: in shards, which learn, and whole, as the sampler reads it. Losses
+    are given the denominator of the whole update, so gradients add up over the processes.
+    """
+
+    group: Group
+    sharded: Sharded
+    whole: Trainable
+
+    def fingerprint(self) -> object:
+        """Of all shards, in every process."""
+        own = (p for p in self.sharded.model.parameters() if p.requires_grad)
+        return self.group.from_all(bit_sums(p.to_local() for p in own))
+
+    def lend(self) -> None:
+        """Give the whole policy, which is drawn from, the weights as they are now."""
+        lend_whole(self.whole.model, self.sharded)
+
+    def weights(self) -> Any:
+        """The whole weights; every process must ask for them."""
+        return GatheredTensors(self.sharded.model, self.group)
+
+    def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
+        """A checkpoint is what one process would write."""
+        tensors = self.trainable.parts()
+
+        def shared(name: str, part: Stateful) -> Stateful:
+            if name in tensors:
+                return GatheredTensors(part, self.group)
+            if name == _STORE:
+                return MainsOwn(part, self.group)
+            return part if part is self.optimizer else SharedValues(part, self.group)
+
+        whole = {name: shared(name, part) for name, part in parts.items()}
+        return SharedProgress(whole, checkpointer, self.group)
+
+    def finish(self) -> None:
+        """Give the whole policy its weights in the main process; the others are done."""
+        super().finish()
+        restore(self.whole.model, self.sharded, self.group)
+        if not self.group.is_main:
+            raise Dismissed
+        self.whole.model.eval()
+
+    def accumulate(
+        self, parts: Sequence[LessonBatch], *, where: str, first: bool = True
+    ) -> dict[str, float]:
+        """Add up this process's part of an update's gradient; the metrics are of the update."""
+        algorithm, limit = self.config.algorithm, self.config.max_tokens
+        whole = sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+        num_tokens = sum(part.num_tokens for part in parts)
+        sums: dict[str, float] = {}
+        maxima: dict[str, float] = {}
+        for part, counts in shares(parts, self.group):
+            loss, metrics = self.sharded(self._loss_there, part, whole, first)
+            (loss if counts else 0.0 * loss).backward()
+            share = part.num_tokens / num_tokens if counts else 0.0
+            sums["loss"] = sums.get("loss", 0.0) + (float(loss.detach()) if counts else 0.0)
+            for name, value in metrics.items():
+                if name in MAXIMA:
+                    maxima[name] = max(maxima.get(name, 0.0), float(value))
+                else:
+                    sums[name] = sums.get(name, 0.0) + float(value) * share
+        totals = self.group.totals(sums) | self.group.maxima(maxima)
+        self.check_finite(totals["loss"], where=where)
+        return totals
+
+    def _loss_there(
+        self, _: Any, part: LessonBatch, whole: int, first: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return self._loss(part, denominator=whole, first=first)
+
+    def _present_logprobs(self, batch: LessonBatch) -> Tensor:
+        with torch.no_grad():
+            logprobs_BT: Tensor = self.sharded(self._logprobs, batch)
+        return logprobs_BT
+
+    def _found(self, lessons: Sequence[Lesson], compute: Any) -> dict[int, list[float]]:
+        rows: dict[int, list[float]] = {}
+        for bucket, counts in shares(self._buckets(lessons), self.group):
+            found = self._rows_of(bucket, lessons, compute)
+            rows |= found if counts else {}
+        everyone: dict[int, list[float]] = {}
+        for found in self.group.from_all(rows):
+            everyone |= found
+        return everyone
+
+    def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
+        """At least one for each process, where there are rows enough."""
+        lengths = [lesson.num_tokens for lesson in lessons]
+        budget = self.config.optimisation.micro_batch_tokens
+        buckets = length_buckets(range(len(lessons)), lengths, budget)
+        while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
+            budget = max(budget // 2, max(lengths))
+            buckets = length_buckets(range(len(lessons)), lengths, budget)
+        return buckets
+
+
+def in_shards(learner: Learner) -> ShardedLearner:
+    """The same learner as one of several processes; its model lends its weights and is whole."""
+    config = learner.config
+    _check(config)
+    group = current_group(learner.device)
+    sharded = shard(learner.model, group)
+    optimizer = build_optimizer(
+        sharded.model, kind=config.optimizer, learning_rate=config.learning_rate, muon=ShardedMuon
+    )
+    given = {field.name: getattr(learner, field.name) for field in fields(Learner) if field.init}
+    own = {
+        "trainable": twin(learner.trainable, sharded.model),
+        "optimizer": ShardedOptimizer(optimizer, group),
+    }
+    made = ShardedLearner(**(given | own), group=group, sharded=sharded, whole=learner.trainable)
+    made.lend()
+    return made
+
+
+def _check(config: RlConfig) -> None:
+    """Refuse what works on whole weights."""
+    asked = {
+        "a value model": config.algorithm.critic is not None,
+        f"reference.kind {config.reference.kind}": config.reference.kind != "frozen",
+        "stop.keep best": config.stop is not None and config.stop.keep == "best",
+    }
+    for name, is_set in asked.items():
+        if is_set:
+            raise UserError(
+                f"rl: {name} works on whole weights, but several processes have a part each; do"
+                " without it, or leave resources.processes out"
+            )

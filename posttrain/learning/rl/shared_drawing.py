@@ -1,0 +1,118 @@
+"""Rollouts for several learners: each draws some of them, or the main one has actors do it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.models.distributed.group import Group
+from posttrain.learning.models.load import Policy
+from posttrain.learning.rewards import Verdict
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.sharded import ShardedLearner
+from posttrain.learning.rollouts.attempts import Judge, judging
+from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.pieces import cut, in_order
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+
+_BATCH_SIZE = 512
+
+
+@contextmanager
+def shared_tools(
+    config: RlConfig, policy: Policy, learner: Learner, context: StageContext
+) -> Iterator[tuple[Sampler, Judge]]:
+    """What draws and what judges, with the same results in every process."""
+    assert isinstance(learner, ShardedLearner)
+    group = learner.group
+    if context.ray is not None and not group.is_main:
+        yield SharedSampler(None, policy, learner), Judge(verify=_from_main(group, None))
+        return
+    if context.ray is None and config.engine.name != "torch":
+        raise UserError(
+            f"rl.engine {config.engine.name} needs a process of its own beside each of"
+            " resources.processes; set resources.ray, whose actors have an engine each, or set"
+            " engine to torch"
+        )
+    with (
+        open_sampler(config.engine, policy, batch_size=_BATCH_SIZE, ray=context.ray) as sampler,
+        judging(context.ray) as judge,
+    ):
+        if context.ray is None:
+            drawing: Sampler = DividedSampler(sampler, learner)
+        else:
+            drawing = SharedSampler(sampler, policy, learner)
+        yield drawing, Judge(verify=_from_main(group, judge))
+
+
+def _from_main(
+    group: Group, judge: Judge | None
+) -> Callable[[Sequence[tuple[str, Problem]]], list[Verdict]]:
+    """One process asks, all hear the verdicts."""
+
+    def verify(answers: Sequence[tuple[str, Problem]]) -> list[Verdict]:
+        found = judge(answers) if judge is not None and group.is_main else None
+        verdicts: list[Verdict] = group.from_main(found)
+        return verdicts
+
+    return verify
+
+
+@dataclass(frozen=True)
+class DividedSampler:
+    """An engine in every process; the batches of one process are shared out among them."""
+
+    sampler: Sampler
+    learner: ShardedLearner
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the model knows."""
+        return self.sampler.context_length
+
+    def update(self, policy_version: int) -> None:
+        """Let every engine have the present weights; later samples carry this version."""
+        self.learner.lend()
+        self.sampler.update(policy_version)
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
+        """Draw `params.num_samples` continuations of every prompt."""
+        group = self.learner.group
+        pieces = cut(prompts, params, batch_size=_BATCH_SIZE, at_least=group.size)
+        own = {
+            number: self.sampler.sample([prompts[index] for index in pieces[number]], params)
+            for number in range(group.rank, len(pieces), group.size)
+        }
+        drawn: dict[int, list[Sample]] = {}
+        for found in group.from_all(own):
+            drawn |= found
+        return in_order(pieces, [drawn[number] for number in range(len(pieces))], params)
+
+
+@dataclass(frozen=True)
+class SharedSampler:
+    """The main process's engine draws for all; the others have none."""
+
+    sampler: Sampler | None
+    policy: Policy
+    learner: ShardedLearner
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the model knows."""
+        return int(self.policy.model.config.get_text_config().max_position_embeddings)
+
+    def update(self, policy_version: int) -> None:
+        """Let the engine have the present weights; later samples carry this version."""
+        self.learner.lend()
+        if self.sampler is not None:
+            self.sampler.update(policy_version)
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
+        """Draw `params.num_samples` continuations of every prompt."""
+        drawn = self.sampler.sample(prompts, params) if self.sampler is not None else None
+        samples: list[Sample] = self.learner.group.from_main(drawn)
+        return samples

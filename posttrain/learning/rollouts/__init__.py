@@ -1,0 +1,1 @@
+"""A policy's attempts at problems, and the engines that draw them."""

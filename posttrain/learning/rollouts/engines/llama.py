@@ -1,0 +1,338 @@
+"""A lean decoder for the Llama architecture: the module's own weights, only tensor code.
+
+For a model of a million parameters, the Python of a general forward costs more than its matrix
+products. Here a decode step is about twenty tensor operations per layer, and the samples of one
+prompt share its keys and values: attention to the prompt is one product per prompt instead of one
+per sample (Juravsky et al., "Hydragen", 2024).
+
+Shape letters beyond the usual: `_R` rows being decoded (prompts x group), `_C` hidden size,
+`_H` query heads, `_K` key-value heads, `_D` head size, `_S` prompt positions.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from posttrain.learning.models.lean.known import is_plain_llama, is_watched
+from posttrain.learning.models.lean.rotation import adjoined, turns
+from posttrain.learning.rollouts.engines.cache import LayerCache
+from posttrain.learning.rollouts.engines.memory import Memory
+
+LARGEST = 100_000_000
+"""Parameters up to which copying some weights at every update costs less than it saves."""
+
+_SMALLEST_PRODUCT = 400
+"""Multiplications of one product of a batch: below this, torch takes a kernel much slower."""
+
+_IN_CACHE = 16 * 2**20
+"""Bytes of keys and values that a CPU keeps at hand: of a larger batch, every step fetches all of
+them from memory again."""
+
+_FEWEST = 128
+"""Rows of a batch below which dispatch costs more than what a cache saves."""
+
+_PORTION = 1024
+"""Tokens of prompts that are read at once on a CPU."""
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """The weights of one decoder layer, as right factors of a product.
+
+    What reads a norm carries that norm's weight and sqrt(C), see `_unit`. `qkv` and its bias are
+    scaled and permuted, see `_fuse`.
+    """
+
+    qkv: Tensor
+    qkv_bias: Tensor | None
+    out: Tensor
+    gate_up: Tensor
+    down: Tensor
+
+
+def is_lean(model: Any) -> bool:
+    """True where `LlamaDecoder` computes what the model's own forward computes."""
+    return bool(
+        type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
+        and is_plain_llama(model)
+        and not is_watched(model)
+        and model.num_parameters() <= LARGEST
+    )
+
+
+class LlamaDecoder:
+    """Decodes with weights read from a transformers Llama or Qwen2 when this is made; no gradient.
+
+    Qwen2 is a Llama with biases on queries, keys and values.
+    """
+
+    def __init__(self, model: Any, memory: Memory) -> None:
+        config, self.memory = model.config, memory
+        self.heads: int = config.num_attention_heads
+        self.kv_heads: int = config.num_key_value_heads
+        self.head_size: int = model.model.layers[0].self_attn.head_dim
+        multiplied = self.heads // self.kv_heads * self.head_size
+        self.narrowest = -(-_SMALLEST_PRODUCT // multiplied)
+        self.embedding: Tensor = model.model.embed_tokens.weight
+        # The side that, with the length of x, makes up the root of sum x^2 + C eps.
+        self.smallest = torch.tensor(config.hidden_size * config.rms_norm_eps, device=model.device)
+        self.smallest.sqrt_()
+        self.norm = model.model.norm.weight * config.hidden_size**0.5
+        self.head: Tensor = model.lm_head.weight.t()
+        self.layers = [self._read(layer) for layer in model.model.layers]
+        self.rotary = model.model.rotary_emb
+
+    def _read(self, layer: Any) -> _Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        projections = attention.q_proj, attention.k_proj, attention.v_proj
+        biases = [projection.bias for projection in projections if projection.bias is not None]
+        qkv = self._fuse(*(projection.weight for projection in projections))
+        gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+        for matrix, norm in (
+            (qkv, layer.input_layernorm),
+            (gate_up, layer.post_attention_layernorm),
+        ):
+            matrix.mul_(norm.weight * len(norm.weight) ** 0.5)
+        return _Layer(
+            qkv=qkv.t(),
+            qkv_bias=self._fuse(*(bias[:, None] for bias in biases))[:, 0] if biases else None,
+            out=attention.o_proj.weight.t(),
+            gate_up=gate_up.t(),
+            down=mlp.down_proj.weight.t(),
+        )
+
+    def _fuse(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin."""
+        qk = torch.cat([q * self.head_size**-0.5, k])
+        return torch.cat([adjoined(qk, self.head_size), v])
+
+    def most_rows(self, num_positions: int) -> int:
+        """Rows of so many positions that are worth decoding together, however many there are."""
+        if self.head.device.type != "cpu":
+            return sys.maxsize
+        numbers = 2 * len(self.layers) * self.kv_heads * self.head_size * num_positions
+        return max(_FEWEST, _IN_CACHE // (numbers * self.head.element_size()))
+
+    def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
+        """Read prompts padded on the left by `padding_P`; logits of what follows them `[P, V]`.
+
+        Makes room for `group` rows per prompt, each of up to `max_tokens` tokens.
+        """
+        num_prompts, length = ids_PS.shape
+        padding, device = padding_P.tolist(), ids_PS.device
+        # By the group alone: the bits of a sample must not depend on how many others there are.
+        self.group = group
+        self.read, self.written = (length, 0) if self.group > 1 else (0, length)
+        num_positions = max(length + max_tokens, self.narrowest)
+        self._prepare_turns(num_positions)
+        # None where all rows are at the same position.
+        self.padding_P = padding_P if any(padding) else None
+        self._make_room(num_prompts, length, max_tokens)
+        self.bias_P1S = None
+        if any(padding) or 0 < self.written < self.narrowest:
+            bias_P1S = self._bias(padding_P, length, num_positions)
+            self.bias_P1S = bias_P1S.repeat_interleave(self.kv_heads, 0)
+        portions = [slice(num_prompts)]
+        if self.group == 1 and device.type == "cpu":
+            portions = _portions(padding, length)
+        read = [self._read_prompts(ids_PS, padding_P, chosen) for chosen in portions]
+        return torch.cat(read)
+
+    def _bias(self, padding_P: Tensor, length: int, num_positions: int) -> Tensor:
+        """-inf at padding and, where a row has one cache, at what is to come; `[P, 1, S]`."""
+        positions_S = torch.arange(num_positions, device=padding_P.device)
+        hidden_PS = positions_S < padding_P[:, None]
+        hidden_PS[:, length:] = True
+        bias_PS = torch.zeros(hidden_PS.shape, device=padding_P.device)
+        bias_PS.masked_fill_(hidden_PS, -torch.inf)
+        return bias_PS[:, None, : length if self.group > 1 else num_positions]
+
+    def _prepare_turns(self, num_positions: int) -> None:
+        """What a key and a value are multiplied by at each position, `[S, 2, D/2]` complex.
+
+        A value is not turned: its number is 1, so that both are written by one product.
+        """
+        keys = turns(self.rotary, num_positions)
+        self.turns = torch.stack([keys, torch.ones_like(keys)], 1)
+
+    def _make_room(self, num_prompts: int, length: int, max_tokens: int) -> None:
+        """Caches of the prompts, and of each row's own tokens; one of both where none is shared."""
+        heads, size = (num_prompts, self.kv_heads), self.head_size
+        room = max(self.written + max_tokens, self.narrowest)
+        own = (2, *heads, self.group, room, size)
+        self.caches = []
+        for index in range(len(self.layers)):
+            buffers = (
+                self._buffer(f"own {index}", own, cleared=max(self.written, self.narrowest)),
+                self._buffer(f"prompt keys {index}", (*heads, size, self.read), cleared=size),
+                self._buffer(f"prompt values {index}", (*heads, self.read, size), cleared=length),
+            )
+            self.caches.append(LayerCache(*buffers))
+        self._lay_out(num_prompts)
+
+    def _buffer(self, name: str, shape: tuple[int, ...], *, cleared: int) -> Tensor:
+        """Memory in which positions that are read before they are written hold 0."""
+        buffer = self.memory.take(name, shape, like=self.head)
+        buffer[..., :cleared, :] = 0.0
+        return buffer
+
+    def _lay_out(self, num_prompts: int) -> None:
+        """Where a step has its queries, keys and values, and views of these by head."""
+        kv, group, size = self.kv_heads, self.group, self.head_size
+        per_key = self.heads // kv
+        width = (self.heads + 2 * kv) * size
+        self.fused = self.memory.take("fused", (num_prompts * group, width), like=self.head)
+        self.queries = self.memory.take(
+            "queries", (num_prompts, kv, group * per_key, size), like=self.head
+        )
+        pairs = torch.view_as_complex(self.fused.view(num_prompts, group, -1, size // 2, 2))
+        queries, keys_values = pairs[:, :, : self.heads], pairs[:, :, self.heads :]
+        self.new_queries = queries.view(num_prompts, group, kv, per_key, -1).transpose(1, 2)
+        keys_values = keys_values.view(num_prompts, group, 2, kv, -1)
+        self.new_keys_values = keys_values.permute(2, 0, 3, 1, 4)
+        turned = self.queries.view(num_prompts, kv, group, per_key, -1, 2)
+        self.turned_queries = torch.view_as_complex(turned)
+
+    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor, chosen: slice) -> Tensor:
+        """Fill the caches of some prompts, without the padding that they share; their logits."""
+        begin = int(padding_P[chosen].min())
+        ids_PS, padding_P = ids_PS[chosen, begin:], padding_P[chosen] - begin
+        num_prompts, length = ids_PS.shape
+        positions_S = torch.arange(length, device=ids_PS.device)
+        turns_N = self.turns[(positions_S - padding_P[:, None]).clamp_min(0).flatten(), :1]
+        bias_PST = _causal_bias(positions_S < padding_P[:, None])[:, None]
+        x = self.embedding[ids_PS].flatten(0, 1)
+        turned, size = self.heads + self.kv_heads, self.head_size
+        for index, layer in enumerate(self.layers):
+            fused = self._project(x, layer).view(len(x), -1, size)
+            torch.view_as_complex(fused.view(len(x), -1, size // 2, 2))[:, :turned].mul_(turns_N)
+            qkv = fused.view(num_prompts, length, -1, size).transpose(1, 2)
+            q, k, v = torch.split(qkv, [self.heads, self.kv_heads, self.kv_heads], 1)
+            cache = self.caches[index]
+            if self.group > 1:
+                cache.prompt_keys[chosen, :, :, begin:] = k.transpose(2, 3)
+                cache.prompt_values[chosen, :, begin:] = v
+            else:
+                cache.own[:, chosen, :, 0, begin : begin + length] = torch.stack([k, v])
+            if index == len(self.layers) - 1 and self.group == 1:
+                # What follows the prompt is read at its last position alone. Groups read a prompt
+                # once for many samples: there it saves little, and another shape rounds otherwise.
+                q, bias_PST = q[:, :, -1:], bias_PST[:, :, -1:]
+                x = x.view(num_prompts, length, -1)[:, -1]
+            y = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=bias_PST, scale=1.0, enable_gqa=True
+            )
+            x = self._finish(x, y.transpose(1, 2).reshape(len(x), -1), layer)
+        return self._logits(x.view(num_prompts, -1, x.shape[-1])[:, -1])
+
+    def step(self, tokens_R: Tensor) -> Tensor:
+        """Append one token to every row; logits of what follows `[R, V]`."""
+        x = self.embedding.index_select(0, tokens_R)
+        position = self.read + self.written
+        if self.padding_P is None:
+            turn = self.turns[position, :, None, None, None]
+        else:
+            turns_P = self.turns.index_select(0, position - self.padding_P)
+            turn = turns_P.transpose(0, 1)[:, :, None, None]
+        if self.bias_P1S is not None and self.group == 1:
+            self.bias_P1S[:, :, self.written] = 0.0
+        attend = self._attend if self.group > 1 else self._attend_alone
+        for layer, cache in zip(self.layers, self.caches, strict=True):
+            self._project(x, layer, out=self.fused)
+            torch.mul(self.new_queries, turn[0, ..., None, :], out=self.turned_queries)
+            torch.mul(self.new_keys_values, turn, out=cache.slots.select(4, self.written))
+            x = self._finish(x, attend(cache), layer)
+        self.written += 1
+        return self._logits(x)
+
+    def keep(self, prompts_P: Tensor) -> None:
+        """Go on with the rows of these prompts only, indices into the present ones."""
+        for cache in self.caches:
+            cache.keep(prompts_P, used=max(self.written, self.narrowest))
+        if self.bias_P1S is not None:
+            by_prompt = self.bias_P1S.view(-1, self.kv_heads, *self.bias_P1S.shape[1:])
+            self.bias_P1S = by_prompt[prompts_P].flatten(0, 1)
+        if self.padding_P is not None:
+            self.padding_P = self.padding_P[prompts_P]
+        self._lay_out(len(prompts_P))
+
+    def _unit(self, x_RC: Tensor) -> Tensor:
+        """`x / sqrt(sum x^2 + C eps)`: RMSNorm but for a factor, which the weights carry."""
+        length_R1 = torch.linalg.vector_norm(x_RC, dim=-1, keepdim=True)
+        return x_RC / torch.hypot(length_R1, self.smallest)
+
+    def _project(self, x_RC: Tensor, layer: _Layer, out: Tensor | None = None) -> Tensor:
+        """Queries, keys and values `[R, (H + 2 K) * D]`, not turned yet."""
+        if layer.qkv_bias is None:
+            return torch.mm(self._unit(x_RC), layer.qkv, out=out)
+        return torch.addmm(layer.qkv_bias, self._unit(x_RC), layer.qkv, out=out)
+
+    def _attend(self, cache: LayerCache) -> Tensor:
+        """One softmax over the shared prompt and the row's own tokens; `[R, H * D]`."""
+        q, size, per_key = self.queries.flatten(0, 1), self.head_size, self.heads // self.kv_heads
+        if self.bias_P1S is None:
+            to_prompt = torch.bmm(q, cache.shared_keys)
+        else:
+            to_prompt = torch.baddbmm(self.bias_P1S, q, cache.shared_keys)
+        seen, width = self.written + 1, max(self.written + 1, self.narrowest)
+        to_own = torch.bmm(q.view(-1, per_key, size), cache.keys_to[:, :, :width])
+        to_own = to_own.view(*q.shape[:2], width)
+        if seen < width:
+            to_own[..., seen:] = -torch.inf
+        weights = torch.cat([to_prompt, to_own], -1).softmax(-1)
+        y = torch.bmm(weights[..., : self.read], cache.shared_values)
+        own_weights = weights[..., self.read :].reshape(-1, per_key, width)
+        y.view(-1, per_key, size).baddbmm_(own_weights, cache.values[:, :width])
+        y = y.view(-1, self.kv_heads, self.group, per_key * size).transpose(1, 2)
+        return y.reshape(-1, self.heads * size)
+
+    def _attend_alone(self, cache: LayerCache) -> Tensor:
+        """As `_attend`, where a row's own positions hold the prompt: `[R, H * D]`."""
+        width = max(self.written + 1, self.narrowest)
+        q, keys = self.queries.flatten(0, 1), cache.keys_to[:, :, :width]
+        if self.bias_P1S is None:
+            scores = torch.bmm(q, keys)
+        else:
+            scores = torch.baddbmm(self.bias_P1S[:, :, :width], q, keys)
+        y = torch.bmm(scores.softmax(-1), cache.values[:, :width])
+        return y.view(-1, self.heads * self.head_size)
+
+    def _finish(self, x_RC: Tensor, attended: Tensor, layer: _Layer) -> Tensor:
+        """The output projection and the gated MLP, each added to the residual stream."""
+        x_RC = torch.addmm(x_RC, attended, layer.out)
+        gate, up = torch.mm(self._unit(x_RC), layer.gate_up).chunk(2, -1)
+        return x_RC.addmm_(F.silu(gate, inplace=True).mul_(up), layer.down)
+
+    def _logits(self, x_RC: Tensor) -> Tensor:
+        return torch.mm(self._unit(x_RC) * self.norm, self.head)
+
+
+def _portions(padding: list[int], length: int) -> list[slice]:
+    """Neighbouring prompts to read at once: as many as keep the activations in the CPU's cache."""
+    portions, begin = [], 0
+    while begin < len(padding):
+        end, longest = begin + 1, length - padding[begin]
+        while end < len(padding):
+            longest = max(longest, length - padding[end])
+            if longest * (end + 1 - begin) > _PORTION:
+                break
+            end += 1
+        portions.append(slice(begin, end))
+        begin = end
+    return portions
+
+
+def _causal_bias(hidden_PS: Tensor) -> Tensor:
+    """`[P, S, S]`, 0 where a position may look and -inf where not.
+
+    A padded position looks at itself alone: nothing reads it, but it must not become NaN.
+    """
+    length = hidden_PS.shape[1]
+    here = torch.eye(length, dtype=torch.bool, device=hidden_PS.device)
+    later = torch.ones_like(here).triu(1)
+    blocked = later | (hidden_PS[:, None] & ~here)
+    return torch.zeros(blocked.shape, device=hidden_PS.device).masked_fill_(blocked, -torch.inf)

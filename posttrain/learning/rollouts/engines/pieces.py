@@ -1,0 +1,29 @@
+"""Prompts cut into batches that are drawn in different places, and put together again."""
+
+from collections.abc import Sequence
+
+from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
+
+
+def cut(
+    prompts: Sequence[Prompt], params: SamplingParams, *, batch_size: int, at_least: int = 1
+) -> list[list[int]]:
+    """Indices of the batches that the torch engine forms; smaller where they are fewer.
+
+    What is in a batch depends on the prompts alone, never on where it is drawn.
+    """
+    ordered = sorted(range(len(prompts)), key=lambda index: len(prompts[index].token_ids))
+    per_piece = max(1, min(batch_size // params.num_samples, -(-len(prompts) // at_least)))
+    return [ordered[at : at + per_piece] for at in range(0, len(ordered), per_piece)]
+
+
+def in_order(
+    pieces: Sequence[Sequence[int]], drawn: Sequence[Sequence[Sample]], params: SamplingParams
+) -> list[Sample]:
+    """The samples of all batches, in the order of the prompts."""
+    found: dict[int, Sequence[Sample]] = {}
+    for piece, samples in zip(pieces, drawn, strict=True):
+        for place, index in enumerate(piece):
+            begin = place * params.num_samples
+            found[index] = samples[begin : begin + params.num_samples]
+    return [sample for index in range(len(found)) for sample in found[index]]

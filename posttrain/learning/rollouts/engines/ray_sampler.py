@@ -1,0 +1,89 @@
+"""Prompts shared out among actors on a Ray cluster, each with an engine on the policy."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from posttrain.backends.cluster.connection import connected
+from posttrain.backends.cluster.crew import Crew
+from posttrain.learning.models.load import Policy
+from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
+from posttrain.learning.rollouts.engines.pieces import cut, in_order
+from posttrain.learning.rollouts.engines.rollout_worker import RolloutWorker, read_weights
+from posttrain.stage.errors import UserError
+from posttrain.stage.resources import RayResources
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from posttrain.learning.rollouts.engines.config import TorchEngine, VllmEngine
+
+
+class RaySampler:
+    """Samples through a crew of `RolloutWorker`s; see `base.Sampler` for the contract.
+
+    Prompts are cut into the batches that the torch engine would form in one process, so what is
+    drawn does not depend on the number of actors, on which of them draws, or on one that is lost;
+    with the torch engine it is what one process draws, bit for bit. `update` stores the weights
+    once for all actors. An actor that has not got them yet refuses to draw, and is sent them again:
+    no sample comes from an older policy than the one it is stamped with.
+    """
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        crew: Crew,
+        *,
+        batch_size: int,
+        policy_version: int = 0,
+    ) -> None:
+        self.model = model
+        self.tokenizer = tokenizer
+        self.crew = crew
+        self.batch_size = batch_size
+        self.update(policy_version)
+
+    @property
+    def context_length(self) -> int:
+        """Positions that the model knows."""
+        return int(self.model.config.get_text_config().max_position_embeddings)
+
+    def update(self, policy_version: int) -> None:
+        """Send the policy's present weights to all actors; later samples carry this version."""
+        self.crew.equip(policy_version, read_weights(self.model))
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
+        """Draw `params.num_samples` continuations of every prompt."""
+        check_prompts(prompts, context_length=self.context_length)
+        pieces = cut(prompts, params, batch_size=self.batch_size)
+        drawn = self.crew.do([([prompts[index] for index in piece], params) for piece in pieces])
+        return in_order(pieces, drawn, params)
+
+
+@contextmanager
+def open_actors(
+    engine: "TorchEngine | VllmEngine", policy: Policy, resources: RayResources, *, batch_size: int
+) -> Iterator[RaySampler]:
+    """Actors with an engine each, for as long as the context lasts."""
+    device = policy.model.device.type
+    if (device == "cuda") != (resources.gpus > 0):
+        remedy = "set it to 1" if device == "cuda" else "leave it out, or set run.device to cuda"
+        raise UserError(
+            f"resources.ray: the stage computes on {device}, but gpus is {resources.gpus:g};"
+            f" {remedy}"
+        )
+    with connected(resources) as ray:
+        crew = Crew(ray, resources, RolloutWorker, engine, _portable(policy), device, batch_size)
+        try:
+            yield RaySampler(policy.model, policy.tokenizer, crew, batch_size=batch_size)
+        finally:
+            crew.close()
+
+
+def _portable(policy: Policy) -> Policy:
+    """The policy as it can go to a machine without this one's device."""
+    if policy.model.device.type == "cpu":
+        return policy
+    return Policy(copy.deepcopy(policy.model).cpu(), policy.tokenizer)

@@ -1,0 +1,92 @@
+"""What the rows of a call have drawn so far, and which of them have ended."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from posttrain.stage.errors import UserError
+
+Rows = npt.NDArray[np.int64]
+Chosen = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished row."""
+
+    token_ids: list[int]
+    logprobs: list[float]
+    stopped: bool
+
+
+@dataclass(frozen=True)
+class Record:
+    """Tokens and log-probabilities of rows `_R`, the samples of a prompt adjacent.
+
+    A `step` is the number of tokens that rows had drawn before: one for all of them, or an array
+    with each one's own. All of it is numpy's, which takes a fraction of torch's time for a few
+    numbers: the record is written to at every step.
+    """
+
+    tokens_RT: npt.NDArray[np.int64]
+    logprobs_RT: npt.NDArray[np.float32]
+    ends_R: npt.NDArray[np.int64]
+    """Number of tokens of each row, once it ended; until then the most that it may have."""
+    stopped_R: Chosen
+    end_tokens_E: npt.NDArray[np.int64]
+
+    @classmethod
+    def blank(
+        cls, room_P: Sequence[int], *, group: int, max_tokens: int, end_tokens: Sequence[int]
+    ) -> "Record":
+        """Nothing drawn yet; a row of a prompt may have as many tokens as its room."""
+        ends_R = np.minimum(np.repeat(room_P, group), max_tokens)
+        shape = (len(ends_R), max_tokens)
+        return cls(
+            np.zeros(shape, dtype=np.int64),
+            np.zeros(shape, dtype=np.float32),
+            ends_R,
+            np.zeros(len(ends_R), dtype=np.bool_),
+            np.array(end_tokens, dtype=np.int64),
+        )
+
+    def write(self, rows_R: Rows, step: int | Rows, tokens_R: Tensor, logprobs_R: Tensor) -> Chosen:
+        """Note what was drawn; which of the tokens end a text.
+
+        What a row draws after its end is never read.
+        """
+        tokens = tokens_R.cpu().numpy()
+        self.tokens_RT[rows_R, step] = tokens
+        self.logprobs_RT[rows_R, step] = logprobs_R.cpu().numpy()
+        ended_R: Chosen = (tokens[:, None] == self.end_tokens_E).any(-1)
+        return ended_R
+
+    def drawn(self, rows_R: Rows, step: int | Rows) -> list[list[int]]:
+        """Tokens of these rows, the one of this step the last."""
+        ends = np.broadcast_to(step + 1, rows_R.shape)
+        rows = self.tokens_RT[rows_R, : ends.max()].tolist()
+        return [tokens[:end] for tokens, end in zip(rows, ends, strict=True)]
+
+    def close(self, rows_R: Rows, step: int | Rows, ended_R: Chosen) -> Chosen:
+        """Close the rows that ended with this token; which of them are open still."""
+        ends_R = self.ends_R[rows_R]
+        closing_R = ended_R & (ends_R > step)
+        ends_R = np.where(closing_R, step + 1, ends_R)
+        self.ends_R[rows_R] = ends_R
+        self.stopped_R[rows_R] |= closing_R
+        open_R: Chosen = ends_R > step + 1
+        return open_R
+
+    def rows(self) -> Iterator[Row]:
+        """Every row, cut at its end; refused where what it was drawn from is no distribution."""
+        if not np.isfinite(self.logprobs_RT).all():
+            raise UserError(
+                "the policy's logits are not finite, so nothing can be drawn from it: its weights"
+                " are broken, as by too large a learning rate, or its number format is too small"
+            )
+        columns = (self.tokens_RT, self.logprobs_RT, self.ends_R, self.stopped_R)
+        for tokens, logprobs, end, stopped in zip(*columns, strict=True):
+            yield Row(tokens[:end].tolist(), logprobs[:end].tolist(), bool(stopped))

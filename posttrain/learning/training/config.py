@@ -1,0 +1,94 @@
+"""The parameters that every supervised training stage shares."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.models.attention import Attention
+from posttrain.learning.training.stopping import StoppingConfig
+from posttrain.stage.config import StageConfig
+
+
+class LoraConfig(StageConfig):
+    """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
+
+    rank: int = Field(8, ge=1)
+    """Rank of each update."""
+    alpha: int = Field(16, ge=1)
+    """The update is scaled by alpha / rank."""
+    dropout: float = Field(0.0, ge=0.0, lt=1.0)
+    """Dropout before the adapters."""
+    targets: tuple[str, ...] = ()
+    """Ends of the names of the linear layers to adapt; empty takes all but the output head."""
+    save: Literal["merged", "adapter"] = "merged"
+    """`merged` writes a plain checkpoint, `adapter` the adapter alone with its base's digest."""
+
+
+class EarlyStopConfig(StoppingConfig):
+    """Stop once the loss on held-out rows no longer falls."""
+
+    every: int = Field(50, ge=1)
+    """Steps between measurements of the held-out loss."""
+    heldout_fraction: float = Field(0.05, gt=0.0, lt=1.0)
+    """Share of the rows (pairs) that is measured and never trained on."""
+
+
+class LearnerConfig(StageConfig):
+    """How the gradient is computed and which weights it moves; every default changes nothing."""
+
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """`bf16` computes in bfloat16 with weights, optimiser, logits and loss in float32."""
+    attention: Attention | None = None
+    """Kernel of the attention; null leaves the choice to transformers."""
+    packing: bool = False
+    """Lay rows end to end without padding; no row sees another."""
+    activation_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, same gradient."""
+    lora: LoraConfig | None = None
+    """Train low-rank adapters and leave the weights as they are."""
+    ema_decay: float | None = Field(default=None, gt=0.0, lt=1.0)
+    """Save an exponential moving average of the weights with this decay per step."""
+    early_stop: EarlyStopConfig | None = None
+    """Stop by the loss on held-out rows."""
+
+
+class OptimisationConfig(StageConfig):
+    """How long, how fast and in what portions to train."""
+
+    epochs: float = Field(1.0, gt=0.0)
+    """Passes over the data; a fraction ends within a pass."""
+    steps: int | None = Field(None, ge=1)
+    """Optimiser steps, as many passes as they take; given, it replaces `epochs`."""
+    batch_tokens: int = Field(2048, ge=1)
+    """Tokens of one optimiser step, padding counted; a longer row still makes a batch."""
+    micro_batch_tokens: int | None = Field(None, ge=1)
+    """Tokens of one forward pass; a smaller part of the batch saves memory, same gradient."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
+    learning_rate: float = Field(1e-3, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimisers."""
+    weight_decay: float = Field(0.0, ge=0.0)
+    """Decoupled weight decay of the matrices."""
+    schedule: Literal["constant", "linear", "cosine", "constant_then_decay"] = "linear"
+    """Shape of the learning rate after the warm-up."""
+    warmup_steps: int = Field(20, ge=0)
+    """Steps over which the learning rate rises to its peak."""
+    decay_fraction: float = Field(0.3, gt=0.0, le=1.0)
+    """Share of the steps after warm-up over which `constant_then_decay` falls."""
+    max_grad_norm: float = Field(1.0, gt=0.0)
+    """Gradients of a larger norm are scaled down to it."""
+    max_length: int = Field(512, ge=8)
+    """Longest prompt and completion in tokens; longer rows (pairs) are left out and counted."""
+    checkpoint_every: int = Field(100, ge=0)
+    """Steps between resumable checkpoints; 0 writes none."""
+    learner: LearnerConfig = LearnerConfig()
+    """Precision, packing, adapters, averaging and early stop."""
+
+    @model_validator(mode="after")
+    def _micro_batch_fits(self) -> Self:
+        if self.micro_batch_tokens is not None and self.micro_batch_tokens > self.batch_tokens:
+            raise ValueError(
+                f"micro_batch_tokens {self.micro_batch_tokens} exceeds batch_tokens "
+                f"{self.batch_tokens}; make it smaller or leave it out"
+            )
+        return self

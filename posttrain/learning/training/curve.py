@@ -1,0 +1,58 @@
+"""Learning curves: what a stage measured at each step, as a table and as a stream."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from posttrain.data.schemas import CURVE
+from posttrain.data.tables import write_table
+from posttrain.stage.context import StageContext
+
+
+class Curve:
+    """Collects (step, metric, value) rows; each goes to the tracker as well."""
+
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        self._rows: list[tuple[int, str, float]] = []
+        self._before = 0
+
+    def begin_after(self, step: int) -> None:
+        """Count the steps to come from `step` on: those of a further round."""
+        self._before = step
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Record the metrics of one step; steps count from 1."""
+        step += self._before
+        self._rows.extend((step, name, float(value)) for name, value in metrics.items())
+        self._context.log(step, metrics)
+
+    def last(self, metric: str, *, window: int = 1) -> float:
+        """Mean of the last `window` values of a metric."""
+        values = [value for _, name, value in self._rows if name == metric][-window:]
+        return sum(values) / len(values)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All rows so far, as plain values."""
+        return {"rows": list(self._rows)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from the rows of an earlier attempt.
+
+        They go to the tracker once more, which may have lost what it had not yet written.
+        """
+        self._rows = [(int(step), str(name), float(value)) for step, name, value in state["rows"]]
+        for step, rows in groupby(self._rows, key=itemgetter(0)):
+            self._context.log(step, {name: value for _, name, value in rows})
+
+    def metrics(self) -> dict[str, float]:
+        """The last value of every metric."""
+        return {name: value for _, name, value in self._rows}
+
+    def write(self, path: Path) -> None:
+        """Write the CURVE table."""
+        write_table(pl.DataFrame(self._rows, schema=CURVE, orient="row"), path, CURVE)

@@ -1,0 +1,33 @@
+"""Which rows are measured and never trained on."""
+
+import hashlib
+from collections.abc import Sequence
+
+from posttrain.learning.training.config import EarlyStopConfig
+from posttrain.stage.errors import UserError
+
+
+def hold_out(
+    keys: Sequence[str], config: EarlyStopConfig | None, *, seed: int
+) -> tuple[list[int], list[int]]:
+    """Indices to train on and indices to measure; rows of one key stay together.
+
+    Without a config everything is trained on. With one, both sides get at least one key, chosen by
+    a hash of seed and key.
+    """
+    if config is None:
+        return list(range(len(keys))), []
+    names = sorted(set(keys), key=lambda key: _lot(seed, key))
+    if len(names) < 2:
+        raise UserError(
+            "early_stop holds out whole prompts, but all rows have the same one; "
+            "give more prompts or leave early_stop out"
+        )
+    num_held = min(len(names) - 1, max(1, round(config.heldout_fraction * len(names))))
+    held = set(names[:num_held])
+    taught = [index for index, key in enumerate(keys) if key not in held]
+    return taught, [index for index, key in enumerate(keys) if key in held]
+
+
+def _lot(seed: int, key: str) -> bytes:
+    return hashlib.sha256(f"{seed}:early_stop:{key}".encode()).digest()

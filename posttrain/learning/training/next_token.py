@@ -1,0 +1,155 @@
+"""Next-token prediction on prompts and texts: what pretraining and SFT share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from posttrain.data.batching import Batches, Mixture, length_buckets, plan_steps
+from posttrain.data.rows import (
+    TokenBatch,
+    TokenRow,
+    TokenTable,
+    check_answers,
+    check_rows,
+    encode_rows,
+    position_ids,
+)
+from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.supervised import Lesson
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from posttrain.learning.models.load import Policy
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Prompts with the texts that follow them, and how much each source weighs."""
+
+    prompts: Sequence[str]
+    texts: Sequence[str]
+    mask_prompts: bool = True
+    mixture: Mixture | None = None
+
+    def take(self, kept: Sequence[int]) -> "Corpus":
+        """The rows of these indices."""
+        return Corpus(
+            [self.prompts[index] for index in kept],
+            [self.texts[index] for index in kept],
+            self.mask_prompts,
+            self.mixture and Mixture([self.mixture.groups[i] for i in kept], self.mixture.shares),
+        )
+
+
+def next_token_loss(
+    model: "PreTrainedModel", batch: TokenBatch, denominator: float
+) -> tuple[Tensor, Mapping[str, Tensor]]:
+    """``-sum(log p(token | past)) / denominator`` over the tokens that bear loss, in nats."""
+    logprobs_N, _ = wanted_logprobs(
+        model, batch.input_ids_BT, wanted_BT=batch.wanted_BT, position_ids_BT=position_ids(batch)
+    )
+    return -logprobs_N.sum() / denominator, {}
+
+
+def next_token_lesson(
+    policy: "Policy",
+    corpus: Corpus,
+    *,
+    config: OptimisationConfig,
+    context: StageContext,
+    where: str,
+) -> tuple[Lesson[TokenBatch], int]:
+    """Encode, leave out what is too long, check, hold out, plan every step; and the rows kept."""
+    check_answers(policy.tokenizer, corpus.prompts, corpus.texts)
+    rows = encode_rows(
+        policy.tokenizer, corpus.prompts, corpus.texts, mask_prompts=corpus.mask_prompts
+    )
+    kept = fitting(rows, max_length=config.max_length, where=where)
+    if len(kept) < len(rows):
+        context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
+    rows, corpus = [rows[index] for index in kept], corpus.take(kept)
+    check_fit(policy, rows)
+    taught, held = hold_out(corpus.prompts, config.learner.early_stop, seed=context.seed)
+    batches = token_batches(
+        policy,
+        [rows[index] for index in taught],
+        corpus.take(taught).mixture,
+        config=config,
+        seed=context.seed,
+    )
+    lesson = Lesson(
+        batches=batches,
+        loss=next_token_loss,
+        heldout=heldout_batches(policy, [rows[index] for index in held], config) if held else None,
+        digests={"rows": TokenTable(rows, pad=0).digest},
+    )
+    if config.learner.packing:
+        check_packing(policy.model)
+    return lesson, len(rows)
+
+
+def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
+    """Refuse rows that the policy cannot embed, has no place for, or cannot learn from."""
+    embeddings = policy.model.get_input_embeddings().weight
+    check_rows(rows, num_embeddings=embeddings.shape[0])
+    longest = max(len(row.ids) for row in rows)
+    room = int(policy.model.config.get_text_config().max_position_embeddings)
+    if longest > room:
+        raise UserError(
+            f"a row has {longest} tokens, but the model's context is {room}; "
+            f"set max_length to {room} or less"
+        )
+
+
+def token_batches(
+    policy: "Policy",
+    rows: Sequence[TokenRow],
+    mixture: Mixture | None = None,
+    *,
+    config: OptimisationConfig,
+    seed: int,
+) -> Batches[TokenBatch]:
+    """Every step over the rows."""
+    lengths = [len(row.ids) for row in rows]
+    packed = config.learner.packing
+    steps = plan_steps(
+        lengths,
+        batch_tokens=config.batch_tokens,
+        epochs=config.epochs,
+        num_steps=config.steps,
+        seed=seed,
+        mixture=mixture,
+        packed=packed,
+    )
+    table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id), packed=packed)
+    return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
+
+
+def heldout_batches(
+    policy: "Policy", rows: Sequence[TokenRow], config: OptimisationConfig
+) -> Batches[TokenBatch]:
+    """Each row once, in batches of similar length."""
+    lengths = [len(row.ids) for row in rows]
+    budget = config.micro_batch_tokens or config.batch_tokens
+    steps = length_buckets(range(len(rows)), lengths, budget)
+    return Batches(steps, lengths, TokenTable(rows, pad=int(policy.tokenizer.pad_token_id)).batch)
+
+
+def fitting(rows: Sequence[TokenRow], *, max_length: int, where: str) -> list[int]:
+    """Indices of the rows of at most `max_length` tokens; refuses to keep none."""
+    kept = [index for index, row in enumerate(rows) if len(row.ids) <= max_length]
+    if rows and not kept:
+        shortest = min(len(row.ids) for row in rows)
+        raise UserError(
+            f"{where}: no row fits into max_length {max_length}, the shortest has {shortest} "
+            "tokens; raise max_length"
+        )
+    return kept

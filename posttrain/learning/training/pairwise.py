@@ -1,0 +1,166 @@
+"""Lessons on pairs: what reward models and preference optimisation share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+import torch
+from torch import Tensor
+
+from posttrain.data.batching import Batches, length_buckets, plan_steps
+from posttrain.data.pairs import PairTable
+from posttrain.data.rows import TokenBatch, TokenRow, check_answers, encode_rows
+from posttrain.learning.maths.intervals import clustered_mean_interval
+from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.next_token import check_fit
+from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.supervised import Lesson, Loss
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.learning.models.load import Policy
+
+_TOKENS = "_tokens"
+
+
+@dataclass(frozen=True)
+class PairRows:
+    """Token rows of pairs by side: chosen, rejected, and perhaps one more.
+
+    `kept` are the places of the pairs in the frame they came from.
+    """
+
+    sides: Sequence[Sequence[TokenRow]]
+    prompts: Sequence[str]
+    kept: Sequence[int]
+    pad: int
+
+    def lesson(
+        self, loss: Loss[TokenBatch], config: OptimisationConfig, context: StageContext
+    ) -> Lesson[TokenBatch]:
+        """Every step over the pairs; units are pairs."""
+        taught, held = hold_out(self.prompts, config.learner.early_stop, seed=context.seed)
+        return Lesson(
+            batches=self.batches(taught, config, seed=context.seed),
+            loss=loss,
+            heldout=self.once(held, config) if held else None,
+            digests={"pairs": self.table().digest},
+        )
+
+    def batches(
+        self, taught: Sequence[int], config: OptimisationConfig, *, seed: int
+    ) -> Batches[TokenBatch]:
+        """The planned steps over the pairs of these indices."""
+        packed = config.learner.packing
+        lengths = [self.length(index, packed=packed) for index in taught]
+        steps = plan_steps(
+            lengths,
+            batch_tokens=config.batch_tokens,
+            epochs=config.epochs,
+            num_steps=config.steps,
+            seed=seed,
+            packed=packed,
+        )
+        table = self.table(taught, packed=packed)
+        return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
+
+    def once(self, held: Sequence[int], config: OptimisationConfig) -> Batches[TokenBatch]:
+        """Each of these pairs once."""
+        lengths = [self.length(index, packed=False) for index in held]
+        steps = length_buckets(range(len(held)), lengths, config.batch_tokens)
+        return Batches(steps, lengths, self.table(held).batch)
+
+    def table(
+        self,
+        part: Sequence[int] | None = None,
+        *,
+        sides: Sequence[int] | None = None,
+        packed: bool = False,
+    ) -> PairTable:
+        """The pairs of these indices and their sides, or all, ready to be cut into batches."""
+        rows = range(len(self.prompts)) if part is None else part
+        chosen = range(len(self.sides)) if sides is None else sides
+        return PairTable(
+            *([self.sides[side][row] for row in rows] for side in chosen),
+            pad=self.pad,
+            packed=packed,
+        )
+
+    def length(self, index: int, *, packed: bool) -> int:
+        """Tokens that a pair takes in a batch."""
+        lengths = [len(side[index].ids) for side in self.sides[:2]]
+        # Both sides of a pair are padded to the longer one.
+        return sum(lengths) if packed else 2 * max(lengths)
+
+
+def encode_pairs(
+    policy: "Policy",
+    pairs: pl.DataFrame,
+    *,
+    config: OptimisationConfig,
+    context: StageContext,
+    where: str,
+    extra: str | None = None,
+) -> PairRows:
+    """Token ids of the pairs that fit into `max_length`; refuses what could not be learnt from.
+
+    `extra` names a column of further completions of the same prompts. A side whose tokens came
+    `with_tokens` is those tokens.
+    """
+    prompts = pairs["prompt"].to_list()
+    sides = []
+    for column in ("chosen", "rejected", *([extra] if extra else [])):
+        texts = pairs[column].to_list()
+        check_answers(policy.tokenizer, prompts, texts)
+        rows = encode_rows(policy.tokenizer, prompts, texts, allow_empty=True)
+        sides.append(_as_drawn(rows, pairs, column))
+    longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
+    kept = [index for index, length in enumerate(longest) if length <= config.max_length]
+    if not kept:
+        raise UserError(f"{where}: no pair fits into max_length {config.max_length}; raise it")
+    if len(kept) < len(pairs):
+        context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
+    encoded = PairRows(
+        sides=[[side[index] for index in kept] for side in sides],
+        prompts=[prompts[index] for index in kept],
+        kept=kept,
+        pad=int(policy.tokenizer.pad_token_id),
+    )
+    check_fit(policy, [row for side in encoded.sides for row in side])
+    if config.learner.packing:
+        check_packing(policy.model)
+    return encoded
+
+
+def with_tokens(pairs: pl.DataFrame, side: str, tokens: Sequence[Sequence[int]]) -> pl.DataFrame:
+    """The pairs with the tokens that were drawn for the completions in the column `side`.
+
+    What was cut off has no end token then, and what was spelt in an odd way stays as it was.
+    """
+    column = pl.Series(f"{side}{_TOKENS}", [list(each) for each in tokens], dtype=pl.List(pl.Int64))
+    return pairs.with_columns(column)
+
+
+def _as_drawn(rows: list[TokenRow], pairs: pl.DataFrame, side: str) -> list[TokenRow]:
+    if f"{side}{_TOKENS}" not in pairs.columns:
+        return rows
+    drawn = pairs[f"{side}{_TOKENS}"].to_list()
+    return [
+        TokenRow((*row.ids[: row.start], *ids), start=row.start)
+        for row, ids in zip(rows, drawn, strict=True)
+    ]
+
+
+def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]:
+    """Share of pairs in the right order, a tie counting half; pairs of a problem go together."""
+    right_B = (torch.sign(gap_B.double()) + 1) / 2
+    problems_B = torch.tensor(problem_ids.rank("dense").to_list())
+    interval = clustered_mean_interval(right_B, problems_B)
+    return {
+        "accuracy": float(interval.estimate),
+        "accuracy_low": max(0.0, float(interval.low)),
+        "accuracy_high": min(1.0, float(interval.high)),
+    }

@@ -1,0 +1,158 @@
+"""From a model and a `LearnerConfig` to something that trains: adapters, precision, averages.
+
+Every learner, supervised or not, begins with `prepare_for_training` and ends with `finish`.
+"""
+
+import warnings
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from posttrain.learning.models.adapters import Adapter, attach_adapter
+from posttrain.learning.models.attention import set_attention
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.progress import Stateful
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+class TrainedWeights:
+    """The weights that require a gradient, as a part of a checkpoint: adapters, or everything."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The weights by name."""
+        return {name: parameter.detach() for name, parameter in self.parameters.items()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Put the values back in place."""
+        for name, parameter in self.parameters.items():
+            parameter.copy_(state[name])
+
+
+class MovingAverage(TrainedWeights):
+    """``average = decay x average + (1 - decay) x weights`` after every step, in float32."""
+
+    def __init__(self, model: torch.nn.Module, decay: float) -> None:
+        super().__init__(model)
+        self.decay = decay
+        self.averages = {n: p.detach().float().clone() for n, p in self.parameters.items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the weights as they are now."""
+        for name, parameter in self.parameters.items():
+            self.averages[name].lerp_(parameter.float(), 1 - self.decay)
+
+    def put_in_place(self) -> None:
+        """Make the averages the model's weights."""
+        super().load_state_dict(self.averages)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The averages by name."""
+        return self.averages
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on from the averages of an earlier attempt."""
+        for name, average in self.averages.items():
+            average.copy_(state[name])
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """A model made ready: its parts of a checkpoint, its precision, and how it ends."""
+
+    model: "PreTrainedModel"
+    config: LearnerConfig
+    adapter: Adapter | None
+    average: MovingAverage | None
+
+    def parts(self) -> dict[str, Stateful]:
+        """What changes while it trains, for `Progress`."""
+        weights: Stateful = TrainedWeights(self.model) if self.adapter else self.model
+        return {"model": weights, **({"average": self.average} if self.average else {})}
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """The precision of forward passes; logits and losses leave it by themselves."""
+        if self.config.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
+
+    def after_step(self) -> None:
+        """Call after every optimiser step."""
+        if self.average:
+            self.average.update()
+
+    def finish(self) -> None:
+        """Make the model what is to be saved, but for the merging of an adapter."""
+        if self.average:
+            self.average.put_in_place()
+        self.model.eval()
+
+    def merge(self) -> None:
+        """After `finish`: take the wrappers off, so that the model is a plain one."""
+        if self.adapter:
+            self.adapter.merge()
+
+    def save(self, tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
+        """After `finish`: write a plain checkpoint, or the adapter alone where that is wanted."""
+        if self.adapter and self.config.lora and self.config.lora.save == "adapter":
+            self.adapter.save(path)
+            tokenizer.save_pretrained(path)
+            return
+        self.merge()
+        save_policy(self.model, tokenizer, path)
+
+
+def prepare_for_training(
+    model: "PreTrainedModel", config: LearnerConfig, *, seed: int
+) -> Trainable:
+    """Choose the attention, attach adapters, recompute activations, start the average.
+
+    Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
+    log-probabilities must not be noisy.
+    """
+    if config.attention:
+        set_attention(model, config.attention)
+    adapter = None
+    if config.lora:
+        adapter = attach_adapter(
+            model,
+            rank=config.lora.rank,
+            alpha=config.lora.alpha,
+            dropout=config.lora.dropout,
+            targets=config.lora.targets,
+            seed=purpose_seed(seed, "lora"),
+        )
+    if config.activation_checkpointing:
+        _recompute_activations(model)
+    average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
+    return Trainable(model, config, adapter, average)
+
+
+def _recompute_activations(model: "PreTrainedModel") -> None:
+    with warnings.catch_warnings():
+        # The name that every transformers 5 has; its newest calls it activation_checkpointing.
+        warnings.simplefilter("ignore", FutureWarning)
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+
+
+def without_dropout(model: torch.nn.Module) -> None:
+    """Set every dropout to 0, so that training mode computes what evaluation mode does."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in ("attention_dropout", "hidden_dropout"):
+            if isinstance(module.__dict__.get(name), float):
+                module.__dict__[name] = 0.0

@@ -1,0 +1,99 @@
+"""How far a training stage has come: what its checkpoints hold, and when they may be taken up."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from pydantic import BaseModel
+
+from posttrain.learning.models.checkpoint import Checkpointer, Snapshot
+from posttrain.learning.training.generators import generator_states, restore_generators
+from posttrain.stage.errors import UserError
+
+GENERATORS = "generators"
+
+
+class Stateful(Protocol):
+    """A part that changes while training runs: a model, an optimiser, a curve, a curriculum."""
+
+    def state_dict(self) -> Any:
+        """All that it needs to go on, as tensors and plain values."""
+        ...
+
+    def load_state_dict(self, state: Any, /) -> Any:
+        """Go on from what `state_dict` gave."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The parts of a training run by name.
+
+    A checkpoint holds the state of each, those of the random generators, and no other.
+    """
+
+    parts: Mapping[str, Stateful]
+    checkpointer: Checkpointer
+
+    def save(
+        self,
+        step: int,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        files: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Write a checkpoint of the state after `step` steps."""
+        self.checkpointer.save(step, self.states(), facts=facts, files=files)
+
+    def states(self) -> dict[str, Any]:
+        """The state of every part, and of the random generators."""
+        states = {name: part.state_dict() for name, part in self.parts.items()}
+        return states | {GENERATORS: generator_states()}
+
+    def save_if_due(self, step: int) -> None:
+        """Write a checkpoint where the schedule asks for one."""
+        if self.checkpointer.due(step):
+            self.save(step)
+
+    def restore(self, device: str) -> int:
+        """Take up the newest checkpoint, if there is one; returns the steps that are done."""
+        snapshot = self.newest(device)
+        if snapshot is None:
+            return 0
+        for name, part in self.parts.items():
+            part.load_state_dict(snapshot.states[name])
+        restore_generators(snapshot.states[GENERATORS])
+        return snapshot.step
+
+    def newest(self, device: str) -> Snapshot | None:
+        """The newest checkpoint, if there is one; refuses one that is not of these parts."""
+        snapshot = self.checkpointer.load(device=device)
+        if snapshot is None:
+            return None
+        differing = sorted(snapshot.states.keys() ^ {*self.parts, GENERATORS})
+        if differing:
+            owner = "only the checkpoint" if differing[0] in snapshot.states else "only this run"
+            raise UserError(
+                f"{snapshot.path}: {owner} has a part '{differing[0]}'; remove the checkpoint"
+            )
+        return snapshot
+
+
+def run_identity(config: BaseModel, *, seed: int, **digests: str) -> dict[str, str]:
+    """What a checkpoint must agree with to be taken up: every field, the seed, input digests.
+
+    >>> class Config(BaseModel):
+    ...     rate: float = 0.1
+    >>> run_identity(Config(), seed=0, policy="ab")
+    {'config.rate': '0.1', 'seed': '0', 'inputs.policy': 'ab'}
+    """
+    fields = _flat(config.model_dump(mode="json"), "config")
+    return {**fields, "seed": str(seed), **{f"inputs.{k}": v for k, v in digests.items()}}
+
+
+def _flat(value: Any, name: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        return {name: json.dumps(value, sort_keys=True)}
+    return {k: v for key, part in value.items() for k, v in _flat(part, f"{name}.{key}").items()}

@@ -1,0 +1,160 @@
+"""Several processes take the steps of a lesson together, each its share of every step."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from posttrain.data.batching import AnyBatch
+from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.models.distributed.gather import GatheredTensors, SharedValues
+from posttrain.learning.models.distributed.group import Dismissed, Group, current_group
+from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
+from posttrain.learning.models.distributed.shard import restore, shard
+from posttrain.learning.models.optim import Optimizer, build_optimizer
+from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.generators import restore_generators
+from posttrain.learning.training.learner import Learner, add_up, check_finite
+from posttrain.learning.training.prepare import MovingAverage, Trainable
+from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
+from posttrain.stage.context import StageContext
+
+if TYPE_CHECKING:
+    from posttrain.learning.training.supervised import Lesson
+
+Part = TypeVar("Part")
+
+
+class ShardedLearner(Learner[AnyBatch]):
+    """One of several processes.
+
+    The plan of the steps is that of one process. Losses are given the units of the whole step, so
+    gradients and metrics add up over the processes to what one process would find.
+    """
+
+    def __init__(
+        self, trainable: Trainable, lesson: "Lesson[AnyBatch]", context: StageContext
+    ) -> None:
+        self._group = current_group(context.device)
+        self._whole = trainable
+        self._sharded = shard(trainable.model, self._group)
+        batches = replace(lesson.batches, at_least=self._group.size)
+        super().__init__(
+            twin(trainable, self._sharded.model), replace(lesson, batches=batches), context
+        )
+
+    def optimizer(self, config: OptimisationConfig) -> Optimizer:
+        """The optimiser of this process's shards."""
+        built = build_optimizer(
+            self.trainable.model,
+            kind=config.optimizer,
+            learning_rate=config.learning_rate,
+            weight_decay=config.weight_decay,
+            muon=ShardedMuon,
+        )
+        return ShardedOptimizer(built, self._group)
+
+    def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
+        """What a checkpoint holds is what one process would put into it."""
+        tensors: dict[str, Stateful] = {
+            name: GatheredTensors(part, self._group)
+            for name, part in self.trainable.parts().items()
+        }
+        others: dict[str, Stateful] = {
+            name: part if isinstance(part, ShardedOptimizer) else SharedValues(part, self._group)
+            for name, part in parts.items()
+        }
+        return SharedProgress(tensors | others, checkpointer, self._group)
+
+    def weights(self) -> Any:
+        """The whole weights; every process must ask for them."""
+        return GatheredTensors(self._sharded.model, self._group)
+
+    def micro_batches(self, step: int) -> list[AnyBatch]:
+        """All parts of the step, of which `backward` takes a share."""
+        parts = self.lesson.batches.micro_batches(step)
+        if self.lesson.gather is None:
+            return parts
+        moved = [part.to(self.device) for part in parts]
+        gathered: list[AnyBatch] = self._sharded(self.lesson.gather, moved)
+        return gathered
+
+    def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
+        """Accumulate the gradient of this process's share; the metrics are those of the step."""
+        num_units = sum(part.num_units for part in parts)
+        totals: dict[str, float] = {}
+        for part, counts in shares(parts, self._group):
+            with self.trainable.computing():
+                value, metrics = self._sharded(
+                    self.lesson.loss, part.to(self.device), float(num_units)
+                )
+            (value if counts else 0.0 * value).backward()
+            scalar = float(value.detach()) if counts else 0.0
+            mine = part.num_units if counts else 0
+            add_up(totals, scalar, metrics, share=(mine, num_units))
+        totals = self._group.totals(totals)
+        check_finite(totals["loss"], where=where)
+        return totals
+
+    def heldout_value(self, part: AnyBatch) -> float:
+        """The summed loss on one held-out batch, the same in every process."""
+        value, _ = self._sharded(self.lesson.loss, part, 1.0)
+        return float(value)
+
+    def finish(self) -> None:
+        """Give the whole model its weights in the main process; the others are done."""
+        super().finish()
+        restore(self._whole.model, self._sharded, self._group)
+        if not self._group.is_main:
+            raise Dismissed
+        self._whole.model.eval()
+
+
+@dataclass(frozen=True)
+class SharedProgress(Progress):
+    """A checkpoint that the main process writes and reads for all."""
+
+    group: Group
+
+    def save(
+        self,
+        step: int,
+        *,
+        facts: Mapping[str, Any] | None = None,
+        files: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Write a checkpoint of the state after `step` steps."""
+        states = self.states()
+        if self.group.is_main:
+            self.checkpointer.save(step, states, facts=facts, files=files)
+
+    def restore(self, device: str) -> int:
+        """Take up the newest checkpoint that the main process finds."""
+        snapshot = self.newest("cpu") if self.group.is_main else None
+        step = int(self.group.from_main(snapshot.step if snapshot else 0))
+        if step:
+            for name, part in self.parts.items():
+                part.load_state_dict(snapshot.states[name] if snapshot else None)
+            own = snapshot.states[GENERATORS] if snapshot else None
+            restore_generators(self.group.from_main(own))
+        return step
+
+
+def shares(parts: Sequence[Part], group: Group) -> list[tuple[Part, bool]]:
+    """Every how-manieth part, and whether it counts.
+
+    Parameters are put together by all processes at once, so each makes as many passes: one that
+    runs out of parts repeats one for nothing.
+    """
+    mine = [(part, True) for part in parts[group.rank :: group.size]]
+    num_passes = -(-len(parts) // group.size)
+    return mine + [(parts[0], False)] * (num_passes - len(mine))
+
+
+def twin(trainable: Trainable, model: Any) -> Trainable:
+    """The same, of a model in shards."""
+    average = None
+    if trainable.average:
+        average = MovingAverage(model, trainable.average.decay)
+        trainable.average.averages.clear()
+    return replace(trainable, model=model, average=average)

@@ -1,0 +1,1 @@
+"""Running it every day: schedules, services, maintenance, project templates."""

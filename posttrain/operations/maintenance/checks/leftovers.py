@@ -1,0 +1,122 @@
+"""What dead processes left: notes of locks, half-made outputs, worktrees without a folder."""
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.live import held, workspace_locks
+from posttrain.stage.errors import UserError
+
+_FIX = "posttrain doctor --fix removes it"
+_NAMES = "SELECT name FROM schedules WHERE NOT removed"
+
+
+def leftovers(place: Place) -> Iterator[Finding]:
+    """Everything of nobody; `--fix` removes what no run would miss."""
+    found = [*_dead(place), *_half_made(place), *_pruned(place), *_orphans(place)]
+    yield from found or [Finding("leftovers", "ok", "none: no dead locks, no half-made outputs")]
+
+
+def _dead(place: Place) -> Iterator[Finding]:
+    """Notes of who holds a workspace, and DVC's own list of who reads and writes."""
+    for path, who in (*_holders(place.state), *_dvc(place.project / ".dvc" / "tmp" / "rwlock")):
+        says = f"{path.relative_to(place.project)} is of {who}, which is gone"
+        if place.fixes:
+            path.unlink(missing_ok=True)
+        yield _told(place, says)
+
+
+def _half_made(place: Place) -> Iterator[Finding]:
+    """Outputs that a killed run was making; the next run of the recipe removes them as well."""
+    for folder in sorted((place.state / "staging").glob("*/*")):
+        lock = place.state / f"lock-{folder.parent.name}"
+        if held(lock):
+            continue
+        says = f"{folder.relative_to(place.project)}, which a killed run was making"
+        if place.fixes:
+            shutil.rmtree(folder, ignore_errors=True)
+        yield _told(place, says)
+
+
+def _pruned(place: Place) -> Iterator[Finding]:
+    """Worktrees that git knows and whose folder is gone: their branch or commit stays taken."""
+    gone = [
+        line for line in _git(place, "worktree", "prune", "--dry-run", "-v").splitlines() if line
+    ]
+    if gone:
+        says = f"git knows {len(gone)} worktrees whose folder is gone"
+        if place.fixes:
+            _git(place, "worktree", "prune")
+        yield _told(place, says)
+
+
+def _orphans(place: Place) -> Iterator[Finding]:
+    """Worktrees of schedules that are no more; what their runs made is in the cache."""
+    journal = place.state / "schedules.db"
+    trees = sorted((place.state / "worktrees").glob("*/tree"))
+    if not trees or not journal.is_file() or os.environ.get("POSTTRAIN_SCHEDULES"):
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
+            known = {row[0] for row in database.execute(_NAMES)}
+    except sqlite3.Error:
+        return
+    for tree in trees:
+        if tree.parent.name not in known:
+            says = f"{tree.relative_to(place.project)} is of a schedule that is no more"
+            yield Finding("leftovers", "warning", says, f"git worktree remove --force {tree}")
+
+
+def _told(place: Place, says: str) -> Finding:
+    if place.fixes:
+        return Finding("leftovers", "ok", f"{says}: removed")
+    return Finding("leftovers", "warning", says, place.how(_FIX))
+
+
+def _holders(state: Path) -> Iterator[tuple[Path, str]]:
+    for lock in workspace_locks(state):
+        note = lock.with_suffix(".json")
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            who = json.loads(note.read_text(encoding="utf-8"))
+            if who["host"] == socket.gethostname() and not held(lock):
+                yield note, f"process {who['pid']} ('{who['command']}')"
+
+
+def _dvc(path: Path) -> Iterator[tuple[Path, str]]:
+    """DVC notes readers and writers by process id, and refuses for as long as they are noted."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        pids: set[int] = set()
+        for noted in json.loads(path.read_text(encoding="utf-8")).values():
+            writer = noted.get("write")
+            infos = [*(noted.get("read") or ()), *([writer] if writer else ())]
+            pids |= {int(info["pid"]) for info in infos}
+        dead = sorted(pid for pid in pids if not _lives(pid))
+        if dead and len(dead) == len(pids):
+            yield path, f"process {dead[0]} (dvc)"
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _git(place: Place, *arguments: str) -> str:
+    command = ["git", "-C", str(place.project), *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UserError("git is not installed; install git") from None
+    # Where it reports what it would do, git uses the one stream or the other.
+    return (done.stdout + done.stderr).strip() if not done.returncode else ""

@@ -1,0 +1,97 @@
+"""Disk and git."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.reading import ledger_as_it_is
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.lineage.artifacts import object_folder
+from posttrain.stage.formatting import bytesize
+
+_LITTLE, _NEXT_TO_NOTHING = 2 * 10**9, 2 * 10**8
+# An artifact is copied once, from the workspace into the cache.
+_COPIES = 2
+_FEW_FILES = 10_000
+_REMEDY = "posttrain gc --dry-run shows what can go; or move the cache: dvc cache dir --local"
+
+
+def disk(place: Place) -> Iterator[Finding]:
+    """Room for artifacts and databases: for as much as the last run made, once more."""
+    made, recipe = _last_made(place.project)
+    folders = {"project": place.project, "cache": _existing(object_folder(place.project))}
+    seen: set[int] = set()
+    for what, folder in folders.items():
+        device = folder.stat().st_dev
+        if device in seen:
+            continue
+        seen.add(device)
+        yield _room(what, folder, made, recipe)
+
+
+def git(place: Place) -> Iterator[Finding]:
+    """Repository, commit, edits, identity."""
+    if place.root is None or shutil.which("git") is None:
+        return
+    if _git(place.root, "rev-parse", "--git-dir") is None:
+        yield Finding("git", "broken", f"{place.root} is in no git repository", "git init there")
+        return
+    commit = _git(place.root, "rev-parse", "--short", "HEAD")
+    if not commit:
+        remedy = "git add -A && git commit; schedules and releases are of a commit"
+        yield Finding("git", "warning", "there is no commit yet", remedy)
+        return
+    edits = (_git(place.root, "status", "--porcelain", "--untracked-files=no") or "").splitlines()
+    missing = [n for n in ("user.name", "user.email") if not _git(place.root, "config", n)]
+    if missing:
+        remedy = f"git config {missing[0]} '...'; releases and scheduled runs commit"
+        yield Finding("git", "warning", f"{' and '.join(missing)} not set", remedy)
+    elif edits:
+        says = f"{commit}, and edits in {len(edits)} files, which scheduled runs leave out"
+        yield Finding("git", "ok", says)
+    else:
+        yield Finding("git", "ok", f"{commit}, no edits")
+
+
+def _room(what: str, folder: Path, made: int, recipe: str) -> Finding:
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    says = f"{bytesize(free)} free where the {what} is"
+    if made:
+        says += f"; the last whole run of {recipe} made {bytesize(made)}, kept {_COPIES} times"
+    if status.f_files and status.f_favail < _FEW_FILES:
+        says = f"room for {status.f_favail:,} more files only where the {what} is"
+        return Finding("disk", "broken" if status.f_favail == 0 else "warning", says, _REMEDY)
+    if free < _NEXT_TO_NOTHING:
+        return Finding("disk", "broken", says, _REMEDY)
+    if free < max(_LITTLE, _COPIES * made):
+        return Finding("disk", "warning", says, _REMEDY)
+    return Finding("disk", "ok", says)
+
+
+def _last_made(root: Path) -> tuple[int, str]:
+    """Bytes of what the stages of the last run stand for, reused ones included, and its recipe."""
+    with ledger_as_it_is(root) as ledger:
+        return _sizes(ledger) if ledger else (0, "")
+
+
+def _sizes(ledger: Ledger) -> tuple[int, str]:
+    for run in ledger.runs(limit=20):
+        if run.status == "succeeded":
+            outputs = [out for each in ledger.stage_runs(run.id) for out in each.outputs]
+            return sum({out.digest: out.size for out in outputs}.values()), run.recipe
+    return 0, ""
+
+
+def _existing(folder: Path) -> Path:
+    return next(each for each in (folder, *folder.parents) if each.exists())
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() if done.returncode == 0 else None

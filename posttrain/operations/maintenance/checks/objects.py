@@ -1,0 +1,111 @@
+"""The DVC cache: whether its objects are what their names say, and what each of them is of."""
+
+import contextlib
+import hashlib
+import json
+import random
+from collections.abc import Collection, Iterator, Mapping
+
+from posttrain.operations.maintenance.cache import Objects, read_objects
+from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.owners import Owner, owners
+from posttrain.operations.maintenance.checks.restore import Outcome, put_back, remedy
+from posttrain.operations.maintenance.git import outputs_now
+from posttrain.provenance.lineage.artifacts import object_folder
+from posttrain.stage.formatting import bytesize
+
+_SAMPLE = 64
+_SAMPLE_BYTES = 256 << 20
+_SHOWN = 5
+Known = Mapping[str, Owner]
+
+
+def cache(place: Place) -> Iterator[Finding]:
+    """Hash a sample of the objects, or all; look for those that a dvc.lock here names."""
+    folder = object_folder(place.project)
+    objects = read_objects(folder.parents[1])
+    chosen = sorted(objects.found) if place.deep else _sample(objects)
+    bad = [oid for oid in chosen if not sound(objects, oid)]
+    total = sum(size for size, _ in objects.found.values())
+    yield Finding(
+        "cache",
+        "ok",
+        f"{len(chosen) - len(bad):,} objects hashed and sound, of {len(objects.found):,} with "
+        f"{bytesize(total)}{'' if place.deep else ' (all: --deep)'}",
+    )
+    known = owners(place.project, objects)
+    lost, elsewhere = _missing(place, objects, known)
+    yield from _told(
+        place, objects, known, {**dict.fromkeys(lost, "gone"), **dict.fromkeys(bad, "damaged")}
+    )
+    if elsewhere:
+        says = f"{elsewhere:,} artifacts that a dvc.lock names were never here"
+        yield Finding("cache", "ok", f"{says}; posttrain run makes them, dvc pull fetches them")
+
+
+def sound(objects: Objects, oid: str) -> bool:
+    """Whether the bytes hash to the name; what is gone meanwhile is nobody's damage."""
+    try:
+        with objects.path(oid).open("rb") as stream:
+            return hashlib.file_digest(stream, "md5").hexdigest() == oid.removesuffix(".dir")
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+
+
+def _told(
+    place: Place, objects: Objects, known: Known, bad: Mapping[str, str]
+) -> Iterator[Finding]:
+    """One line for each of the first bad objects; with `--fix` each of them is seen to."""
+    outcomes = {
+        oid: put_back(place, objects, oid, known.get(oid)) if place.fixes else Outcome.UNTOUCHED
+        for oid in bad
+    }
+    for oid, how in list(bad.items())[:_SHOWN]:
+        owner, outcome = known.get(oid), outcomes[oid]
+        whose = owner.says if owner else "an object that no ledger here knows"
+        says = f"{objects.path(oid)} is {how}: {whose}"
+        if outcome is Outcome.RESTORED:
+            yield Finding("cache", "ok", f"{says}; put back from the workspace")
+        elif how == "damaged" and outcome is Outcome.UNTOUCHED:
+            yield Finding("cache", "broken", says, remedy(place, oid, owner, outcome))
+        else:
+            yield Finding("cache", "warning", says, remedy(place, oid, owner, outcome))
+    if len(bad) > _SHOWN:
+        open_ = sum(outcome is not Outcome.RESTORED for outcome in outcomes.values())
+        says = f"{len(bad):,} objects damaged or gone, of which {open_:,} are not back"
+        yield Finding("cache", "warning", says, place.how("posttrain doctor --deep --fix"))
+
+
+def _missing(place: Place, objects: Objects, known: Known) -> tuple[list[str], int]:
+    """Objects that a dvc.lock names and that are gone, and how many were never made here."""
+    wanted = [oid for oid in outputs_now(place.project) if not _whole(objects, oid)]
+    here = [oid for oid in wanted if oid in known]
+    lost: list[str] = []
+    for oid in here:
+        lost += [each for each in _pieces(objects, oid) if each not in objects.found]
+    return list(dict.fromkeys(lost)), len(wanted) - len(here)
+
+
+def _sample(objects: Objects) -> list[str]:
+    """A few objects, other ones each time, that take no more than seconds to read."""
+    chosen, size = [], 0
+    names = sorted(objects.found)
+    for oid in random.sample(names, min(_SAMPLE, len(names))):
+        size += objects.found[oid][0]
+        if size <= _SAMPLE_BYTES:
+            chosen.append(oid)
+    return chosen
+
+
+def _whole(objects: Objects, oid: str) -> bool:
+    return all(each in objects.found for each in _pieces(objects, oid))
+
+
+def _pieces(objects: Objects, oid: str) -> Collection[str]:
+    if oid.endswith(".dir") and oid in objects.found:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            listed = json.loads(objects.path(oid).read_bytes())
+            return [oid, *(str(entry["md5"]) for entry in listed)]
+    return [oid]

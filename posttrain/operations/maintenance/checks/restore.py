@@ -1,0 +1,63 @@
+"""How an object of the cache that is damaged or gone comes back: from the workspace, or else."""
+
+import contextlib
+import enum
+import hashlib
+from pathlib import Path
+
+from posttrain.operations.maintenance.cache import Objects
+from posttrain.operations.maintenance.checks.finding import Place
+from posttrain.operations.maintenance.checks.owners import Owner
+from posttrain.provenance.dvc.guard import guarded
+from posttrain.stage.errors import UserError
+
+
+class Outcome(enum.Enum):
+    """What was done about an object."""
+
+    UNTOUCHED = enum.auto()
+    REMOVED = enum.auto()
+    RESTORED = enum.auto()
+
+
+def put_back(place: Place, objects: Objects, oid: str, owner: Owner | None) -> Outcome:
+    """Take the bytes from the workspace where they are still the same; else remove what is bad."""
+    from posttrain.provenance.dvc import DvcStore
+
+    with guarded(objects.folder.parents[1], alone=True), contextlib.suppress(FileNotFoundError):
+        objects.path(oid).unlink()
+    source = _source(place, oid, owner)
+    if source is not None:
+        with contextlib.suppress(UserError):
+            DvcStore(place.project, place.project).store([source])
+    return Outcome.RESTORED if objects.path(oid).is_file() else Outcome.REMOVED
+
+
+def remedy(place: Place, oid: str, owner: Owner | None, outcome: Outcome) -> str:
+    """What to do about an object that is not back."""
+    fetch = "dvc pull where a remote has it"
+    anew = f"posttrain run makes it anew (stage {owner.stage})" if owner else "posttrain run"
+    if outcome is not Outcome.UNTOUCHED:
+        return f"{fetch}; else {anew}"
+    fix = "posttrain doctor --deep --fix"
+    if _source(place, oid, owner) is not None:
+        return place.how(f"{fix} puts it back from the workspace, which still has it")
+    return place.how(f"{fix} removes what is damaged; then {fetch}, else {anew}")
+
+
+def _source(place: Place, oid: str, owner: Owner | None) -> Path | None:
+    """A file with these bytes, or, for the list of a directory, that directory."""
+    for path in owner.places(place.project) if owner else ():
+        if path.is_dir() and oid.endswith(".dir"):
+            return path
+        if path.is_file() and _md5(path) == oid:
+            return path
+    return None
+
+
+def _md5(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "md5").hexdigest()
+    except OSError:
+        return ""

@@ -1,0 +1,147 @@
+"""Prefect, MLflow, the worker and PostgreSQL: what `posttrain up` or the environment names."""
+
+import base64
+import contextlib
+import email.utils
+import os
+import sqlite3
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from posttrain.operations.maintenance.checks.clock import skew
+from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.services.plan import FOLDER, addresses
+from posttrain.operations.services.process import alive
+from posttrain.operations.services.supervisor import SUPERVISOR
+from posttrain.stage.formatting import bytesize, duration
+
+_SECONDS = 5.0
+_STALE_SECONDS = 180.0
+_EMBEDDED = {
+    "mlflow": ("mlflow.db", "posttrain mlflow rebuild makes it anew from the ledger"),
+    "prefect": ("prefect/prefect.db", "remove it: it is made anew, without its history"),
+    "schedules": ("schedules.db", "restore a copy (docs/operations.md)"),
+    "requests": ("requests.db", "remove it: answers are asked for again"),
+}
+_POSTGRES = (
+    "POSTTRAIN_LEDGER",
+    "POSTTRAIN_SCHEDULES",
+    "POSTTRAIN_PREFECT_DATABASE",
+    "MLFLOW_BACKEND_STORE_URI",
+)
+_HEALTH = {"PREFECT_API_URL": "prefect", "MLFLOW_TRACKING_URI": "mlflow"}
+
+
+def databases(place: Place) -> Iterator[Finding]:
+    """The SQLite files of this project are whole."""
+    for name, (file, remedy) in _EMBEDDED.items():
+        path = place.state / file
+        if not path.is_file():
+            continue
+        said = _quick_check(path)
+        if said == "ok":
+            yield Finding(name, "ok", f"embedded database, {bytesize(path.stat().st_size)}")
+        else:
+            yield Finding(name, "broken", f"{path} is damaged: {said}", remedy)
+
+
+def servers(place: Place) -> Iterator[Finding]:
+    """The servers that `posttrain up` started, and those that the environment names, answer."""
+    folder = place.project / FOLDER
+    asked: set[str] = set()
+    if (pid := alive(folder, SUPERVISOR)) is not None:
+        again = f"see the logs in {folder}; posttrain down && posttrain up --detach"
+        for variable, url in addresses(place.project).items():
+            asked.add(url)
+            yield from _answers(_HEALTH[variable], url, again)
+        yield _worker(folder, pid, again)
+    elif (folder / f"{SUPERVISOR}.pid").is_file():
+        says = "what posttrain up started ended without posttrain down: a kill, or a reboot"
+        yield Finding("services", "warning", says, "posttrain up --detach, or posttrain down")
+    for variable, name in _HEALTH.items():
+        url = os.environ.get(variable, "")
+        if url.startswith("http") and url not in asked:
+            remedy = f"start it, or correct or unset {variable}; posttrain up starts one here"
+            yield from _answers(name, url, remedy)
+    for variable in _POSTGRES:
+        url = os.environ.get(variable, "")
+        if url.startswith("postgres"):
+            yield _connects(variable, url)
+
+
+def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
+    """Whether a server says that it is well, and what time it has."""
+    shown = public(url)
+    # A proxy of the environment has no business between this machine and its own servers.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(_request(url), timeout=_SECONDS) as answer:
+            dated = answer.headers.get("Date")
+        yield Finding(name, "ok", f"{shown} answers")
+        if dated:
+            theirs = email.utils.parsedate_to_datetime(dated).timestamp()
+            yield from skew(f"the server at {shown}", theirs, coarse=1.0)
+    except urllib.error.HTTPError as error:
+        yield Finding(name, "broken", f"{shown} answers with error {error.code}", remedy)
+    except (OSError, ValueError) as error:
+        said = error.reason if isinstance(error, urllib.error.URLError) else error
+        yield Finding(name, "broken", f"{shown} does not answer: {said}", remedy)
+
+
+def _worker(folder: Path, pid: int, remedy: str) -> Finding:
+    """The worker touches its file; one that stopped doing so runs nothing any more."""
+    beat = folder / "worker.beat"
+    quiet = time.time() - beat.stat().st_mtime if beat.is_file() else None
+    if alive(folder, "worker") is None:
+        return Finding("worker", "broken", f"it is gone, and process {pid} watches", remedy)
+    if quiet is None or quiet > _STALE_SECONDS:
+        since = f"for {duration(quiet)}" if quiet is not None else "yet"
+        return Finding("worker", "broken", f"it has given no sign of life {since}", remedy)
+    return Finding("worker", "ok", "runs what is due of the schedules")
+
+
+def _connects(variable: str, url: str) -> Finding:
+    from sqlalchemy import create_engine, text
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from posttrain.provenance.ledger.migrate import driver_url
+
+    remedy = f"start the database, or correct {variable}"
+    try:
+        engine = create_engine(driver_url(url), connect_args={"connect_timeout": int(_SECONDS)})
+        with engine.connect() as connection:
+            version = connection.execute(text("SHOW server_version")).scalar()
+        engine.dispose()
+    except (SQLAlchemyError, ImportError) as error:
+        # The URL has a password in it; what the driver says first has not.
+        said = str(error).splitlines()[0]
+        return Finding("postgresql", "broken", f"{variable} does not answer: {said}", remedy)
+    return Finding("postgresql", "ok", f"{variable} answers, version {version}")
+
+
+def _request(url: str) -> urllib.request.Request:
+    """Ask whether a server is well, as the user whom its address names."""
+    asked = urllib.request.Request(f"{public(url).rstrip('/')}/health")
+    user, at, _ = urlsplit(url).netloc.rpartition("@")
+    if at:
+        encoded = base64.b64encode(unquote(user).encode()).decode()
+        asked.add_header("Authorization", f"Basic {encoded}")
+    return asked
+
+
+def public(url: str) -> str:
+    """A URL without the name and the password in it."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _quick_check(path: Path) -> str:
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as c:
+            return str(c.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        return str(error)

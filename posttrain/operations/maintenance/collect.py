@@ -1,0 +1,137 @@
+"""Garbage collection: look at everything, decide, remove."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from posttrain.backends.endpoint.cache import default_path
+from posttrain.operations.maintenance.cache import Objects, nodes_of, read_objects, stale_run_cache
+from posttrain.operations.maintenance.claims import Claims, Keep, claims_of
+from posttrain.operations.maintenance.git import named, worktrees
+from posttrain.operations.maintenance.live import states
+from posttrain.operations.maintenance.policy import Decision, Node, decide
+from posttrain.operations.maintenance.prefect import history_nodes, remove_history
+from posttrain.operations.maintenance.removal import doomed, remove_objects, remove_paths
+from posttrain.operations.maintenance.state import (
+    mlflow_nodes,
+    request_nodes,
+    scratch_nodes,
+    staging_nodes,
+)
+from posttrain.operations.services.plan import FOLDER
+from posttrain.operations.services.process import alive
+from posttrain.provenance.dvc.guard import projects
+from posttrain.provenance.ledger import Ledger, open_ledger
+from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.stage.errors import UserError
+
+_DAY = 86400.0
+# Objects that a run stored just before its start was noted, by clocks that differ a little.
+_MARGIN = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A decision, and what is needed to carry it out."""
+
+    decision: Decision
+    objects: Objects
+    cache: Path
+    prefect: Path
+
+
+def make_plan(
+    root: Path, ledger: Ledger, cache: Path, keep: Keep, *, budget: int | None, requests: bool
+) -> Plan:
+    """Look at everything that a project keeps, and decide; changes nothing."""
+    # What is stored or touched after this look is younger than it, and is never removed.
+    objects = read_objects(cache)
+    claims = claims_of(ledger, keep)
+    wanted = named(root)
+    for other in _others(root, cache):
+        _add_neighbour(claims, other, keep)
+        wanted = named(other) | wanted
+    since = min((run.started for run in claims.live), default=time.time() + _DAY) - _MARGIN
+    nodes = list(nodes_of(objects, claims, wanted, doomed=doomed(cache), since=since))
+    nodes += _state_nodes(root, ledger, claims, requests=requests)
+    decision = decide(nodes, budget)
+    stale = list(stale_run_cache(cache, objects, decision.pieces))
+    if stale:
+        decision = decide([*nodes, *stale], budget)
+    return Plan(decision, objects, cache, root / STATE_DIR / "prefect" / "prefect.db")
+
+
+def carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
+    """Remove what was decided; bytes that were freed. A kill in between loses nothing else."""
+    try:
+        with FileLock(plan.cache / "posttrain-gc.lock", timeout=0):
+            return _carry_out(plan, progress)
+    except Timeout:
+        raise UserError("another gc is at work on this cache; wait for it") from None
+    except PermissionError as error:
+        raise UserError(f"cannot remove {error.filename}: {error.strerror}") from None
+
+
+def _carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
+    pieces = plan.decision.pieces
+    paths = {piece for piece in pieces if "/" in piece}
+    flows = [node.name for node in plan.decision.removed if node.kind == "prefect"]
+    freed = remove_objects(plan.cache, plan.objects, pieces - paths, progress)
+    remove_paths(paths)
+    remove_history(plan.prefect, flows)
+    sizes = {piece: size for node in plan.decision.removed for piece, size in node.parts.items()}
+    return freed + sum(sizes[piece] for piece in pieces if piece not in plan.objects.found)
+
+
+def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) -> list[Node]:
+    state = root / STATE_DIR
+    places = states(root)
+    runs = {run.id: run for run in ledger.runs()}
+    kept = [runs[each] for each in claims.kept_runs if each in runs]
+    flows = {run.prefect_run_id for run in kept if run.prefect_run_id}
+    before = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - _DAY))
+    busy = _in_use(root, claims)
+    return [
+        *scratch_nodes(places, ledger),
+        *staging_nodes(places),
+        *mlflow_nodes(state, claims, ledger),
+        *request_nodes(default_path(), clear=requests, live=bool(claims.live)),
+        *history_nodes(state / "prefect" / "prefect.db", flows, before=before, in_use=busy),
+    ]
+
+
+def _in_use(root: Path, claims: Claims) -> str | None:
+    if alive(root / FOLDER, "prefect") is not None:
+        return "its server is up (posttrain down first)"
+    return "a run is under way" if claims.live else None
+
+
+def _others(root: Path, cache: Path) -> list[Path]:
+    """Other projects that keep objects in this cache, worktrees of this one left out."""
+    own = {tree.resolve() for tree in worktrees(root)} | {root.resolve()}
+    return [
+        other
+        for other in projects(cache)
+        if not any(other.resolve() == tree or tree in other.resolve().parents for tree in own)
+    ]
+
+
+def _add_neighbour(claims: Claims, root: Path, keep: Keep) -> None:
+    """Take over what another project's ledger says for keeping objects of the cache."""
+    database = root / STATE_DIR / "ledger.db"
+    if not database.is_file():
+        return
+    with open_ledger(database, create=False) as ledger:
+        theirs = claims_of(ledger, replace(keep, metrics=()))
+    reasons: Mapping[str, dict[str, None]] = theirs.reasons
+    for md5, why in reasons.items():
+        for reason in why:
+            claims.claim(md5, f"{reason} ({root.name})")
+    for md5 in theirs.used:
+        claims.used[md5] = max(theirs.used[md5], claims.used.get(md5, 0.0))
+        claims.names.setdefault(md5, theirs.names[md5])
+        claims.types.setdefault(md5, theirs.types[md5])
+    claims.live += theirs.live

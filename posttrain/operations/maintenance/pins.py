@@ -1,0 +1,43 @@
+"""Artifacts that a person wants kept, whatever the budget says."""
+
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.additions import write_annotations
+from posttrain.provenance.ledger.reading import read_edges
+from posttrain.provenance.lineage.names import Selected
+from posttrain.stage.errors import UserError
+
+_PIN = "pin"
+# An annotation is never taken away, only said anew: no name means that it is pinned no more.
+_NO_MORE = ""
+
+
+def pinned(ledger: Ledger) -> dict[str, str]:
+    """Digest of every pinned artifact -> the name under which it was pinned."""
+    sql = "SELECT subject,value FROM annotations WHERE name=:name ORDER BY num"
+    rows = ledger.store.query(sql, {"name": _PIN})
+    return {digest: value for digest, value in rows if value != _NO_MORE}
+
+
+def pin(ledger: Ledger, node: Selected, name: str) -> list[str]:
+    """Keep an artifact, all outputs of a stage run, or all members of a release."""
+    digests = _digests(ledger, node)
+    write_annotations(ledger.store, _PIN, dict.fromkeys(digests, name))
+    return digests
+
+
+def unpin(ledger: Ledger, node: Selected) -> list[str]:
+    """Let them go by the policy again."""
+    digests = [digest for digest in _digests(ledger, node) if digest in pinned(ledger)]
+    if not digests:
+        raise UserError("that node is not pinned; see posttrain gc pins")
+    write_annotations(ledger.store, _PIN, dict.fromkeys(digests, _NO_MORE))
+    return digests
+
+
+def _digests(ledger: Ledger, node: Selected) -> list[str]:
+    if node.artifact is not None:
+        return [node.id.partition(":")[2]]
+    assert node.derivation is not None
+    inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
+    members = inputs if node.id.startswith("release:") else outputs
+    return list(dict.fromkeys(record.digest for record in members))

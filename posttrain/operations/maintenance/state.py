@@ -1,0 +1,114 @@
+"""What runs leave beside the cache, as nodes: resume points, half-made outputs, servers' files."""
+
+import re
+import sqlite3
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from posttrain.operations.maintenance.claims import Claims
+from posttrain.operations.maintenance.live import held, workspace_locks
+from posttrain.operations.maintenance.policy import Kind, Node
+from posttrain.provenance.ledger import Ledger
+
+_MLFLOW_ID = re.compile(r"[0-9a-f]{32}")
+_SCRATCH = re.compile(r"(?P<stage>.+)-(?P<key>[0-9a-f]{16})")
+
+
+def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[Node]:
+    """Checkpoints of stages: the newest of each stage that did not finish is where it goes on."""
+    for state in states:
+        folders = [path for path in (state / "scratch").glob("*") if path.is_dir()]
+        resumed: set[str] = set()
+        for folder in sorted(folders, key=lambda path: -_changed(path)):
+            match = _SCRATCH.fullmatch(folder.name)
+            if match is None:
+                continue
+            reasons = []
+            if held(folder / ".lock"):
+                reasons.append("a stage is writing to it")
+            elif match["stage"] not in resumed and not _finished(ledger, match["key"]):
+                reasons.append("a killed or failed stage goes on from it")
+            resumed.add(match["stage"])
+            yield _folder("checkpoint", folder, tuple(reasons))
+
+
+def staging_nodes(states: Collection[Path]) -> Iterator[Node]:
+    """Outputs that were being made: of nobody, once nobody holds the workspace."""
+    for state in states:
+        busy = any(held(lock) for lock in workspace_locks(state))
+        for folder in sorted((state / "staging").glob("*/*")):
+            reasons = ("a run is writing to it",) if busy else ()
+            yield _folder("staging", folder, reasons)
+
+
+def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[Node]:
+    """Artifacts that MLflow keeps of runs: those of runs that it deleted, or that are not kept."""
+    top = state / "mlartifacts"
+    deleted = _rows(
+        state / "mlflow.db", "SELECT run_uuid FROM runs WHERE lifecycle_stage='deleted'"
+    )
+    owners = {run.mlflow_run_id: run.id for run in ledger.runs()}
+    owners |= {run.mlflow_run_id: run.run_id for run in ledger.every_stage_run()}
+    for folder in sorted([*top.glob("*"), *top.glob("*/*")]):
+        if not folder.is_dir() or not _MLFLOW_ID.fullmatch(folder.name):
+            continue
+        owner = owners.get(folder.name)
+        reasons: tuple[str, ...] = ()
+        if folder.name not in deleted and owner is None:
+            reasons = ("no ledger here knows it",)
+        elif folder.name not in deleted and owner in claims.kept_runs:
+            reasons = ("its run is kept",)
+        yield _folder("mlflow", folder, reasons)
+
+
+def request_nodes(path: Path, *, clear: bool, live: bool) -> Iterator[Node]:
+    """The cache of answers of servers: they were paid for, and go only when that is asked for."""
+    parts = {str(file): file.stat().st_size for file in _database_files(path)}
+    if parts:
+        reasons = [] if clear else ["answers that were paid for (--requests clears them)"]
+        if live:
+            reasons.insert(0, "a run is under way")
+        yield Node(path.name, "requests", parts, reasons=tuple(reasons))
+
+
+def _database_files(path: Path) -> list[Path]:
+    names = (path.name, f"{path.name}-wal", f"{path.name}-shm")
+    return [path.with_name(name) for name in names if path.with_name(name).is_file()]
+
+
+def _folder(kind: Kind, folder: Path, reasons: tuple[str, ...]) -> Node:
+    size = sum(_size(file) for file in [folder, *folder.rglob("*")])
+    return Node(folder.name, kind, {str(folder): size}, _changed(folder), reasons)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size if not path.is_dir() else 0
+    except OSError:
+        return 0
+
+
+def _changed(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _finished(ledger: Ledger, key: str) -> bool:
+    sql = "SELECT 1 FROM stage_runs WHERE key>=:low AND key<:high AND status='succeeded' LIMIT 1"
+    return bool(ledger.store.query(sql, {"low": key, "high": key + "g"}))
+
+
+def _rows(database: Path, sql: str) -> set[str]:
+    """First column of a query on somebody else's database; nothing where it cannot be read."""
+    if not database.is_file():
+        return set()
+    try:
+        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5)
+        try:
+            return {str(row[0]) for row in connection.execute(sql)}
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return set()

@@ -1,0 +1,110 @@
+"""Write the files of a new project into an empty folder, all of them or none."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import uuid
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePosixPath
+
+import posttrain
+from posttrain.operations.project.versions import constraints
+from posttrain.stage.errors import UserError
+
+_SUFFIX = ".tmpl"
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
+# Names that a wheel or a copy would lose if the templates themselves had them.
+_RENAMED = {"gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc": ".dvc"}
+
+
+def create(folder: Path) -> list[str]:
+    """Make the project and return its files; raises `UserError` where it cannot be put there."""
+    folder = folder.absolute()
+    refuse(folder)
+    texts = {
+        name: text.replace("@name@", folder.name).replace("@version@", posttrain.__version__)
+        for name, text in _templates().items()
+    }
+    texts["constraints.txt"] = constraints()
+    # Beside its place, so that it appears there whole.
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    try:
+        _write(partial, texts)
+        if folder.is_dir():
+            folder.rmdir()
+        partial.rename(folder)
+    except OSError as error:
+        raise UserError(f"cannot write {folder}: {error.strerror}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return sorted(texts)
+
+
+def refuse(folder: Path) -> None:
+    """Raise a `UserError` where no project can be put at `folder`."""
+    if _NAME.fullmatch(folder.name) is None:
+        raise UserError(
+            f"'{folder.name}' is no name for a project; use letters, digits, '-', '_' and '.', "
+            "a letter first"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file; name a folder that is empty or not there yet")
+    if folder.is_dir() and any(folder.iterdir()):
+        raise UserError(f"{folder} is not empty; name a folder that is empty or not there yet")
+    for above in folder.parents:
+        if (above / ".dvc").is_dir():
+            raise UserError(f"{folder} is inside the project {above}; name a folder outside of it")
+
+
+def _templates() -> dict[str, str]:
+    """Text of each template by the path of the file that it becomes."""
+    found: dict[str, str] = {}
+
+    def walk(folder: Traversable, prefix: tuple[str, ...]) -> None:
+        for entry in folder.iterdir():
+            name = entry.name.removesuffix(_SUFFIX)
+            path = (*prefix, _RENAMED.get(name, name))
+            if entry.is_dir():
+                walk(entry, path)
+            elif entry.name.endswith(_SUFFIX):
+                found[str(PurePosixPath(*path))] = entry.read_text(encoding="utf-8")
+
+    walk(files("posttrain.operations.project") / "template", ())
+    return found
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    state = folder / ".posttrain"
+    state.mkdir()
+    (state / "python").write_text(sys.executable + "\n", encoding="utf-8")
+    if not _in_git(folder.parent):
+        _git(folder, "init", "--quiet", "--initial-branch=main")
+
+
+def _in_git(folder: Path) -> bool:
+    above = next(each for each in (folder, *folder.parents) if each.is_dir())
+    return _git(above, "rev-parse", "--is-inside-work-tree", check=False)
+
+
+def _git(folder: Path, *arguments: str, check: bool = True) -> bool:
+    environment = {name: value for name, value in os.environ.items() if name != "GIT_DIR"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+    except FileNotFoundError:
+        raise UserError("git is not installed, and a project is a git repository") from None
+    if check and done.returncode:
+        raise UserError(f"git {arguments[0]} in {folder}: {done.stderr.strip().splitlines()[-1]}")
+    return done.returncode == 0

@@ -1,0 +1,137 @@
+"""A workspace of its own for each schedule: a git worktree that shares the project's DVC cache.
+
+A scheduled run runs a commit, the one that the project has checked out when the run starts.
+Uncommitted edits are left out, and said; the worktree stays between runs, so that what is up to
+date there needs no restoring.
+"""
+
+import configparser
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.stage.errors import UserError
+
+STATE = Path(".posttrain/worktrees")
+_LONGEST_PATH = 1000
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a run runs, which commit it is, and which edits are not in it."""
+
+    root: Path
+    commit: str
+    left_out: tuple[str, ...]
+
+
+def require_committed(root: Path, recipe: str) -> None:
+    """A recipe that git does not have cannot be run from a commit."""
+    file = (Path(recipe) / "recipe.yaml").as_posix()
+    if not _git(root, "rev-parse", "--verify", "-q", "HEAD", check=False):
+        raise UserError(f"{root} has no commit; scheduled runs run a commit: make one first")
+    if not _git(root, "ls-files", "--", file):
+        raise UserError(f"{file} is not in git; scheduled runs run a commit: add and commit it")
+
+
+def head(root: Path) -> str:
+    """The commit that the project has checked out."""
+    return _git(root, "rev-parse", "HEAD")
+
+
+def prepare(root: Path, name: str) -> Workspace:
+    """Bring the worktree of schedule `name` to the commit that `root` is at."""
+    commit = head(root)
+    place = root / STATE / name / "tree"
+    if (place / ".git").exists():
+        _git(place, "checkout", "-q", "--force", "--detach", commit)
+    else:
+        _git(root, "worktree", "prune")
+        _git(root, "worktree", "add", "-q", "--force", "--detach", str(place), commit)
+    project = place / _git(root, "rev-parse", "--show-prefix")
+    _share_cache(root, project)
+    changed = _git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
+    return Workspace(project, commit, tuple(line[2:].strip() for line in changed))
+
+
+def remove(root: Path, name: str) -> None:
+    """Take a schedule's worktree away; what its runs made stays in the cache."""
+    place = root / STATE / name / "tree"
+    if place.exists():
+        _git(root, "worktree", "remove", "--force", str(place))
+
+
+def link_inputs(root: Path, project: Path, recipe: str) -> None:
+    """Let files that the recipe names and git does not have appear where the recipe expects them.
+
+    That is every text of the recipe which is a path in the project and none in the worktree.
+    """
+    from ruamel.yaml import YAML
+
+    given = YAML(typ="safe").load((project / recipe / "recipe.yaml").read_text(encoding="utf-8"))
+    for text in set(_texts(given)):
+        source = Path(os.path.normpath(root / recipe / text))
+        target = Path(os.path.normpath(project / recipe / text))
+        ours = root / STATE in target.parents
+        if ours and source.exists() and not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(source, target_is_directory=source.is_dir())
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str) and len(value) < _LONGEST_PATH and "\0" not in value:
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def record(project: Path, message: str) -> None:
+    """Commit what a run changed of the tracked files: a release is of a commit that says it all.
+
+    The commit is on no branch; the release's tag is what keeps it.
+    """
+    if _git(project, "status", "--porcelain", "--untracked-files=no"):
+        _git(project, "commit", "-q", "--no-verify", "--all", "-m", message)
+
+
+def shared(root: Path) -> dict[str, str]:
+    """Environment of a run in a worktree: the project's own ledger, journal and MLflow."""
+    state = root / ".posttrain"
+    defaults = {
+        "POSTTRAIN_LEDGER": str(state / "ledger.db"),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{state / 'mlflow.db'}",
+    }
+    return {name: os.environ.get(name, value) for name, value in defaults.items()}
+
+
+def _share_cache(root: Path, project: Path) -> None:
+    """One cache for all: what one run made, no other makes again, and gc sees it all."""
+    settings = configparser.ConfigParser(interpolation=None)
+    local = root / ".dvc" / "config.local"
+    settings.read([root / ".dvc" / "config"])
+    known = settings.get("cache", "dir", fallback="cache")
+    own = configparser.ConfigParser(interpolation=None)
+    own.read([local])
+    known = own.get("cache", "dir", fallback=known)
+    if not own.has_section("cache"):
+        own.add_section("cache")
+    own.set("cache", "dir", str((root / ".dvc" / Path(known).expanduser()).resolve()))
+    (project / ".dvc").mkdir(exist_ok=True)
+    with (project / ".dvc" / "config.local").open("w", encoding="utf-8") as file:
+        own.write(file)
+
+
+def _git(root: Path, *arguments: str, check: bool = True) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
+    )
+    if done.returncode and check:
+        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise UserError(f"git {arguments[0]} in {root}: {said}; scheduled runs need git")
+    return done.stdout.strip()

@@ -1,0 +1,111 @@
+"""A server's process: started in a session of its own, remembered by file, ended for certain.
+
+The file holds the process id together with its birth, so that a number which another process got
+since is never signalled.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.provenance.ledger.processes import is_gone, process_named
+
+_POLL_SECONDS = 0.1
+# A program of its own, as Python code between fork and exec is not safe beside threads.
+_TETHERED = Path(__file__).with_name("tethered.py")
+
+
+@dataclass(frozen=True)
+class Service:
+    """What to start, with the variables it needs and a place that answers once it is up."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    health: str
+    """A URL that answers 200, or a file that is touched."""
+    patience: float = 120.0
+    """Seconds that it may take to come up."""
+    grace: float = 15.0
+    """Seconds that it may take to end."""
+
+
+def start(service: Service, folder: Path, root: Path) -> subprocess.Popen[bytes]:
+    """Start a service; its output is appended to its log, its identity is in its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{service.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(_TETHERED), str(os.getpid()), *service.command],
+            cwd=root,
+            env={**os.environ, **service.environment},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    remember(folder, service.name, process.pid)
+    return process
+
+
+def remember(folder: Path, name: str, pid: int) -> None:
+    """Write who is `name` now."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f".{name}.pid"
+    partial.write_text(process_named(pid), encoding="utf-8")
+    partial.replace(folder / f"{name}.pid")
+
+
+def alive(folder: Path, name: str) -> int | None:
+    """Process id of a service that lives, by its file."""
+    try:
+        text = (folder / f"{name}.pid").read_text(encoding="utf-8")
+        return None if is_gone(text) else int(text.split(" ")[1])
+    except (FileNotFoundError, ValueError, IndexError):
+        return None
+
+
+def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
+    """End a service with all that it started; False if it was not there. Waits until it is gone.
+
+    Without `group` only the process itself: it shares its group with whoever started it.
+    """
+    pid = alive(folder, name)
+    if pid is not None:
+        signal_it = _signal_group if group else _signal_one
+        signal_it(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while alive(folder, name) is not None and time.monotonic() < deadline:
+            _collect(pid)
+            time.sleep(_POLL_SECONDS)
+        # What a service started may outlive it; the group ends with it in any case.
+        signal_it(pid, signal.SIGKILL)
+        _collect(pid)
+    (folder / f"{name}.pid").unlink(missing_ok=True)
+    return pid is not None
+
+
+def sweep(pid: int) -> None:
+    """End what a service that is gone by itself has left behind."""
+    _signal_group(pid, signal.SIGKILL)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, number)
+
+
+def _signal_one(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _collect(pid: int) -> None:
+    """Take the exit code of a child of ours, which is a zombie until then."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

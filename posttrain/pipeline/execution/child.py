@@ -1,0 +1,275 @@
+"""The inside of a stage's process: set up, run the task, verify its outputs, report."""
+
+import contextlib
+import errno
+import fcntl
+import importlib
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from multiprocessing import connection, parent_process
+from pathlib import Path
+
+from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.execution.determinism import make_deterministic
+from posttrain.pipeline.execution.gpus import used
+from posttrain.pipeline.execution.parts import parts_of
+from posttrain.stage.config import StageConfig
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+from posttrain.stage.resources import RayResources
+from posttrain.stage.spec import ArtifactType
+
+HEARTBEAT_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt at one stage, as sent to its process."""
+
+    stage: str
+    entry: str
+    config: StageConfig
+    inputs: Mapping[str, Path]
+    outputs: Mapping[str, Path]
+    types: Mapping[str, ArtifactType]
+    scratch: Path
+    log: Path
+    seed: int
+    threads: int
+    device: str
+    processes: int = 1
+    ray: RayResources | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a waiting process is told: an assignment, and where the executor is by now."""
+
+    assignment: Assignment
+    path: tuple[str, ...]
+    folder: str
+
+
+class Channel:
+    """The one-way pipe to the executor; safe to use from the heartbeat thread too."""
+
+    def __init__(self, pipe: connection.Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, event: Mapping[str, object]) -> None:
+        """Send one event; the executor being gone ends this process."""
+        try:
+            with self._lock:
+                self._pipe.send(dict(event))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
+
+
+def main(orders: connection.Connection, pipe: connection.Connection) -> None:
+    """Wait for an assignment, run it, send exactly one final event: done, refused or failed."""
+    # Ctrl-C reaches every process of the terminal; the executor decides what it means.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        order: Order = orders.recv()
+    except EOFError:
+        return  # nothing was left to do, or the executor is gone
+    sys.path[:] = order.path
+    os.chdir(order.folder)
+    _run(order.assignment, Channel(pipe))
+
+
+def _run(assignment: Assignment, channel: Channel) -> None:
+    _start_watchers(channel)
+    with logged(assignment.log), _exclusive(assignment.scratch), used(assignment.gpus):
+        final = concluded(assignment, lambda: _perform(assignment, channel))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        channel.send(final)
+
+
+def concluded(
+    assignment: Assignment, perform: Callable[[], dict[str, object]]
+) -> dict[str, object]:
+    """The final event of a performance, also where it raises."""
+    try:
+        return perform()
+    except UserError as error:
+        return {"kind": "refused", "error": str(error)}
+    except OSError as error:
+        return _os_failure(error, assignment)
+    except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
+        traceback.print_exc()
+        return _shortage(error, assignment) or {
+            "kind": "failed",
+            "error": f"{type(error).__name__}: {error}",
+        }
+
+
+def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
+    keep_freed_memory()
+    make_deterministic(assignment.seed, assignment.threads)
+    _require_device(assignment)
+    imported = started = time.perf_counter()
+    if assignment.processes > 1:
+        from posttrain.pipeline.execution.ranks import run_ranks
+
+        final = run_ranks(assignment, channel)
+        if final["kind"] != "done":
+            return dict(final)
+        metrics = final["metrics"]
+    else:
+        context = StageContext(
+            seed=assignment.seed,
+            threads=assignment.threads,
+            device=assignment.device,
+            scratch=assignment.scratch,
+            emit=emitter(channel),
+            ray=assignment.ray,
+        )
+        module, _, function = assignment.entry.partition(":")
+        run = getattr(importlib.import_module(module), function)
+        started = time.perf_counter()
+        metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+    ran = time.perf_counter()
+    rows = {name: _verify(assignment, name) for name in assignment.outputs}
+    parts = {
+        name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
+    }
+    timings = {
+        "import": started - imported,
+        "run": ran - started,
+        "verify": time.perf_counter() - ran,
+    }
+    figures = {name: float(value) for name, value in (metrics or {}).items()}
+    return {
+        "kind": "done",
+        "metrics": figures,
+        "rows": rows,
+        "parts": parts,
+        "timings": timings,
+        "num_bytes": _peak(),
+    }
+
+
+def _peak() -> int:
+    """Bytes of memory that this process held at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _require_device(assignment: Assignment) -> None:
+    import torch
+
+    if assignment.device == "cuda" and not torch.cuda.is_available():
+        raise UserError(
+            f"stage '{assignment.stage}': run.device is cuda, and torch sees no CUDA device here; "
+            "set run.device to cpu, or run where there is one"
+        )
+    if assignment.device == "cuda" and torch.cuda.device_count() < assignment.processes:
+        raise UserError(
+            f"stage '{assignment.stage}': {assignment.processes} processes need a CUDA device each,"
+            f" and there are {torch.cuda.device_count()}; lower resources.processes"
+        )
+
+
+def emitter(channel: Channel) -> Callable[[Mapping[str, object]], None]:
+    """What a stage reports through: notes go to its log as well."""
+
+    def emit(event: Mapping[str, object]) -> None:
+        if event["kind"] == "note":
+            print(event["line"], flush=True)
+        channel.send(event)
+
+    return emit
+
+
+def _verify(assignment: Assignment, name: str) -> int | None:
+    """Refuse an output that is missing, empty or not of its type; return a table's rows."""
+    path, kind = assignment.outputs[name], assignment.types[name]
+    where = f"stage '{assignment.stage}', output '{name}'"
+    if not path.exists():
+        raise UserError(f"{where} was not written; the task must create {path.name}")
+    if kind.is_directory:
+        if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
+            raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
+        return None
+    if kind is ArtifactType.REPORT:
+        json.loads(path.read_text(encoding="utf-8"))
+        return None
+    from posttrain.data.schemas import SCHEMAS
+    from posttrain.data.tables import check_table
+
+    return check_table(path, SCHEMAS[kind])
+
+
+def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
+    if error.errno == errno.ENOSPC:
+        place = assignment.log.parent
+        return {
+            "kind": "refused",
+            "error": f"stage '{assignment.stage}': no space left on the disk of {place}; "
+            "free some (nothing was published), then run again",
+        }
+    traceback.print_exc()
+    return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+
+
+def _shortage(error: Exception, assignment: Assignment) -> dict[str, object] | None:
+    """Memory that a stage found missing on its way, where it could not be told beforehand."""
+    from posttrain.learning.models.memory import refused_memory
+
+    asked = refused_memory(error)
+    if asked is None:
+        return None
+    return {
+        "kind": "refused",
+        "error": f"stage '{assignment.stage}': {asked} could not be had on {assignment.device};"
+        " lower its batch_tokens, micro_batch_tokens, batch_size, max_tokens or max_length, or take"
+        " a smaller model",
+    }
+
+
+@contextlib.contextmanager
+def logged(log: Path) -> Iterator[None]:
+    """Send everything that this process prints, native code included, to the stage's log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        yield
+
+
+@contextlib.contextmanager
+def _exclusive(scratch: Path) -> Iterator[None]:
+    """Hold the scratch folder, so that a dying attempt never writes beside its successor."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with (scratch / ".lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def _start_watchers(channel: Channel) -> None:
+    """Beat for the executor, and die with it: a stage without an executor would be an orphan."""
+    parent = parent_process()
+    assert parent is not None
+
+    def die_with_parent() -> None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+    def beat() -> None:
+        while True:
+            time.sleep(HEARTBEAT_SECONDS)
+            channel.send({"kind": "heartbeat"})
+
+    for target in (die_with_parent, beat):
+        threading.Thread(target=target, daemon=True).start()

@@ -1,0 +1,105 @@
+"""Refuse a stage before it costs anything: on recalled data, or on models that do not fit together.
+
+Tokenizers and chat templates are equal from the first checkpoint to the evaluation, or what a
+policy learned is not what it is asked.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from posttrain.pipeline.execution.parts import PLAIN
+from posttrain.pipeline.judges import judge_digest
+from posttrain.pipeline.plan import Decision, Planner
+from posttrain.provenance.ledger import ArtifactRecord, Ledger
+from posttrain.provenance.lineage.recalls import refuse_recalled
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactType, Stage
+
+Parts = Sequence[ArtifactRecord]
+_ONE_OF = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE)
+
+
+def refuse_unfit(planner: Planner, decisions: Sequence[Decision]) -> None:
+    """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
+    refuse_recalled(planner.ledger, _used(decisions))
+    if planner.ledger.recalls():
+        refuse_recalled(planner.ledger, _judges(planner, decisions))
+    for decision in decisions:
+        if decision.action == "run" and decision.key is not None:
+            stage = planner.dag.stages[decision.stage]
+            refuse_mixed(stage, models(planner.ledger, stage, _inputs(decision)))
+
+
+def refuse_mixed(stage: Stage, found: Mapping[str, Parts]) -> None:
+    """Raise unless the models of a stage share a tokenizer and at most one chat template."""
+    for kind in _ONE_OF:
+        seen: dict[str, str] = {}
+        for model, parts in found.items():
+            for part in parts:
+                if part.type == kind and part.path != PLAIN:
+                    seen.setdefault(part.digest, model)
+        if len(seen) > 1:
+            (one, first), (other, second) = list(seen.items())[:2]
+            raise UserError(
+                f"stage '{stage.name}': {first} and {second} have different {kind}s "
+                f"({one[:12]} and {other[:12]}); make both from checkpoints that share one {kind}"
+            )
+
+
+def models(
+    ledger: Ledger, stage: Stage, inputs: Mapping[str, str], made: Mapping[str, Parts] | None = None
+) -> dict[str, Parts]:
+    """Parts of a stage's models by port: its inputs by digest, and what it `made` now."""
+    ports = stage.task.inputs
+    chosen = {
+        role: digest
+        for role, digest in inputs.items()
+        for port in [ports[role.partition(".")[0]]]
+        if port.type.is_directory and not port.own_tokenizer
+    }
+    known = ledger.parts_of(sorted(set(chosen.values()))) if chosen else {}
+    found: dict[str, Parts] = {
+        f"its input '{role}'": known[digest] for role, digest in chosen.items() if digest in known
+    }
+    return found | {f"its output '{role}'": parts for role, parts in (made or {}).items()}
+
+
+def _inputs(decision: Decision) -> Mapping[str, str]:
+    assert decision.key is not None
+    return decision.key.components["inputs"]
+
+
+def _used(decisions: Sequence[Decision]) -> list[ArtifactRecord]:
+    """What a plan would take over, and what its next stages would read."""
+    records = [
+        record
+        for decision in decisions
+        if decision.known is not None
+        for record in (*decision.known.inputs, *decision.known.outputs)
+    ]
+    return records + [
+        ArtifactRecord(role, "", f"{decision.stage}.inputs.{role}", digest, 0)
+        for decision in decisions
+        if decision.known is None and decision.key is not None
+        for role, digest in _inputs(decision).items()
+    ]
+
+
+def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRecord]:
+    """The judges that stages of the plan asked last time, as their code is now."""
+    last = [
+        planner.ledger.latest(decision.stage, planner.recipe.name)
+        for decision in decisions
+        if decision.action in ("run", "pending")
+    ]
+    made = [output.digest for run in last if run is not None for output in run.outputs]
+    asked = {
+        part.path: part
+        for parts in planner.ledger.parts_of(made).values()
+        for part in parts
+        if part.type == ArtifactType.JUDGE
+    }
+    return [
+        replace(part, digest=judge_digest(planner.reader, path.partition(":")[2]))
+        for path, part in sorted(asked.items())
+    ]

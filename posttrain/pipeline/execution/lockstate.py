@@ -1,0 +1,64 @@
+"""Keep dvc.lock true without asking DVC each time whether it is."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.digest import StatCache, digest_path
+from posttrain.provenance.dvc import DvcStore, LockEntry
+from posttrain.provenance.ledger import ArtifactRecord
+
+Made = Mapping[str, Mapping[str, ArtifactRecord]]
+
+
+def refresh_lock(
+    workspace: Workspace,
+    store: DvcStore,
+    entries: Sequence[LockEntry],
+    made: Made,
+    stat_cache: StatCache,
+) -> bool:
+    """Write the entries of the stages in `made` unless they are known to stand there already.
+
+    A comment edited in a dependency changes no key, but it changes the file's hash, which
+    `dvc status` compares: the lock follows the file, and nothing runs.
+    """
+    ready = [entry for entry in entries if entry.name in made]
+    if not ready:
+        return False
+    lock = workspace.recipe_dir / "dvc.lock"
+    memory = workspace.state / f"lock-{workspace.slug}.digest"
+    if (
+        lock.is_file()
+        and memory.is_file()
+        and memory.read_text() == _digest(workspace, ready, made, stat_cache)
+    ):
+        return False
+    store.write_lock(ready, keep=[entry.name for entry in entries])
+    memory.write_text(_digest(workspace, ready, made, stat_cache))
+    return True
+
+
+def _digest(
+    workspace: Workspace, entries: Sequence[LockEntry], made: Made, stat_cache: StatCache
+) -> str:
+    """One hash of the lock file and of everything that it states."""
+    produced = {record.path: record.digest for stage in made.values() for record in stage.values()}
+    facts = [
+        [
+            entry.name,
+            entry.cmd,
+            [[dep, produced.get(dep) or _of(workspace, dep, stat_cache)] for dep in entry.deps],
+            dict(entry.params),
+            [[out, produced[out]] for out in entry.outs],
+        ]
+        for entry in entries
+    ]
+    lock = hashlib.sha256((workspace.recipe_dir / "dvc.lock").read_bytes()).hexdigest()
+    return hashlib.sha256(json.dumps([lock, facts], default=str).encode()).hexdigest()
+
+
+def _of(workspace: Workspace, relative: str, stat_cache: StatCache) -> str:
+    return digest_path(Path(workspace.recipe_dir, relative), cache=stat_cache).sha256

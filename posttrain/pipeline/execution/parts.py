@@ -1,0 +1,139 @@
+"""What an artifact carries inside: a model its tokenizer and template, a table its judges.
+
+Read in the stage's own process, where the heavy libraries are. A part is told by what makes it
+behave as it does, so that the same tokenizer in two checkpoints is one node of the lineage.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.stage.spec import ArtifactType
+
+# A model without a chat template is prompted with the plain text and what `data.templates` puts
+# behind it. Every such model shares this one, which no chat template disagrees with.
+PLAIN = f"{ArtifactType.TEMPLATE}:plain"
+# The verifier that asks a model, and the key of a problem's metadata under which it is set up.
+_MODEL = "judge"
+_SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
+_VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part, under its own name or, where it has none, that of the artifact around it.
+
+    `digest` is None for a judge, which is told by its code: the executor reads that.
+    """
+
+    type: ArtifactType
+    name: str | None = None
+    size: int = 0
+    digest: str | None = None
+
+    def path(self, whole: str) -> str:
+        """What `posttrain lineage` finds it by."""
+        return f"{whole}#{self.type}" if self.name is None else f"{self.type}:{self.name}"
+
+
+def parts_of(path: Path, kind: ArtifactType) -> tuple[Part, ...]:
+    """Parts of an output that was found to be of its type."""
+    if kind.is_directory:
+        return _of_model(path)
+    return _of_table(path) if kind.suffix == ".parquet" else ()
+
+
+def _of_table(path: Path) -> tuple[Part, ...]:
+    import polars as pl
+
+    frame = pl.scan_parquet(path)
+    columns = frame.collect_schema()
+    if "verifier" not in columns:
+        return ()
+    metadata = pl.col("metadata") if "metadata" in columns else pl.lit("{}")
+    # What a judge is asked stands with each problem; other metadata would tell every row apart.
+    asked = pl.when(pl.col("verifier") == _MODEL).then(metadata).otherwise(pl.lit("{}"))
+    rows = frame.select("verifier", asked.alias("asked")).unique().collect().iter_rows()
+    names = {_judge(verifier, metadata) for verifier, metadata in rows if verifier}
+    return tuple(Part(ArtifactType.JUDGE, name) for name in sorted(names))
+
+
+def _judge(verifier: str, metadata: str) -> str:
+    """A verifier's name; with the model, and the digest of all that it is asked with, if any."""
+    settings = json.loads(metadata).get(_MODEL)
+    if settings is None:
+        return verifier
+    body = json.dumps(settings, sort_keys=True).encode()
+    model = dict(settings.get("endpoint") or {}).get("model", "model")
+    return f"{verifier}/{model}.{hashlib.sha256(body).hexdigest()[:12]}"
+
+
+def with_settings(
+    parts: Mapping[str, Sequence[Part]], given: Collection[str]
+) -> dict[str, tuple[Part, ...]]:
+    """The same parts, but a judge told by its verifier alone is one of those told in full.
+
+    A table of completions says only that a model judged it; which model, and asked what, is with
+    the problems: in another output of the stage, or among its inputs (`given`, names of judges).
+    """
+    named = {part.name for each in parts.values() for part in each if part.name is not None}
+    full = sorted(name for name in named | set(given) if "/" in name)
+
+    def meant(part: Part) -> list[Part]:
+        if part.type != ArtifactType.JUDGE:
+            return [part]
+        found = [name for name in full if name.partition("/")[0] == part.name]
+        return [Part(ArtifactType.JUDGE, name) for name in found] or [part]
+
+    return {role: tuple(m for part in each for m in meant(part)) for role, each in parts.items()}
+
+
+def _of_model(folder: Path) -> tuple[Part, ...]:
+    settings = _json(folder / "tokenizer_config.json")
+    rules = _rules(folder)
+    if rules is None:
+        return ()
+    special = {name: _content(settings.get(name)) for name in _SPECIAL}
+    template = _template(folder, settings)
+    return (
+        _told(ArtifactType.TOKENIZER, None, [rules, special]),
+        _told(ArtifactType.TEMPLATE, "plain" if template is None else None, template),
+    )
+
+
+def _rules(folder: Path) -> object:
+    """How text becomes ids, as one JSON value; None for a model without a tokenizer."""
+    whole = folder / "tokenizer.json"
+    if whole.is_file():
+        from tokenizers import Tokenizer
+
+        # Through the library, so that two spellings of one tokenizer are one.
+        rules = json.loads(Tokenizer.from_file(str(whole)).to_str())
+        # Left over from the last call that padded; no part of what it is.
+        return rules | {"padding": None, "truncation": None}
+    found = [folder / name for name in _VOCABULARIES if (folder / name).is_file()]
+    return [[each.name, hashlib.sha256(each.read_bytes()).hexdigest()] for each in found] or None
+
+
+def _template(folder: Path, settings: Mapping[str, Any]) -> object:
+    written = folder / "chat_template.jinja"
+    if written.is_file():
+        return written.read_text(encoding="utf-8")
+    return settings.get("chat_template")
+
+
+def _told(kind: ArtifactType, name: str | None, identity: object) -> Part:
+    body = json.dumps(identity, sort_keys=True).encode()
+    return Part(kind, name, len(body), hashlib.sha256(body).hexdigest())
+
+
+def _content(token: Any) -> object:
+    """A special token may be written as its text or as an object around it."""
+    return token.get("content") if isinstance(token, Mapping) else token
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

@@ -1,0 +1,150 @@
+"""Run a DAG as a Prefect flow: one task per stage, with retries, timeouts and tags.
+
+The only module that imports Prefect; `posttrain run --local` never reaches it. Without a server
+of the user's (PREFECT_API_URL), Prefect starts one for the duration of the run, with its database
+under `.posttrain/prefect`.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.pipeline.execution.executor import Executor
+from posttrain.pipeline.execution.failures import StageFailed, together
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from prefect.client.schemas.objects import TaskRun
+    from prefect.futures import PrefectFuture
+    from prefect.states import State
+
+_RETRY_SECONDS = 2
+# Prefect's database and its journal; where they do not fit, its server is started for ever.
+_SERVER_BYTES = 16 << 20
+
+
+@dataclass
+class _Ends:
+    """How the stages ended, whatever became of their task runs."""
+
+    errors: dict[str, BaseException] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+
+    def conclude(self, names: Sequence[str]) -> None:
+        """Raise what went wrong, and what is no failure of a stage first."""
+        failures = []
+        for name in names:
+            error = self.errors.get(name)
+            if isinstance(error, StageFailed):
+                failures.append(error)
+            elif error is not None:
+                raise error
+        if failures:
+            raise together(failures)
+        if missing := [name for name in names if name not in self.done]:
+            # Its API did not answer, and it gave the task up: that is no success of the run.
+            raise RuntimeError(f"Prefect did not run {', '.join(missing)}")
+
+
+def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
+    """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
+    configure(executor.planner.workspace.state)
+    from prefect import flow, task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.futures import wait
+    from prefect.runtime import flow_run
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.task_runners import ThreadPoolTaskRunner
+
+    settings = executor.planner.recipe.run
+    dag = executor.planner.dag
+    ends = _Ends()
+
+    @task(  # type: ignore[untyped-decorator]
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=settings.retries,
+        retry_delay_seconds=_RETRY_SECONDS,
+        retry_condition_fn=_worth_retrying,
+        log_prints=False,
+    )
+    def stage(name: str) -> Mapping[str, str]:
+        from prefect.runtime import task_run
+
+        try:
+            record = executor.bring_up_to_date(name, attempt=task_run.run_count or 1)
+        except BaseException as error:
+            ends.errors[name] = error
+            raise
+        ends.errors.pop(name, None)
+        ends.done.add(name)
+        return {"status": record.status, "key": record.key}
+
+    @flow(  # type: ignore[untyped-decorator]
+        name=executor.planner.recipe.name,
+        flow_run_name=executor.run_id,
+        task_runner=ThreadPoolTaskRunner(max_workers=slots),
+        persist_result=False,
+        validate_parameters=False,
+    )
+    def pipeline() -> None:
+        executor.prefect_run_id = str(flow_run.id)
+        futures: dict[str, PrefectFuture[Any]] = {}
+        for name in names:
+            named = stage.with_options(
+                name=name,
+                task_run_name=name,
+                tags=[
+                    f"task:{dag.stages[name].task.package}",
+                    f"recipe:{executor.planner.recipe.name}",
+                ],
+                # The stage's own limit stops it first; this one catches a supervisor that hangs.
+                timeout_seconds=settings.timeout_minutes * 60 + 120,
+            )
+            futures[name] = named.submit(
+                name, wait_for=[futures[up] for up in dag.upstream(name) if up in futures]
+            )
+        wait(list(futures.values()))
+        ends.conclude(names)
+
+    # The heartbeat thread is joined at the end of a flow, which costs a whole second.
+    try:
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            pipeline()
+    except RuntimeError as error:
+        if executor.prefect_run_id is not None:
+            raise
+        reason = str(error).splitlines()[0].rstrip("/.")
+        raise UserError(
+            f"Prefect did not start: {reason}; "
+            "run with --local, or unset PREFECT_API_URL if it names a server that is gone"
+        ) from None
+
+
+def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
+    error = state.result(raise_on_failure=False)
+    return isinstance(error, StageFailed) and error.retryable
+
+
+def configure(state: Path) -> None:
+    """Settings that Prefect reads when it is imported; what the user set stays."""
+    defaults = {
+        "PREFECT_HOME": str(state / "prefect"),
+        # A failed stage is said once, by us: Prefect would add a traceback and a line for each
+        # stage that waits for it.
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+        "DO_NOT_TRACK": "1",
+    }
+    for name, value in defaults.items():
+        os.environ.setdefault(name, value)
+    if "PREFECT_API_URL" not in os.environ and shutil.disk_usage(state).free < _SERVER_BYTES:
+        raise UserError(
+            f"no space left on the disk of {state}: Prefect's own database needs "
+            f"{_SERVER_BYTES >> 20} MB; free some, or run with --local"
+        )

@@ -1,0 +1,134 @@
+"""Processes that wait for a stage: each is forked ahead of need, while the one before it works."""
+
+import multiprocessing
+import os
+import sys
+import threading
+from collections import deque
+from dataclasses import dataclass
+from multiprocessing import connection
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+
+from posttrain.pipeline.execution import child
+from posttrain.pipeline.execution.child import Assignment, Order
+from posttrain.pipeline.execution.determinism import thread_environment
+
+_PRELOAD = "posttrain.pipeline.execution.preload"
+_PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"
+_EXIT_SECONDS = 2.0
+# A process that grew larger than this is waited for: its memory may be what the next one needs.
+_LARGE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A process that takes one order, and the two ends of its pipes that are ours."""
+
+    process: ForkServerProcess
+    orders: connection.Connection
+    events: connection.Connection
+
+    def give(self, assignment: Assignment) -> bool:
+        """Let it begin, where this process is and with the modules that this process finds.
+
+        False where it was killed before it could.
+        """
+        try:
+            self.orders.send(Order(assignment, tuple(sys.path), os.getcwd()))  # noqa: PTH109
+        except OSError:
+            return False
+        finally:
+            self.orders.close()
+        return True
+
+    def end(self, *, patient: bool) -> None:
+        """Leave no process behind: one that has sent its last word gets a moment to exit."""
+        self.orders.close()
+        self.process.join(timeout=_EXIT_SECONDS if patient else 0)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.events.close()
+
+
+class Workers:
+    """Forks workers from a server that has torch imported, and with `models` also transformers.
+
+    One is always ready.
+
+    Forking copies the page tables of all that is imported, and exiting gives them back: most of
+    what a short stage costs. Both happen beside the stages here, not between them.
+    """
+
+    def __init__(self, threads: int, *, models: bool = True) -> None:
+        self._preload = [_PRELOAD, _PRELOAD_MODELS] if models else [_PRELOAD]
+        self._context: ForkServerContext = multiprocessing.get_context("forkserver")
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._forking = threading.Lock()
+        self._spare: Worker | None = None
+        self._leaving: deque[Worker] = deque()
+        self._closed = False
+
+    def warm(self) -> None:
+        """Start the fork server now, so that its imports overlap with the caller's own."""
+        from multiprocessing import forkserver
+
+        os.environ.update(thread_environment(self._threads))
+        self._context.set_forkserver_preload(self._preload)
+        forkserver.ensure_running()
+
+    def take(self) -> Worker:
+        """A worker that waits for its order; the next one is forked meanwhile."""
+        self.warm()
+        ready = self._waiting()
+        threading.Thread(target=self._replenish, name="fork", daemon=True).start()
+        return ready or self._fork()
+
+    def dismiss(self, worker: Worker, *, patient: bool, num_bytes: int) -> None:
+        """End a worker: at once where it is stopped or large, else while the run goes on."""
+        if not patient or num_bytes > _LARGE_BYTES:
+            worker.end(patient=patient)
+            return
+        with self._lock:
+            self._leaving.append(worker)
+
+    def close(self) -> None:
+        """End every worker; none is forked from now on."""
+        self._closed = True
+        with self._forking, self._lock:
+            for worker in (self._spare, *self._leaving):
+                if worker is not None:
+                    worker.end(patient=True)
+            self._spare = None
+            self._leaving.clear()
+
+    def _waiting(self) -> Worker | None:
+        """The worker that was forked ahead, unless somebody else took or killed it."""
+        with self._lock:
+            spare, self._spare = self._spare, None
+        if spare is not None and not spare.process.is_alive():
+            spare.end(patient=False)
+            return None
+        return spare
+
+    def _replenish(self) -> None:
+        """Bury who has left, and fork one ahead."""
+        with self._forking:
+            with self._lock:
+                while self._leaving and not self._leaving[0].process.is_alive():
+                    self._leaving.popleft().end(patient=True)
+                enough = self._closed or self._spare is not None
+            if not enough:
+                forked = self._fork()
+                with self._lock:
+                    self._spare = forked
+
+    def _fork(self) -> Worker:
+        order, orders = self._context.Pipe(duplex=False)
+        events, event = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=child.main, args=(order, event), daemon=True)
+        process.start()
+        order.close()
+        event.close()
+        return Worker(process, orders, events)

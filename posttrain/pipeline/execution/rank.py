@@ -1,0 +1,106 @@
+"""One of the processes that share a stage: started by torch's launcher, told what to do by us."""
+
+import contextlib
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from dataclasses import replace
+from multiprocessing import connection
+
+from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.execution.child import Assignment, Channel, concluded, emitter, logged
+from posttrain.pipeline.execution.determinism import make_deterministic
+from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
+from posttrain.stage.config import StageConfig
+from posttrain.stage.context import StageContext
+
+_GRACE_SECONDS = 1.0
+
+
+def main() -> None:
+    """Ask for the assignment, run it, say how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    rank = int(os.environ["RANK"])
+    # As in `preload`: half a second of looking for texts that nobody reads here.
+    StageConfig.model_config["use_attribute_docstrings"] = False
+    link = connection.Client(sys.argv[1], family="AF_UNIX")
+    link.send(rank)
+    assignment: Assignment = link.recv()
+    threading.Thread(target=_die_with, args=(link,), daemon=True).start()
+    channel = Channel(link)
+    with logged(rank_log(assignment, rank)) if rank else contextlib.nullcontext():
+        final = concluded(assignment, lambda: _perform(_own(assignment, rank), rank, channel))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    channel.send(final)
+    failed = final["kind"] not in ("done", "dismissed")
+    if rank and failed:
+        # The first to end ends the others: what all of them found, rank 0 is to tell.
+        time.sleep(_GRACE_SECONDS)
+    # What a peer's death has broken inside a library must not keep this process from ending.
+    os._exit(int(failed))
+
+
+def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, object]:
+    keep_freed_memory()
+    make_deterministic(assignment.seed, assignment.threads)
+    from posttrain.learning.models.distributed.group import Dismissed, close_group, open_group
+
+    for _, name in socket.if_nameindex():
+        if name.startswith("lo"):
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
+    open_group(assignment.device)
+    context = StageContext(
+        seed=assignment.seed,
+        threads=assignment.threads,
+        device=assignment.device,
+        scratch=assignment.scratch,
+        emit=emitter(channel) if rank == 0 else _printed,
+        processes=assignment.processes,
+        ray=assignment.ray,
+    )
+    module, _, function = assignment.entry.partition(":")
+    run = getattr(importlib.import_module(module), function)
+    final: dict[str, object]
+    try:
+        metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+        final = {"kind": "done", "metrics": metrics}
+    except Dismissed:
+        final = {"kind": "dismissed"}
+    close_group()
+    return final
+
+
+def _own(assignment: Assignment, rank: int) -> Assignment:
+    """What this rank works with: its share of the threads, its device, and a place of its own."""
+    own = replace(
+        assignment,
+        threads=threads_of_rank(assignment),
+        device=f"cuda:{rank}" if assignment.device == "cuda" else assignment.device,
+    )
+    if rank == 0:
+        return own
+    scratch = assignment.scratch / "ranks" / f"scratch-{rank}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    outputs = {name: scratch / path.name for name, path in assignment.outputs.items()}
+    return replace(own, scratch=scratch, outputs=outputs)
+
+
+def _printed(event: object) -> None:
+    """A rank that reports nothing keeps its notes in its log."""
+    if isinstance(event, dict) and event["kind"] == "note":
+        print(event["line"], flush=True)
+
+
+def _die_with(link: connection.Connection) -> None:
+    """End with the stage's process: nothing more comes from it but its end."""
+    connection.wait([link])
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

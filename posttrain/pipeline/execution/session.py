@@ -1,0 +1,211 @@
+"""One invocation of a recipe from opening the workspace to the summary."""
+
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.execution.executor import Executor
+from posttrain.pipeline.execution.failures import StageFailed
+from posttrain.pipeline.execution.interrupt import interruptible
+from posttrain.pipeline.execution.lockstate import refresh_lock
+from posttrain.pipeline.execution.supervise import StageProcesses
+from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
+from posttrain.pipeline.plan import Decision, Planner
+from posttrain.pipeline.recipe import Recipe, load_recipe
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.digest import StatCache
+from posttrain.provenance.dvc import DvcStore, LockEntry
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
+from posttrain.provenance.revision import revision_of
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.spec import Dag
+from posttrain.views.tracking.base import Tracker
+from posttrain.views.tracking.projection import run_finished, run_started
+
+if TYPE_CHECKING:
+    from posttrain.provenance.ledger.records import RunStatus
+
+Runner = Callable[[Executor, Sequence[str]], None]
+
+
+@dataclass
+class Session:
+    """A recipe, its DAG and the places that remember; opened cheaply, before any decision."""
+
+    recipe: Recipe
+    dag: Dag
+    workspace: Workspace
+    ledger: Ledger
+    store: DvcStore
+    stat_cache: StatCache
+    planner: Planner
+    records: dict[str, StageRun] = field(default_factory=dict)
+    assumed: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
+    keeps_lock: bool = True
+
+    def entries(self) -> list[LockEntry]:
+        """Every stage as dvc.yaml describes it."""
+        closures = {name: self.planner.closure(name) for name in self.dag.stages}
+        return stage_entries(self.recipe, self.dag, self.workspace, closures)
+
+    def generated(self) -> dict[str, str]:
+        """Texts of dvc.yaml and params.yaml for the recipe as it is now."""
+        return generated_files(self.recipe, self.dag, self.entries())
+
+    def require(self, stage: str) -> str:
+        """`stage` if the flow has it, else a sentence with the nearest name, or all of them."""
+        if stage not in self.dag.stages:
+            hint = nearest(stage, self.dag.stages) or f"; there are {', '.join(self.dag.stages)}"
+            raise UserError(f"there is no stage '{stage}'{hint}")
+        return stage
+
+    def force(self, stage: str) -> None:
+        """Run `stage` and everything after it, up to date or not."""
+        self.planner.forced = frozenset(self.dag.downstream([self.require(stage)]))
+
+    def single(self, stage: str) -> list[Decision]:
+        """Consider `stage` alone: what comes before it counts as it lies in the workspace."""
+        upstream = self.dag.upstream(self.require(stage))
+        read = [ref for ref in self.dag.stages[stage].inputs.values() if ref.stage is not None]
+        self.assumed = {
+            name: self.planner.outputs_in_place(
+                name, {str(ref.output) for ref in read if ref.stage == name}
+            )
+            for name in upstream
+        }
+        return [self.planner.decide(stage, self.assumed)]
+
+    def settle(self, decisions: Sequence[Decision]) -> None:
+        """Nothing to run: make sure that the generated files and dvc.lock say what is there."""
+        self.records = {d.stage: d.known for d in decisions if d.known is not None}
+        self._write_state()
+
+    def run(
+        self,
+        decisions: Sequence[Decision],
+        *,
+        runner: Runner,
+        tracker: Tracker,
+        display: Display,
+        command: str,
+    ) -> Run:
+        """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true.
+
+        A recipe with which nothing new was made leaves the generated files of the one before.
+        """
+        run = self._begin(command)
+        tracked = tracker.start(run_started(run))
+        executor = self._executor(run, decisions, tracker=tracker, tracked=tracked, display=display)
+        names = []
+        for decision in self._ordered(decisions):
+            ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
+            if decision.action == "cached" and ready:
+                executor.reuse(decision)
+            else:
+                names.append(decision.stage)
+        status: RunStatus = "failed"
+        try:
+            with interruptible(executor.processes.stop):
+                runner(executor, names)
+            status = "succeeded"
+        except StageFailed as failure:
+            if executor.processes.stopping:
+                raise KeyboardInterrupt from None
+            if failure.refused:
+                raise UserError(str(failure)) from None
+            raise
+        finally:
+            executor.processes.close()
+            self.records = dict(executor.results)
+            new = any(record.status != "cached" for record in self.records.values())
+            if new or status == "succeeded":
+                self._write_state()
+            self.stat_cache.save()
+            ended = time.time()
+            tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
+            external = tracker.external_id(tracked)
+            if external is None:
+                executor.late[run.id] = tracked
+            tracker.when_closed(executor.note_late_ids)
+            self.ledger.finish_run(
+                run.id,
+                status,
+                ended,
+                mlflow_run_id=external,
+                prefect_run_id=executor.prefect_run_id,
+            )
+        return run
+
+    def _begin(self, command: str) -> Run:
+        revision = revision_of(self.workspace.root)
+        run = Run(
+            id=time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + uuid.uuid4().hex[:6],
+            recipe=self.recipe.name,
+            started=time.time(),
+            command=command,
+            git_commit=revision.commit,
+            git_dirty=revision.dirty,
+            overrides={name: str(value) for name, value in self.recipe.overrides.items()},
+        )
+        self.ledger.begin_run(run)
+        return run
+
+    def _executor(
+        self,
+        run: Run,
+        decisions: Sequence[Decision],
+        *,
+        tracker: Tracker,
+        tracked: str,
+        display: Display,
+    ) -> Executor:
+        running = (each.stage for each in decisions if each.action != "cached")
+        models = any("transformers" in self.planner.closure(name).packages for name in running)
+        processes = StageProcesses(self.recipe.run.threads, models=models)
+        processes.warm()
+        return Executor(
+            made=dict(self.assumed),
+            run_id=run.id,
+            planner=self.planner,
+            ledger=self.ledger,
+            tracker=tracker,
+            store=self.store,
+            processes=processes,
+            display=display,
+            tracked_run=tracked,
+        )
+
+    def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
+        by_name = {decision.stage: decision for decision in decisions}
+        return [by_name[name] for name in self.dag.order() if name in by_name]
+
+    def _write_state(self) -> None:
+        """Let dvc.yaml, params.yaml and dvc.lock say what is there."""
+        write_generated(self.recipe.directory, self.generated())
+        made = {
+            name: {record.role: record for record in run.outputs}
+            for name, run in self.records.items()
+        }
+        if self.keeps_lock:
+            refresh_lock(self.workspace, self.store, self.entries(), made, self.stat_cache)
+
+
+@contextmanager
+def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]:
+    """Read the recipe, resolve its DAG and open the ledger; heavy libraries stay closed."""
+    recipe = load_recipe(path, overrides)
+    workspace = Workspace.of(recipe)
+    dag = recipe.resolve(workspace.root)
+    stat_cache = StatCache.load(workspace.state / "digests.json")
+    store = DvcStore(workspace.root, recipe.directory)
+    ledger_at = os.environ.get("POSTTRAIN_LEDGER") or workspace.state / "ledger.db"
+    with open_ledger(ledger_at) as ledger:
+        planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
+        yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
+        stat_cache.save()

@@ -1,0 +1,145 @@
+"""Run one attempt of a stage in its own process, watch it, and say how it ended."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any
+
+from posttrain.pipeline.execution.child import Assignment
+from posttrain.pipeline.execution.parts import Part
+from posttrain.pipeline.execution.processes import Workers
+
+HEARTBEATS_MISSED = 60.0
+_POLL_SECONDS = 0.5
+_FINAL = frozenset({"done", "refused", "failed", "lost"})
+# Trying again may help: what ended it came from outside.
+_RETRYABLE = frozenset({"stopped", "lost"})
+
+Watch = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds after which an attempt is stopped, in all and without a sign of progress."""
+
+    total: float
+    stall: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one attempt ended. `retryable` is false where trying again cannot help."""
+
+    ok: bool
+    error: str | None = None
+    retryable: bool = False
+    refused: bool = False
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    rows: Mapping[str, int | None] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+class StageProcesses:
+    """Starts stage processes from a fork server that has the heavy imports done.
+
+    Without `models`, transformers is left to the stages that want it after all.
+    """
+
+    def __init__(self, threads: int, *, models: bool = True) -> None:
+        self._workers = Workers(threads, models=models)
+        self._stopping = threading.Event()
+
+    def warm(self) -> None:
+        """Start the fork server now, so that its imports overlap with the caller's own."""
+        self._workers.warm()
+
+    def close(self) -> None:
+        """Leave no process behind."""
+        self._workers.close()
+
+    @property
+    def stopping(self) -> bool:
+        """True once `stop` was called."""
+        return self._stopping.is_set()
+
+    def stop(self) -> None:
+        """End every attempt that is running, within a moment, and let none begin."""
+        self._stopping.set()
+
+    def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> Outcome:
+        """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
+        worker = self._workers.take()
+        final: Mapping[str, Any] = {}
+        try:
+            given = worker.give(assignment)
+            lost: Mapping[str, Any] = {"kind": "died"}
+            final = _listen(worker.events, limits, watch, self._stopping) if given else lost
+        finally:
+            if final.get("kind") == "done":
+                self._workers.dismiss(worker, patient=True, num_bytes=final["num_bytes"])
+            else:
+                worker.end(patient=not self._stopping.is_set())
+        return _outcome(final, worker.process, assignment.log)
+
+
+def _listen(
+    receiver: connection.Connection, limits: Limits, watch: Watch, stopping: threading.Event
+) -> Mapping[str, Any]:
+    """Pump events until the final one, the end of the process, a limit, or the order to stop."""
+    begun = beaten = progressed = time.monotonic()
+    while True:
+        if stopping.is_set():
+            return {"kind": "interrupted", "error": "it was interrupted"}
+        if receiver.poll(_POLL_SECONDS):
+            try:
+                event = receiver.recv()
+            except EOFError:
+                return {"kind": "died"}
+            beaten = time.monotonic()
+            if event["kind"] in _FINAL:
+                return dict(event)
+            if event["kind"] != "heartbeat":
+                progressed = beaten
+                watch(event)
+        now = time.monotonic()
+        if now - begun > limits.total:
+            return _stopped(f"ran longer than {limits.total / 60:g} min (run.timeout_minutes)")
+        if now - progressed > limits.stall:
+            return _stopped(f"made no progress for {limits.stall / 60:g} min (run.stall_minutes)")
+        if now - beaten > HEARTBEATS_MISSED:
+            return _stopped(f"sent no heartbeat for {HEARTBEATS_MISSED:g} s")
+
+
+def _stopped(reason: str) -> dict[str, Any]:
+    return {"kind": "stopped", "error": f"it {reason} and was stopped"}
+
+
+def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> Outcome:
+    kind = final["kind"]
+    if kind == "done":
+        return Outcome(
+            ok=True,
+            metrics=final["metrics"],
+            rows=final["rows"],
+            parts=final["parts"],
+            timings=final["timings"],
+        )
+    if kind == "refused":
+        return Outcome(ok=False, error=final["error"], refused=True)
+    if kind == "died":
+        return Outcome(ok=False, error=f"{_death(process.exitcode)}; log: {log}", retryable=True)
+    return Outcome(ok=False, error=f"{final['error']}; log: {log}", retryable=kind in _RETRYABLE)
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name
+        memory = " (often: out of memory)" if name == "SIGKILL" else ""
+        return f"its process was killed by {name}{memory}"
+    return f"its process ended with exit code {code} before it was done"

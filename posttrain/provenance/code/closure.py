@@ -1,0 +1,168 @@
+"""All first-party code that an entry can reach."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.provenance.code.archive import SourceArchive
+from posttrain.provenance.code.distributions import distributions
+from posttrain.provenance.code.graph import Graph
+from posttrain.provenance.code.lookups import OF_SIGNATURES
+from posttrain.provenance.code.symbols import Node, Symbol
+from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
+from posttrain.provenance.code.tree import SourceTree
+from posttrain.stage.errors import UserError, nearest
+
+FIRST_PARTY = ("posttrain", "tasks", "flows")
+
+# The interface between a stage and whoever runs it. What it hands over (parameters, seed, threads,
+# device) is in the key by value; how it reports progress and mistakes cannot change a result.
+INTERFACE = (
+    # Which actor does what decides nothing about its result.
+    "posttrain.backends.cluster",
+    "posttrain.stage.errors",
+    "posttrain.stage.artifact_types",
+    "posttrain.stage.config",
+    "posttrain.stage.context",
+    "posttrain.stage.installed",
+    "posttrain.stage.resources",
+    "posttrain.stage.spec",
+)
+
+
+@dataclass(frozen=True)
+class CodeClosure:
+    """The code behind an entry: `module:symbol` -> digest, with `<body>` for what an import does.
+
+    `packages` are the third-party distributions that this code imports, `modules` the first-party
+    modules, those included of which nothing else is reached. `opaque` says where static analysis
+    could not see and took the whole module, and why. `loads_by_name`: it imports modules by names
+    that are known when it runs.
+    """
+
+    symbols: Mapping[str, str]
+    packages: frozenset[str]
+    modules: frozenset[str]
+    opaque: Mapping[str, str]
+    digest: str
+    loads_by_name: bool = False
+
+
+class CodeReader:
+    """Closures over one snapshot of the source files; what they share is computed once."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        packages: Sequence[str] = FIRST_PARTY,
+        outside: Sequence[str] = INTERFACE,
+        cache: Path | None = None,
+    ) -> None:
+        self._tree = SourceTree(root, packages, cache=cache)
+        self._graph = Graph(self._tree, outside=outside)
+        self._cache = cache
+
+    def closure(self, *entries: str, given: Iterable[str] = ()) -> CodeClosure:
+        """Everything that one of the `module:function` reaches, with the types of its arguments.
+
+        Where it imports by name, the modules that the text `given` names are reached as well.
+        """
+        reached, reasons = self._reach([self._start(entry) for entry in entries], list(given))
+        symbols = self._texts(reached, reasons)
+        imported: set[str] = set()
+        for node in reached:
+            if not node.module:
+                imported.add(node.name)
+            elif node.name == FILES:
+                files = self._tree.data_files(node.module)
+                symbols |= {f"{node.module}:<file {name}>": files[name] for name in files}
+            elif (symbol := self._graph.symbol(node)) is not None:
+                symbols[f"{node.module}:{node.name}"] = symbol.digest
+        self._tree.save()
+        ordered = dict(sorted(symbols.items()))
+        return CodeClosure(
+            symbols=ordered,
+            packages=distributions(imported, cache=self._cache),
+            modules=frozenset(node.module for node in reached if node.module),
+            opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
+            digest=_digest(ordered),
+            loads_by_name=loads_by_name(self._symbols(reached)),
+        )
+
+    def _symbols(self, reached: Iterable[Node]) -> dict[Node, Symbol]:
+        found = ((node, self._graph.symbol(node)) for node in reached)
+        return {node: symbol for node, symbol in found if symbol is not None}
+
+    def _texts(self, reached: Iterable[Node], reasons: dict[str, set[str]]) -> dict[str, str]:
+        """How functions are written, where reached code reads that."""
+        symbols = self._symbols(reached)
+        readers = {
+            f"{reason} of {node.module}"
+            for node, symbol in symbols.items()
+            for reason in symbol.reads_text
+        }
+        names = {reader.partition(" ")[0] for reader in readers}
+        if names <= OF_SIGNATURES and (len(names) < 2 or "signature" not in names):
+            return {}
+        reasons["the text of every function"] |= readers
+        written = ((node, symbol.text) for node, symbol in symbols.items() if symbol.text)
+        return {f"{node.module}:{node.name} <text>": text for node, text in written}
+
+    def keep_sources(self, closure: CodeClosure, archive: SourceArchive) -> None:
+        """Archive the modules of a closure as this snapshot saw them; one edited since is left."""
+        for module in sorted({symbol.partition(":")[0] for symbol in closure.symbols}):
+            version = self._tree.version(module)
+            if version is None or archive.has(module, version):
+                continue
+            text = self._tree.text(module)
+            if text is not None and text.digest == version:
+                archive.keep(module, text)
+
+    def _start(self, entry: str) -> Node:
+        module, _, name = entry.partition(":")
+        table = self._tree.table(module)
+        if table is None:
+            raise UserError(f"entry '{entry}': there is no module {module}; correct the name")
+        if name not in table.symbols:
+            hint = nearest(name, table.symbols)
+            raise UserError(f"entry '{entry}': {module} does not define '{name}'{hint}")
+        return Node(module, name)
+
+    def _reach(
+        self, starts: Sequence[Node], given: Sequence[str]
+    ) -> tuple[set[Node], dict[str, set[str]]]:
+        reasons: dict[str, set[str]] = defaultdict(set)
+        reached = {node for start in starts for node in self._graph.entry(start).nodes}
+        reached.update(starts)
+        pending = list(reached)
+        while pending:
+            edges = self._graph.edges(pending.pop())
+            for module, reason in edges.notes.items():
+                reasons[module].add(reason)
+            fresh = edges.nodes.keys() - reached
+            if not pending and not fresh:
+                named = named_in_text(self._tree, self._symbols(reached), reached, given)
+                fresh = {node for node in named if self._graph.counts(node.module)} - reached
+            reached |= fresh
+            pending += fresh
+        return reached, reasons
+
+
+def code_closure(
+    entry: str,
+    *,
+    root: Path,
+    packages: Sequence[str] = FIRST_PARTY,
+    cache: Path | None = None,
+    outside: Sequence[str] = INTERFACE,
+) -> CodeClosure:
+    """The closure of one entry such as `tasks.sft.stage:run`; for several, keep a `CodeReader`."""
+    return CodeReader(root, packages=packages, outside=outside, cache=cache).closure(entry)
+
+
+def _digest(symbols: Mapping[str, str]) -> str:
+    lines = "\n".join(f"{name} {digest}" for name, digest in symbols.items())
+    return hashlib.sha256(lines.encode()).hexdigest()

@@ -1,0 +1,63 @@
+"""Third-party packages: which distribution an import comes from, and its version."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache as memoize
+from pathlib import Path
+
+from posttrain.provenance.code.store import write_if_possible
+
+ABSENT = "not installed"
+
+
+def distributions(imports: Iterable[str], *, cache: Path | None = None) -> frozenset[str]:
+    """Distributions that provide top-level `imports`, the standard library left out.
+
+    An import that nothing installed provides stands for itself: installing it may change what runs.
+    """
+    third_party = {name for name in imports if name not in sys.stdlib_module_names}
+    return frozenset(found for name in third_party for found in _providers(name, cache))
+
+
+@memoize
+def version(distribution: str) -> str:
+    """Installed version of a distribution."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ABSENT
+
+
+@memoize
+def _providers(name: str, cache: Path | None) -> tuple[str, ...]:
+    # Nearly every package is called what it is imported as, and asking for one is cheap.
+    if version(name) != ABSENT:
+        return (name,)
+    return tuple(sorted(set(_installed(cache).get(name, (name,)))))
+
+
+@memoize
+def _installed(cache: Path | None) -> Mapping[str, list[str]]:
+    """All top-level names with their distributions; cached, as it reads every list of files."""
+    state = _environment()
+    file = cache / "distributions.json" if cache is not None else None
+    if file is not None:
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            known, names = json.loads(file.read_bytes())
+            if known == state:
+                return dict(names)
+    names = importlib.metadata.packages_distributions()
+    if file is not None:
+        write_if_possible(file, json.dumps([state, names]).encode())
+    return names
+
+
+def _environment() -> str:
+    """Changes whenever something is installed: the import path and its folders' mtimes."""
+    folders = [Path(entry) for entry in sys.path if entry and Path(entry).is_dir()]
+    state = [f"{folder} {folder.stat().st_mtime_ns}" for folder in folders]
+    return hashlib.sha256("\n".join([sys.version, *state]).encode()).hexdigest()

@@ -1,0 +1,71 @@
+"""What code names in text: modules that it imports so, scripts that it starts, folders of files."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from posttrain.provenance.code.symbols import MAIN, Node, Symbol
+from posttrain.provenance.code.tree import SourceTree
+
+WHOLE = "*"
+FILES = "<files>"
+
+
+def named_in_text(
+    tree: SourceTree,
+    symbols: Mapping[Node, Symbol],
+    reached: Collection[Node],
+    given: Iterable[str],
+) -> set[Node]:
+    """Nodes that the text in reached code leads to, where some of it looks for code or files.
+
+    `given` is text from outside, such as parameters, that may name modules as well.
+    """
+    found: set[Node] = set()
+    loading = {node.module for node, symbol in symbols.items() if symbol.imports_by_name}
+    if loading:
+        for node, symbol in symbols.items():
+            for text in (text for text in symbol.strings if not text.endswith(".py")):
+                if "." in text or node.module in loading:
+                    found |= _modules(tree, text)
+        for text in given:
+            found |= _modules(tree, text)
+    for module in {node.module for node in reached if node.name == FILES}:
+        found |= _files(tree, module, [s for node, s in symbols.items() if node.module == module])
+    return found
+
+
+def loads_by_name(symbols: Mapping[Node, Symbol]) -> bool:
+    """Whether some of the code imports modules by names that are known when it runs."""
+    return any(symbol.imports_by_name for symbol in symbols.values())
+
+
+def package_of(tree: SourceTree, module: str) -> str:
+    """The package that a module is or lies in."""
+    return module if tree.is_package(module) else module.rpartition(".")[0] or module
+
+
+def _modules(tree: SourceTree, text: str) -> set[Node]:
+    """The module that a dotted name starts with, and all in it where it is a package."""
+    parts = text.replace(":", ".").split(".")
+    names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    name = next((name for name in names if tree.is_first_party(name) and tree.place(name)), None)
+    if name is None:
+        return set()
+    inside = tree.submodules(name) if "." in name else [f"{name}.__main__"]
+    modules = [name, *(each for each in inside if tree.place(each))]
+    return {Node(each, kind) for each in modules for kind in (WHOLE, MAIN)}
+
+
+def _files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[Node]:
+    """Scripts beside a module that it names, and the folders of packages that its text leads to."""
+    found: set[Node] = set()
+    package = package_of(tree, module)
+    for text in (text for symbol in symbols for text in symbol.strings):
+        if text.endswith(".py"):
+            script = f"{package}.{text.removesuffix('.py')}"
+            found |= {Node(script, WHOLE), Node(script, MAIN)} if tree.place(script) else set()
+        elif tree.place(text) is not None:
+            found.add(Node(text, FILES))
+    parts = package.split(".")
+    # The first step up leads to the module's own folder.
+    climbed = max(1, len(parts) - max(0, sum(symbol.climbs for symbol in symbols) - 1))
+    return found | {Node(".".join(parts[:climbed]), FILES)}

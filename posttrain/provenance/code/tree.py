@@ -1,0 +1,165 @@
+"""The first-party source files: where each module lies, and its table, parsed once."""
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from posttrain.provenance.code.archive import ModuleText
+from posttrain.provenance.code.store import TableStore
+from posttrain.provenance.code.symbols import Definitions, ModuleTable, parse_module
+from posttrain.stage.errors import UserError
+from posttrain.stage.installed import SHARED, beside, home
+
+
+class SourceTree:
+    """A snapshot of the first-party modules below `root`; each file is read at most once.
+
+    What `root` lacks is looked for where Python would import it from: a project of the user's own
+    runs on the framework's code, and its stages and flows stand beside the installed ones.
+    """
+
+    def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
+        self._packages = tuple(packages)
+        self._homes = {name: _homes(root, name) for name in packages}
+        self._places: dict[str, Path | None] = {}
+        self._tables: dict[str, ModuleTable | None] = {}
+        self._versions: dict[str, str] = {}
+        self._store = TableStore(cache, self._packages)
+
+    def is_first_party(self, module: str) -> bool:
+        """Whether the module belongs to one of the packages whose code counts."""
+        return bool(self._homes.get(module.partition(".")[0]))
+
+    def place(self, module: str) -> Path | None:
+        """The module's file; its directory where it is a package without `__init__.py`."""
+        if module not in self._places:
+            self._places[module] = self._find(module)
+        return self._places[module]
+
+    def table(self, module: str) -> ModuleTable | None:
+        """The module's table, or None where it has no source."""
+        if module not in self._tables:
+            source = self._read(module)
+            self._tables[module] = None if source is None else self._parsed(module, source)
+        return self._tables[module]
+
+    def definitions(self, module: str) -> Definitions | None:
+        """The module's table together with the syntax that it was made from, never cached."""
+        source = self._read(module)
+        return None if source is None else self._parse(module, source)
+
+    def version(self, module: str) -> str | None:
+        """Digest of the text that the module's table was made from."""
+        return self._versions.get(module)
+
+    def text(self, module: str) -> ModuleText | None:
+        """The module's text as it is on disk now."""
+        source = self._read(module)
+        return None if source is None else ModuleText(source, self._is_package(module))
+
+    def data_files(self, module: str) -> Mapping[str, str]:
+        """Digests of the files beside a module that are not Python, by relative path."""
+        place = self.place(module)
+        if place is None:
+            return {}
+        folder = place if place.is_dir() else place.parent
+        files = (file for file in folder.rglob("*") if file.is_file())
+        return {
+            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in files
+            if file.suffix not in (".py", ".pyc")
+        }
+
+    def is_package(self, module: str) -> bool:
+        """Whether modules lie in it."""
+        place = self.place(module)
+        return place is not None and (place.name == "__init__.py" or place.is_dir())
+
+    def submodules(self, package: str) -> list[str]:
+        """All modules below a package, by their absolute names."""
+        place = self.place(package)
+        if place is None or not self.is_package(package):
+            return []
+        folder = place if place.is_dir() else place.parent
+        stems = (file.relative_to(folder).with_suffix("").parts for file in folder.rglob("*.py"))
+        names = {".".join([package, *parts]).removesuffix(".__init__") for parts in stems}
+        return sorted(names - {package})
+
+    def save(self) -> None:
+        """Remember the tables of this snapshot for the next one."""
+        self._store.save()
+
+    def _find(self, module: str) -> Path | None:
+        head, *rest = module.split(".")
+        homes = self._homes.get(head, ())
+        # A project's own package hides an installed one of that name with all that is in it.
+        own = [home for home in homes if _source(home.joinpath(head, *rest[:1])) is not None]
+        stems = [home.joinpath(head, *rest) for home in own[:1] or homes]
+        files = [file for stem in stems if (file := _source(stem)) is not None]
+        return next(iter(files), None) or next((stem for stem in stems if stem.is_dir()), None)
+
+    def _read(self, module: str) -> bytes | None:
+        place = self.place(module)
+        return None if place is None or place.suffix != ".py" else place.read_bytes()
+
+    def _parsed(self, module: str, source: bytes) -> ModuleTable:
+        digest = ModuleText(source, self._is_package(module)).digest
+        self._versions[module] = digest
+        table = self._store.get(module, digest)
+        if table is None:
+            table = self._parse(module, source).table
+            self._store.put(module, digest, table)
+        return table
+
+    def _parse(self, module: str, source: bytes) -> Definitions:
+        is_package = self._is_package(module)
+        try:
+            with _room_to_recurse():
+                return parse_module(source, module, is_package=is_package, packages=self._packages)
+        except SyntaxError as error:
+            where = f"{self._shown(module)}:{error.lineno}"
+            raise UserError(f"{where}: not valid Python ({error.msg}); correct it") from None
+        except ValueError as error:
+            raise UserError(f"{self._shown(module)}: not Python source ({error})") from None
+
+    def _is_package(self, module: str) -> bool:
+        place = self.place(module)
+        return place is not None and place.name == "__init__.py"
+
+    def _shown(self, module: str) -> str:
+        place = self.place(module)
+        assert place is not None
+        home = next(home for home in self._homes[module.partition(".")[0]] if home in place.parents)
+        return place.relative_to(home).as_posix()
+
+
+@contextlib.contextmanager
+def _room_to_recurse() -> Iterator[None]:
+    """A sum of a thousand terms is a tree a thousand levels deep, each a few calls to walk."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 50_000))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+
+
+def _source(stem: Path) -> Path | None:
+    """The file of a package or module."""
+    candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
+    return next((file for file in candidates if file.is_file()), None)
+
+
+def _homes(root: Path, package: str) -> tuple[Path, ...]:
+    """The directories that hold a first-party package, the project's own first."""
+    found = [root] if (root / package).is_dir() or (root / f"{package}.py").is_file() else []
+    if package in SHARED and len(beside(package, [str(root / package)])) > 1:
+        found.append(home())
+    if not found:
+        spec = find_spec(package)
+        locations = spec.submodule_search_locations if spec is not None else None
+        found = [Path(next(iter(locations))).parent] if locations else []
+    return tuple(found)

@@ -1,0 +1,129 @@
+"""SHA-256 of files and directories, with a memory of files that did not change."""
+
+import contextlib
+import hashlib
+import json
+import os
+import stat
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from posttrain.provenance.files import replacing
+from posttrain.stage.errors import UserError
+
+# A file written in the same clock tick as it was hashed can change again without a visible
+# change of its mtime; git calls this "racy clean". Two seconds covers the coarsest clocks (FAT).
+_RACY_NS = 2_000_000_000
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Content of a file or directory: hex SHA-256, bytes in total, number of files."""
+
+    sha256: str
+    size: int
+    files: int
+
+
+@dataclass
+class StatCache:
+    """Remembers (path, size, mtime, inode) -> SHA-256 in one JSON file, read and saved whole.
+
+    Losing the file, or two processes saving at once, costs a re-hash and nothing else.
+    """
+
+    path: Path
+    entries: dict[str, tuple[int, int, int, str]] = field(default_factory=dict)
+    changed: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the cache; a missing or damaged file is an empty cache."""
+        try:
+            raw = json.loads(path.read_bytes())
+            return cls(path, {name: (row[0], row[1], row[2], row[3]) for name, row in raw.items()})
+        except (OSError, ValueError, AttributeError, IndexError, TypeError, KeyError):
+            return cls(path)
+
+    def save(self) -> None:
+        """Write the cache by atomic rename, if anything was learned and the place is writable."""
+        if not self.changed:
+            return
+        with contextlib.suppress(PermissionError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self.path) as partial:
+                partial.write_text(json.dumps(self.entries, separators=(",", ":")))
+        self.changed = False
+
+    def get(self, path: str, status: os.stat_result) -> str | None:
+        """The remembered hash of `path`, if its size, mtime and inode are still the same."""
+        entry = self.entries.get(path)
+        return entry[3] if entry is not None and entry[:3] == _signature(status) else None
+
+    def put(self, path: str, status: os.stat_result, sha256: str, *, hashed_ns: int) -> None:
+        """Remember a hash begun at `hashed_ns`, unless the file was too young to be trusted."""
+        if hashed_ns - status.st_mtime_ns > _RACY_NS:
+            self.entries[path] = (*_signature(status), sha256)
+            self.changed = True
+
+
+def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
+    """Digest a file (its bytes) or a directory (its sorted relative paths and their digests).
+
+    The directory's digest is the SHA-256 of one line ``relpath NUL sha256 LF`` per file, sorted by
+    the bytes of the POSIX relative path. Nothing is ignored; empty directories do not count.
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} does not exist; restore it, or run the stage that makes it"
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
+        return Digest(_file(path, status, cache), status.st_size, 1)
+    if path.is_symlink():
+        raise UserError(f"{path} is a link to a directory; put the directory itself there")
+    lines, total = [], 0
+    for name, file, file_status in _walk(path, b""):
+        lines.append(b"%b\0%b\n" % (name, _file(file, file_status, cache).encode()))
+        total += file_status.st_size
+    return Digest(hashlib.sha256(b"".join(sorted(lines))).hexdigest(), total, len(lines))
+
+
+def _walk(directory: Path, prefix: bytes) -> list[tuple[bytes, Path, os.stat_result]]:
+    """Every file below `directory`: relative POSIX path as bytes, path, and status behind links."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = prefix + os.fsencode(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                found += _walk(Path(entry.path), name + b"/")
+            elif entry.is_dir():
+                raise UserError(
+                    f"{entry.path} is a link to a directory; put the directory itself there"
+                )
+            else:
+                found.append((name, Path(entry.path), Path(entry.path).stat()))
+    return found
+
+
+def _file(path: Path, status: os.stat_result, cache: StatCache | None) -> str:
+    """SHA-256 of one regular file, from memory where that is safe."""
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path} is not a regular file; only files and directories can be tracked")
+    name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links into the DVC cache
+    remembered = cache.get(name, status) if cache is not None else None
+    if remembered is not None:
+        return remembered
+    started = time.time_ns()
+    with path.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    if cache is not None and _signature(path.stat()) == _signature(status):
+        cache.put(name, status, sha256, hashed_ns=started)
+    return sha256
+
+
+def _signature(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino

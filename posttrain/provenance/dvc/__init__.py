@@ -1,0 +1,9 @@
+"""The one place that imports dvc: bytes in the cache, and `dvc.lock` as DVC itself writes it.
+
+Whatever needs dvc is imported inside functions, so that importing this package costs nothing.
+"""
+
+from posttrain.provenance.dvc.records import LockEntry, StoredObject
+from posttrain.provenance.dvc.store import DvcStore
+
+__all__ = ["DvcStore", "LockEntry", "StoredObject"]

@@ -1,0 +1,42 @@
+"""What lies at an address on a DVC remote, without fetching it."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from posttrain.stage.errors import UserError, nearest
+
+# What object stores and file systems call the version of a file, best first.
+_VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModified")
+
+
+def remote_digest(root: Path, address: str) -> str:
+    """SHA-256 over names, sizes and versions of all files at `remote://NAME/path`."""
+    from dvc.config import Config
+    from dvc.fs import get_cloud_fs
+
+    name, _, path = address.removeprefix("remote://").partition("/")
+    config = Config(dvc_dir=str(root / ".dvc"))
+    remotes = config["remote"]
+    if name not in remotes:
+        hint = nearest(name, remotes) or "; add it with `dvc remote add`"
+        raise UserError(f"{address}: DVC knows no remote '{name}'{hint}")
+    cls, settings, base = get_cloud_fs(config, name=name)
+    files = cls(**settings)
+    top = files.join(base, path) if path else base
+    found = {entry: files.info(entry) for entry in _files(files, top)}
+    if not found:
+        raise UserError(f"{address}: nothing is there")
+    lines = [f"{entry} {_version(info)}" for entry, info in sorted(found.items())]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _files(files: Any, top: str) -> list[str]:
+    # A listing that was read before would hide what came since.
+    files.fs.invalidate_cache()
+    return list(files.find(top)) if files.isdir(top) else [top] * files.exists(top)
+
+
+def _version(info: dict[str, Any]) -> str:
+    versions = [f"{key}={info[key]}" for key in _VERSIONS if info.get(key) is not None]
+    return " ".join([str(info.get("size")), *versions[:1]])

@@ -1,0 +1,27 @@
+"""Open a DVC repository through its Python interface, without its voice."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from posttrain.stage.errors import UserError
+
+
+def open_repo(root: Path) -> Any:
+    """The repository at `root`; `UserError` says what is missing."""
+    from dvc.exceptions import DvcException, NotDvcRepoError
+    from dvc.repo import Repo
+    from dvc.scm import SCMError
+
+    # At its import dvc sets up handlers that write to the terminal. What matters of it is raised,
+    # and then said in a sentence of ours.
+    for name in ("dvc", "dvc_data", "dvc_objects"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        return Repo(str(root), _wait_for_lock=True)
+    except NotDvcRepoError:
+        raise UserError(f"{root} has no .dvc folder; restore it with git, or `dvc init`") from None
+    except SCMError:
+        raise UserError(f"{root} is not in a git repository; run `git init` there") from None
+    except DvcException as error:
+        raise UserError(f"dvc cannot open {root}: {error}") from None

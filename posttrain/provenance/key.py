@@ -1,0 +1,146 @@
+"""The key of a stage: all that decides whether it is up to date, and one digest of it."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from posttrain.provenance.code import CodeClosure, version
+
+Components = Mapping[str, Mapping[str, str]]
+Kind = Literal["changed", "added", "removed"]
+
+# From what a person edits to what merely is there: the first difference is the one to look at.
+ORDER = ("code", "params", "inputs", "packages", "runtime")
+_KINDS: tuple[Kind, ...] = ("changed", "added", "removed")
+_MAX_SHOWN = 60
+_DIGEST_SHOWN = 12
+
+_SENTENCES: dict[str, dict[Kind, str]] = {
+    "code": {
+        "changed": "the code of {name} changed",
+        "added": "its code now reaches {name}",
+        "removed": "its code no longer reaches {name}",
+    },
+    "params": {
+        "changed": "parameter {name} changed from {before} to {after}",
+        "added": "parameter {name} is new, with the value {after}",
+        "removed": "parameter {name} is gone; it was {before}",
+    },
+    "inputs": {
+        "changed": "input {name} has other bytes: {after} instead of {before}",
+        "added": "input {name} is new: {after}",
+        "removed": "input {name} is gone; it was {before}",
+    },
+    "packages": {
+        "changed": "package {name} changed from {before} to {after}",
+        "added": "its code now imports {name} {after}",
+        "removed": "its code no longer imports {name} {before}",
+    },
+    "runtime": {
+        "changed": "{name} changed from {before} to {after}",
+        "added": "{name} is now part of the key: {after}",
+        "removed": "{name} is no longer part of the key; it was {before}",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """Hex SHA-256 of the canonical JSON of `components`: group -> name -> value, all text."""
+
+    digest: str
+    components: Components
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One value by which two keys differ; None where one of them does not have it."""
+
+    component: str
+    name: str
+    before: str | None
+    after: str | None
+
+    @property
+    def kind(self) -> Kind:
+        """Whether the value is another one, new, or gone."""
+        if self.before is None:
+            return "added"
+        return "removed" if self.after is None else "changed"
+
+    @property
+    def sentence(self) -> str:
+        """The difference in one line."""
+        template = _SENTENCES.get(self.component, _SENTENCES["runtime"])[self.kind]
+        before, after = (_shown(self.component, value) for value in (self.before, self.after))
+        return template.format(name=self.name, before=before, after=after)
+
+
+def stage_key(
+    *,
+    code: CodeClosure,
+    params: Mapping[str, object],
+    inputs: Mapping[str, str],
+    runtime: Mapping[str, str],
+) -> Key:
+    """Key of one stage: its code, resolved `params`, input digests and how it is run."""
+    components = {
+        "code": dict(code.symbols),
+        "params": dict(_flattened(params)),
+        "inputs": dict(inputs),
+        "packages": {name: version(name) for name in sorted(code.packages)},
+        "runtime": dict(runtime),
+    }
+    return Key(_digest(components), components)
+
+
+def checkpoints_digest(components: Components) -> str:
+    """Of all that a stage's checkpoints depend on: its key, but for the number of processes.
+
+    They are the same from any number, so that a stage goes on where another number left it.
+    """
+    runtime = {k: v for k, v in components["runtime"].items() if k != "processes"}
+    return _digest({**components, "runtime": runtime})
+
+
+def differences(before: Components, after: Components) -> list[Difference]:
+    """All values that differ, what a person edits first, and changed values before new and gone."""
+    found = [
+        Difference(component, name, old.get(name), new.get(name))
+        for component in sorted(before.keys() | after.keys(), key=_rank)
+        for old, new in [(before.get(component, {}), after.get(component, {}))]
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
+    return sorted(found, key=lambda diff: (_rank(diff.component), _KINDS.index(diff.kind)))
+
+
+def _rank(component: str) -> tuple[int, str]:
+    return (ORDER.index(component) if component in ORDER else len(ORDER), component)
+
+
+def _flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested parameters by dotted name, so that a difference names the one field that changed."""
+    for key, value in values.items():
+        name = prefix + (json.dumps(key) if "." in key else key)
+        if isinstance(value, Mapping) and value:
+            yield from _flattened(value, f"{name}.")
+        else:
+            yield name, _canonical(value)
+
+
+def _digest(components: Components) -> str:
+    return hashlib.sha256(_canonical(components).encode()).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _shown(component: str, value: str | None) -> str:
+    text = value or ""
+    if component == "inputs":
+        return text[:_DIGEST_SHOWN]
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"

@@ -1,0 +1,39 @@
+"""Schema creation and Alembic migrations; imported only when a schema is not the newest."""
+
+from pathlib import Path
+
+import sqlalchemy
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from posttrain.provenance.ledger.schema import METADATA
+
+_POSTGRESQL = ("postgres", "postgresql")
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def driver_url(url: str) -> str:
+    """A PostgreSQL URL with the one driver that is supported, psycopg, spelled out."""
+    scheme, separator, rest = url.partition("://")
+    return f"postgresql+psycopg://{rest}" if separator and scheme in _POSTGRESQL else url
+
+
+def creation_sql(url: str) -> list[str]:
+    """The statements that make an empty database a ledger, in the database's own dialect."""
+    dialect = sqlalchemy.make_url(driver_url(url)).get_dialect()()
+    statements = ["CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL PRIMARY KEY)"]
+    for table in METADATA.sorted_tables:
+        statements.append(str(CreateTable(table).compile(dialect=dialect)))
+        indexes = sorted(table.indexes, key=lambda index: str(index.name))
+        statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
+    return statements
+
+
+def upgrade(url: str, revision: str) -> None:
+    """Run the migrations that lie between the database's schema and `revision`."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["url"] = driver_url(url)
+    command.upgrade(config, revision)

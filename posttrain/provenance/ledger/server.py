@@ -1,0 +1,91 @@
+"""A ledger on a database server (PostgreSQL), through SQLAlchemy."""
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, create_engine, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from posttrain.provenance.ledger.migrate import driver_url
+from posttrain.provenance.ledger.patience import patient, was_cut
+from posttrain.provenance.ledger.store import Params, Row
+from posttrain.stage.errors import UserError
+
+# One writer at a time, also across machines: any constant will do as long as it is ours.
+_WRITER_LOCK = 0x706F7374
+
+
+class ServerStore:
+    """One connection to a server; writers queue behind an advisory lock."""
+
+    dialect = "postgresql"
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            self._engine = patient(create_engine(driver_url(url)))
+            self._connection: Connection = self._engine.connect()
+        except (SQLAlchemyError, ImportError, ValueError) as error:
+            raise UserError(f"cannot open the ledger at {_public(url)}: {_first(error)}") from None
+        self._depth = 0
+        self._lock = threading.RLock()
+
+    def query(self, sql: str, params: Params | None = None) -> list[Row]:
+        """Rows of a SELECT."""
+        with self._lock:
+            rows = [tuple(row) for row in self._begun(sql, params)]
+            if not self._depth:
+                self._connection.rollback()
+            return rows
+
+    def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
+        """One statement for each of `rows`."""
+        if rows:
+            self._connection.execute(text(sql), [dict(row) for row in rows])
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing; the lock is released with the transaction, also when the client dies."""
+        with self._lock:
+            self._depth += 1
+            try:
+                self._begun(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})", outer=self._depth > 1)
+                yield
+                self._connection.commit()
+            finally:
+                self._depth -= 1
+                # Does nothing after a commit.
+                self._connection.rollback()
+
+    def _begun(
+        self, sql: str, params: Params | None = None, *, outer: bool | None = None
+    ) -> CursorResult[Any]:
+        """A statement; as the first one since the connection was cut, on a new connection."""
+        inside = bool(self._depth) if outer is None else outer
+        try:
+            return self._connection.execute(text(sql), dict(params or {}))
+        except DBAPIError as error:
+            if inside or not was_cut(error):
+                raise
+        self._connection.rollback()
+        return self._connection.execute(text(sql), dict(params or {}))
+
+    def close(self) -> None:
+        """Give the connection back and forget the pool."""
+        self._connection.close()
+        self._engine.dispose()
+
+
+def _public(url: str) -> str:
+    """The URL without its password."""
+    scheme, _, rest = url.partition("://")
+    credentials, at, place = rest.rpartition("@")
+    return f"{scheme}://{credentials.partition(':')[0]}{at}{place}"
+
+
+def _first(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError) and error.name == "psycopg":
+        return "its driver is missing; install it with: pip install 'psycopg[binary]'"
+    return str(error).splitlines()[0]

@@ -1,0 +1,56 @@
+"""Which schema a database has: created at the newest, migrated when older, refused when newer."""
+
+from posttrain.provenance.ledger.store import Store
+from posttrain.stage.errors import UserError
+
+# Every revision ever released, oldest first; each has a file in migrations/versions.
+REVISIONS = ("0001", "0002")
+HEAD = REVISIONS[-1]
+_OWN_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master",
+    "postgresql": "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()",
+}
+
+
+def ensure_current(store: Store) -> None:
+    """Bring the database to `HEAD`, or refuse it with a sentence. Costs one SELECT when it is."""
+    version = stored_version(store)
+    if version == HEAD:
+        return
+    if version is None:
+        _create(store)
+    elif version in REVISIONS:
+        from posttrain.provenance.ledger.migrate import upgrade
+
+        upgrade(store.url, HEAD)
+    else:
+        raise UserError(
+            f"the ledger at {store.url} was written by a newer posttrain (schema {version}, this "
+            f"one knows up to {HEAD}); upgrade posttrain, or export it there and import it here"
+        )
+
+
+def stored_version(store: Store) -> str | None:
+    """The revision that the database is stamped with, or None where there is no ledger yet."""
+    catalogue = f"SELECT * FROM ({_OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
+    if not store.query(catalogue):
+        return None
+    rows = store.query("SELECT version_num FROM alembic_version")
+    return str(rows[0][0]) if rows else None
+
+
+def _create(store: Store) -> None:
+    """Create every table at `HEAD` and stamp it, unless another process was faster."""
+    from posttrain.provenance.ledger.migrate import creation_sql
+
+    statements = creation_sql(store.url)
+    with store.transaction():
+        if stored_version(store) is not None:
+            return
+        if store.query(_OWN_TABLES[store.dialect]):
+            raise UserError(
+                f"the database {store.url} belongs to another program; name an empty one"
+            )
+        for statement in statements:
+            store.execute_many(statement, [{}])
+        store.execute_many("INSERT INTO alembic_version VALUES (:version)", [{"version": HEAD}])

@@ -1,0 +1,182 @@
+"""Turn numbers found by a walk into a graph of nodes with their facts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.reading import StageRunReader, read_edges
+from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.provenance.ledger.store import Row, Store, query_in
+from posttrain.provenance.lineage.graph import Edge, Graph, Node
+from posttrain.provenance.lineage.names import Selected
+from posttrain.stage.artifact_types import PARTS
+
+_EXECUTED = "s.status='succeeded'"
+_REUSED = "s.status IN ('cached','restored')"
+
+
+def build_graph(
+    ledger: Ledger, root: Selected, artifacts: Sequence[int], derivations: Sequence[int]
+) -> Graph:
+    """The graph of these artifacts and derivations; only edges between them are drawn."""
+    store = ledger.store
+    nodes = {node.id: node for node in artifact_nodes(ledger, artifacts)}
+    edges: list[Edge] = []
+    shown = _one_per_work(stage_runs_of(store, derivations))
+    # Whoever asks for one of several equal executions gets that one.
+    shown |= {_work(run): run for run in StageRunReader(store).where("id=:id", {"id": root.id})}
+    for stage in shown.values():
+        _connect(stage_node(stage), stage.inputs, stage.outputs, nodes, edges)
+    for node, members in _releases(store, derivations):
+        _connect(node, members, (), nodes, edges)
+    edges += _holdings(store, derivations, nodes)
+    return Graph(root.id, nodes, tuple(edges))
+
+
+def artifact_id(record: ArtifactRecord) -> str:
+    """Artifacts are one node per type and digest, whatever their path."""
+    return f"{record.type}:{record.digest}"
+
+
+def stage_runs_of(store: Store, derivations: Sequence[int]) -> list[StageRun]:
+    """The newest execution of each derivation, or its newest reuse; none where it only failed."""
+    newest = _newest(store, _EXECUTED, derivations)
+    newest |= _newest(store, _REUSED, [each for each in derivations if each not in newest])
+    ids = [newest[each] for each in derivations if each in newest]
+    found = {run.id: run for run in StageRunReader(store).where_in("id IN ({values})", ids)}
+    return [found[each] for each in ids]
+
+
+def _newest(store: Store, condition: str, derivations: Sequence[int]) -> dict[int, str]:
+    sql = (
+        "SELECT derivation,id FROM stage_runs WHERE num IN (SELECT MAX(s.num) FROM stage_runs s"
+        f" WHERE s.derivation IN ({{values}}) AND {condition} GROUP BY s.derivation)"
+    )
+    return {row[0]: row[1] for row in query_in(store, sql, derivations)}
+
+
+def _one_per_work(runs: Iterable[StageRun]) -> dict[object, StageRun]:
+    """Of stage runs with equal inputs and outputs (only their keys differ) the newest execution."""
+    unique: dict[object, StageRun] = {}
+    for run in sorted(runs, key=lambda run: (run.status == "succeeded", run.ended)):
+        unique.pop(_work(run), None)
+        unique[_work(run)] = run
+    return unique
+
+
+def _work(run: StageRun) -> object:
+    """What a stage run did, whatever its key."""
+    inputs = tuple(artifact_id(record) for record in run.inputs)
+    return run.stage, inputs, tuple(artifact_id(record) for record in run.outputs)
+
+
+def _connect(
+    node: Node,
+    inputs: Sequence[ArtifactRecord],
+    outputs: Sequence[ArtifactRecord],
+    nodes: dict[str, Node],
+    edges: list[Edge],
+) -> None:
+    nodes[node.id] = node
+    edges += [
+        Edge(artifact_id(record), node.id, record.role)
+        for record in inputs
+        if artifact_id(record) in nodes
+    ]
+    edges += [
+        Edge(node.id, artifact_id(record), record.role)
+        for record in outputs
+        if artifact_id(record) in nodes
+    ]
+
+
+def stage_node(run: StageRun) -> Node:
+    """A stage run as a node."""
+    facts: dict[str, str | int | float | None] = {
+        "run": run.run_id,
+        "status": run.status,
+        "started": run.started,
+        "seconds": round(max(0.0, run.ended - run.started), 3),
+        "key": run.key,
+        "host": run.host,
+        "attempt": run.attempt,
+        "log": run.log_path,
+        "mlflow run": run.mlflow_run_id,
+    }
+    facts |= {f"param {name}": value for name, value in run.components.get("params", {}).items()}
+    return Node(run.id, "stage", run.task, run.stage, facts, run.metrics)
+
+
+def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
+    """Artifacts as nodes, in the given order, each with the path at which it was made last."""
+    # The newest edge tells: one that made it before one that only read it.
+    place = (
+        "(SELECT {column} FROM edges e JOIN ports p ON p.num=e.port WHERE e.artifact=a.num"
+        " ORDER BY e.direction DESC, {newest} LIMIT 1)"
+    )
+    # A part is known by the first artifact that held it.
+    kinds = ",".join(f"'{kind}'" for kind in PARTS)
+    newest = f"CASE WHEN p.role IN ({kinds}) THEN e.derivation ELSE -e.derivation END"
+    columns = ",".join(
+        place.format(column=name, newest=newest) for name in ("p.path", "e.rows", "p.producer")
+    )
+    sql = (
+        f"SELECT a.num,a.type,a.digest,a.size,o.md5,{columns} FROM artifacts a"
+        " LEFT JOIN objects o ON o.artifact=a.num WHERE a.num IN ({values})"
+    )
+    found = {row[0]: row[1:] for row in query_in(ledger.store, sql, artifacts)}
+    recalled = {recall.digest: _why(recall.reason, recall.predicate) for recall in ledger.recalls()}
+    return [_artifact_node(found[number], recalled) for number in artifacts]
+
+
+def _artifact_node(row: Row, recalled: Mapping[str, str]) -> Node:
+    kind, digest, size, md5, path, rows, producer = row
+    facts = {
+        "digest": digest,
+        "bytes": size,
+        "rows": rows,
+        "producer": producer or None,
+        "md5": md5,
+    }
+    node = Node(f"{kind}:{digest}", "artifact", kind, path or digest[:12], facts)
+    return replace(node, recalled=recalled.get(digest))
+
+
+def _why(reason: str, predicate: str | None) -> str:
+    return f"rows where {predicate}: {reason}" if predicate else reason
+
+
+def _holdings(
+    store: Store, derivations: Sequence[int], nodes: Mapping[str, Node]
+) -> dict[Edge, None]:
+    """An edge from each part to what holds it; no stage run is between the two."""
+    sql = "SELECT derivation FROM compositions WHERE derivation IN ({values})"
+    sides = read_edges(store, [row[0] for row in query_in(store, sql, derivations)])
+    return {
+        Edge(artifact_id(part), artifact_id(whole), part.role): None
+        for parts, wholes in sides.values()
+        for whole in wholes
+        for part in parts
+        if {artifact_id(part), artifact_id(whole)} <= nodes.keys()
+    }
+
+
+def _releases(
+    store: Store, derivations: Sequence[int]
+) -> list[tuple[Node, tuple[ArtifactRecord, ...]]]:
+    sql = "SELECT derivation,tag,created,git_commit,statement FROM releases"
+    rows = [row for row in store.query(sql) if row[0] in set(derivations)]
+    sides = read_edges(store, [row[0] for row in rows])
+    return [
+        (
+            Node(
+                f"release:{tag}",
+                "release",
+                "release",
+                tag,
+                {"created": created, "git commit": commit, "statement": statement},
+            ),
+            sides[derivation][0] if derivation in sides else (),
+        )
+        for derivation, tag, created, commit, statement in rows
+    ]

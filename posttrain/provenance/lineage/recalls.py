@@ -1,0 +1,108 @@
+"""Bad data: mark it, and refuse whatever would still use it."""
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, Recall
+from posttrain.provenance.ledger.reading import read_edges
+from posttrain.provenance.lineage import walk
+from posttrain.provenance.lineage.names import Selected
+from posttrain.stage.errors import UserError
+
+
+def recall(
+    ledger: Ledger,
+    node: Selected,
+    *,
+    reason: str,
+    predicate: str | None = None,
+    cleared: Sequence[str] = (),
+) -> list[Recall]:
+    """Mark an artifact, every output of a stage run, or every member of a release as bad."""
+    if not reason.strip():
+        raise UserError("a recall needs a reason: --reason 'what is wrong with it'")
+    now = time.time()
+    recalls = [
+        Recall(uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared))
+        for digest in _digests(ledger, node)
+    ]
+    ledger.recall(*recalls)
+    return recalls
+
+
+def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
+    """Take back every recall of a node that is in force, row-wise ones included."""
+    digests = _digests(ledger, node)
+    standing = [each for each in ledger.recalls() if each.digest in digests]
+    if not standing:
+        raise UserError("no recall of that node is in force; see 'posttrain lineage recalls'")
+    taken_back = [
+        replace(each, id=uuid.uuid4().hex, reason=reason, recalled=time.time(), withdrawn=True)
+        for each in standing
+    ]
+    ledger.recall(*taken_back)
+    return taken_back
+
+
+def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
+    """Why each of `digests` must not be used; those that may be are absent.
+
+    An artifact is bad when it was recalled itself, also in part, or when anything that it was made
+    from was. Costs one query while nothing is recalled.
+    """
+    bad: dict[str, str] = {}
+    for each in ledger.recalls():
+        if each.digest in digests:
+            bad.setdefault(each.digest, f"it {_sentence(each)}")
+        numbers = walk.numbers_of(ledger.store, digests)
+        for number in numbers.keys() & set(tainted(ledger, each)):
+            path = _path(ledger, each.digest)
+            made_from = f"it is made from {path} ({each.digest[:12]}), which {_sentence(each)}"
+            bad.setdefault(numbers[number], made_from)
+    return bad
+
+
+def refuse_recalled(ledger: Ledger, artifacts: Sequence[ArtifactRecord]) -> None:
+    """Raise a `UserError` with the reason if any of `artifacts` must not be used or released."""
+    reasons = recalled(ledger, sorted({record.digest for record in artifacts}))
+    for record in artifacts:
+        if record.digest in reasons:
+            raise UserError(
+                f"{record.path}: {reasons[record.digest]}; "
+                "make it anew from other data, or withdraw the recall"
+            )
+
+
+def tainted(ledger: Ledger, recall: Recall) -> list[int]:
+    """Artifacts that a recall forbids, by number: what it names and all that was made from it."""
+    sources = list(walk.numbers_of(ledger.store, [recall.digest]))
+    cleared = list(walk.numbers_of(ledger.store, recall.cleared))
+    return walk.descendants(ledger.store, sources, without=cleared)
+
+
+def _sentence(recall: Recall) -> str:
+    day = time.strftime("%Y-%m-%d", time.gmtime(recall.recalled))
+    if recall.predicate is None:
+        return f"was recalled on {day}: {recall.reason}"
+    return f"has rows that were recalled on {day}: {recall.reason} (rows where {recall.predicate})"
+
+
+def _digests(ledger: Ledger, node: Selected) -> list[str]:
+    if node.artifact is not None:
+        return [node.id.partition(":")[2]]
+    assert node.derivation is not None
+    inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
+    members = inputs if node.id.startswith("release:") else outputs
+    return list(dict.fromkeys(record.digest for record in members))
+
+
+def _path(ledger: Ledger, digest: str) -> str:
+    """Where an artifact was, wherever that was last."""
+    rows = ledger.store.query(
+        "SELECT MAX(p.path) FROM artifacts a JOIN edges e ON e.artifact=a.num"
+        " JOIN ports p ON p.num=e.port WHERE a.digest=:digest",
+        {"digest": digest},
+    )
+    return str(rows[0][0])

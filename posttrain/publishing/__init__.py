@@ -1,0 +1,1 @@
+"""Releases, and the proof that they can be made again."""

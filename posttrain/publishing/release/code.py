@@ -1,0 +1,51 @@
+"""The first-party code of a release, as an archive that it can be rebuilt from."""
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from posttrain.pipeline.workspace import Workspace
+from posttrain.publishing.release.contents import MemoryContents, walk_files, write_archive
+from posttrain.stage.installed import SHARED, home
+
+_LEFT_OUT = (".pyc", ".pyo", ".so")
+# Beside the packages: what a rebuild or a reader of the code needs.
+_FILES = ("pyproject.toml", "constraints.txt", ".dvcignore", ".gitignore")
+
+
+def code_archive(workspace: Workspace) -> bytes:
+    """Every file of the project's packages and of this library, as one deterministic tar."""
+    files = {name: path.read_bytes() for name, path in _files(workspace)}
+    target = io.BytesIO()
+    write_archive(MemoryContents(files), target)
+    return target.getvalue()
+
+
+def unpack_code(archive: bytes, folder: Path) -> None:
+    """Write the files of a code archive below `folder`; the tar filter refuses paths outside."""
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
+        tar.extractall(folder, filter="data")
+
+
+def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+    for package in workspace.packages():
+        own = workspace.root / package
+        if not own.is_dir() or package in SHARED:
+            yield from _code(package, home() / package, besides=own)
+        # In a checkout of this library its packages are the project's own; the shared ones of
+        # them were all given above.
+        if own.is_dir() and not (package in SHARED and own == home() / package):
+            yield from _code(package, own)
+    for name in _FILES:
+        if (workspace.root / name).is_file():
+            yield name, workspace.root / name
+
+
+def _code(package: str, folder: Path, besides: Path | None = None) -> Iterator[tuple[str, Path]]:
+    """Files of a package; without the modules that the project's own of that name hide."""
+    hidden = {path.name for path in besides.iterdir()} if besides and besides.is_dir() else set()
+    for name, path in walk_files(folder):
+        first = name.partition("/")[0]
+        if not name.endswith(_LEFT_OUT) and (besides == folder or first not in hidden):
+            yield f"{package}/{name}", path

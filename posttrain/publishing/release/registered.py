@@ -1,0 +1,114 @@
+"""Which releases there are, where each of them is, and what differs between two."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.publishing.release import tags
+from posttrain.publishing.release.contents import EVIDENCE, FolderContents
+from posttrain.publishing.release.names import Tag, parse_tag
+from posttrain.publishing.release.verify import said_about
+from posttrain.stage.errors import UserError, nearest
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A release as git knows it: its commit, when it was made, and the stages that point to it."""
+
+    tag: Tag
+    commit: str
+    stages: tuple[str, ...]
+
+
+def registered(root: Path, name: str | None = None) -> list[Registered]:
+    """Every release, newest version of each name first."""
+    found = []
+    for tag, commit in tags.release_tags(root).items():
+        if name in (None, tag.name):
+            stages = tuple(
+                stage
+                for stage in sorted({each.stage for each in tags.assignments(root, tag.name)})
+                if (now := tags.current(root, tag.name, stage)) and now.version == tag.version
+            )
+            found.append(Registered(tag, commit, stages))
+    newest_first = sorted(found, key=lambda each: each.tag.version, reverse=True)
+    return sorted(newest_first, key=lambda each: each.tag.name)
+
+
+def find_release(root: Path, target: str) -> Tag:
+    """The release that `NAME@VERSION`, `NAME#STAGE` or `NAME` (its newest) means."""
+    known = tags.release_tags(root)
+    name, hash_, stage = target.partition("#")
+    if hash_:
+        now = tags.current(root, name, stage)
+        if now is None:
+            raise UserError(f"{name} was never in '{stage}'; see posttrain release list")
+        return Tag(name, now.version)
+    if "@" in target:
+        tag = parse_tag(target)
+        if tag not in known:
+            hint = nearest(str(tag), [str(each) for each in known])
+            raise UserError(f"there is no release {tag}{hint or '; see posttrain release list'}")
+        return tag
+    versions = [tag for tag in known if tag.name == name]
+    if not versions:
+        hint = nearest(name, {tag.name for tag in known})
+        raise UserError(f"there is no release of '{name}'{hint or '; see posttrain release list'}")
+    return max(versions, key=lambda tag: tag.version)
+
+
+def release_folder(root: Path, tag: Tag) -> Path:
+    """The folder of a release, unpacked from its archive where that is all there is."""
+    from posttrain.publishing.release.fetch import located
+
+    folder = tag.folder(root)
+    if not folder.is_dir():
+        located(str(tag))
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not there; posttrain release verify {tag} says why")
+    return folder
+
+
+def differences(first: Path, second: Path) -> list[tuple[str, str, str]]:
+    """What differs between two releases: a name, and how each of them has it."""
+    before, after = (_facts(FolderContents(folder)) for folder in (first, second))
+    return [
+        (name, before.get(name, "-"), after.get(name, "-"))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _facts(contents: FolderContents) -> dict[str, str]:
+    """What people compare: commit, parameters, artifacts, figures, packages, inputs."""
+    about = said_about(contents)
+    facts = {"commit": str(about["commit"])[:12], "policy": str(about["policy"]["sha256"])[:12]}
+    data = _json(contents, "data.json")
+    for each in data["artifacts"]:
+        facts[f"artifact {each['path']}"] = str(each["digest"])[:12]
+    for each in data["inputs"]:
+        facts[f"input {each['name']}"] = f"{(each['digest'] or '-')[:12]} {each['licence']}"
+    metrics = _json(contents, "metrics.json")
+    for name, value in metrics["evaluation"].items():
+        facts[f"metric {name}"] = f"{value['value']:.4f} ({value['low']:.4f}..{value['high']:.4f})"
+    for name, package in _json(contents, "environment.json")["packages"].items():
+        facts[f"package {name}"] = str(package["version"])
+    facts.update(_parameters(contents))
+    return facts
+
+
+def _parameters(contents: FolderContents) -> dict[str, str]:
+    from ruamel.yaml import YAML
+
+    params = YAML(typ="safe").load(contents.read(f"{EVIDENCE}/params.yaml"))
+    found = {}
+    for section, values in params.items():
+        for name, value in values.items() if isinstance(values, Mapping) else [("", values)]:
+            found[f"parameter {section}.{name}".rstrip(".")] = json.dumps(value, default=str)
+    return found
+
+
+def _json(contents: FolderContents, name: str) -> dict[str, Any]:
+    return dict(json.loads(contents.read(f"{EVIDENCE}/{name}")))

@@ -1,0 +1,94 @@
+"""MLflow's model registry as a mirror of the git tags: versions and stage aliases."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+_TAG = "posttrain.release"
+# Of a registered model that was made for releases: one that somebody made by hand is theirs.
+_OURS = "posttrain.releases"
+
+
+class Registry:
+    """Writes to the tracking server of the project; imported and opened at the first use."""
+
+    def __init__(self, state: Path, uri: str | None = None) -> None:
+        self._state = state
+        self._uri = uri
+        self._opened: MlflowClient | None = None
+
+    def register(self, name: str, version: str, source: str, run_id: str | None) -> None:
+        """Add a model version that stands for a release."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            self._client.create_registered_model(name, tags={_OURS: "true"})
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        self._client.create_model_version(
+            name,
+            source=source,
+            run_id=run_id,
+            tags={_TAG: version},
+            description=f"{name}@{version}",
+        )
+
+    def unregister(self, name: str, version: str) -> None:
+        """Remove the model version of a release, and our model where it was the only one."""
+        for each in self._client.search_model_versions(f"name='{name}'"):
+            if each.tags.get(_TAG) == version:
+                self._client.delete_model_version(name, each.version)
+        if not self._client.search_model_versions(f"name='{name}'"):
+            for model in self._client.search_registered_models(f"name='{name}'"):
+                if _OURS in model.tags:
+                    self._client.delete_registered_model(name)
+
+    def assign(self, name: str, stage: str, version: str | None) -> None:
+        """Point a stage's alias to a release, or to nothing."""
+        if version is None:
+            self._client.delete_registered_model_alias(name, stage)
+            return
+        number = self._number(name, version)
+        self._client.set_registered_model_alias(name, stage, number)
+
+    def assigned(self, name: str, stage: str) -> str | None:
+        """The release that a stage's alias points to."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            found = self._client.get_model_version_by_alias(name, stage)
+        except MlflowException:
+            return None
+        return str(found.tags.get(_TAG)) if found.tags.get(_TAG) else None
+
+    def _number(self, name: str, version: str) -> str:
+        from posttrain.stage.errors import UserError
+
+        for each in self._client.search_model_versions(f"name='{name}'"):
+            if each.tags.get(_TAG) == version:
+                return str(each.version)
+        raise UserError(
+            f"MLflow has no model version for {name}@{version}; its database was made anew: "
+            "set POSTTRAIN_TRACKING=off to move the git tag alone"
+        )
+
+    @property
+    def _client(self) -> Any:
+        if self._opened is None:
+            from filelock import FileLock
+            from mlflow import MlflowClient
+
+            where = self._uri or os.environ.get("MLFLOW_TRACKING_URI")
+            where = where or f"sqlite:///{self._state / 'mlflow.db'}"
+            with FileLock(self._state / "mlflow.lock"):
+                self._opened = MlflowClient(tracking_uri=where, registry_uri=where)
+        return self._opened
+
+
+def open_registry(state: Path) -> Registry | None:
+    """The mirror, or None where tracking is turned off."""
+    return None if os.environ.get("POSTTRAIN_TRACKING") == "off" else Registry(state.resolve())

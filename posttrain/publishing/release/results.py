@@ -1,0 +1,156 @@
+"""Per-problem results of one policy: what every gate on a metric is computed from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
+from posttrain.provenance.ledger.records import PROVEN
+from posttrain.provenance.lineage.artifacts import Finder
+from posttrain.stage.errors import UserError
+
+# Counts of one problem: samples that were right, samples that were taken.
+Counts = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Evaluations of one policy: seed -> problem id -> counts.
+
+    `basis` names what was measured: digests of the problems, of the evaluation's parameters and of
+    its code. Results are comparable only where it is equal.
+    """
+
+    policy: str
+    basis: Mapping[str, str]
+    by_seed: Mapping[str, Mapping[str, Counts]] = field(default_factory=dict)
+    stage: str = "evaluate"
+    """The stage to run for another seed."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Ids of the problems, sorted."""
+        return sorted({each for counts in self.by_seed.values() for each in counts})
+
+    def pooled(self) -> dict[str, Counts]:
+        """Counts per problem over all seeds."""
+        total: dict[str, list[int]] = {}
+        for counts in self.by_seed.values():
+            for problem, (right, taken) in counts.items():
+                pair = total.setdefault(problem, [0, 0])
+                pair[0] += right
+                pair[1] += taken
+        return {problem: (pair[0], pair[1]) for problem, pair in sorted(total.items())}
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON types, seeds and problems sorted."""
+        seeds = {
+            seed: {problem: list(pair) for problem, pair in sorted(counts.items())}
+            for seed, counts in sorted(self.by_seed.items())
+        }
+        return {"policy": self.policy, "basis": dict(self.basis), "by_seed": seeds}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Results":
+        """The inverse of `to_json`."""
+        seeds = {
+            seed: {problem: (int(pair[0]), int(pair[1])) for problem, pair in counts.items()}
+            for seed, counts in value["by_seed"].items()
+        }
+        return cls(str(value["policy"]), dict(value["basis"]), seeds)
+
+
+def basis_of(evaluation: StageRun) -> dict[str, str]:
+    """What an evaluation measured, apart from whom and with which seed."""
+    from posttrain.publishing.release.canonical import sha256_of
+
+    problems = [record.digest for record in evaluation.inputs if record.role == "problems"]
+    return {
+        "problems": ",".join(problems),
+        "params": sha256_of(evaluation.components.get("params", {})),
+        "code": sha256_of(evaluation.components.get("code", {})),
+    }
+
+
+def collect(
+    ledger: Ledger, finder: Finder, *, policy: ArtifactRecord, evaluation: StageRun
+) -> Results:
+    """Every evaluation of `policy` that the ledger knows and that measured what `evaluation` did.
+
+    All seeds count, not the best ones: a lucky draw cannot be picked by evaluating again.
+    """
+    basis = basis_of(evaluation)
+    by_seed: dict[str, Mapping[str, Counts]] = {}
+    for run in reversed(_evaluations(ledger, evaluation.stage)):
+        if basis_of(run) != basis or policy.digest not in _policies(run).values():
+            continue
+        seed = run.components.get("runtime", {}).get("seed", "0")
+        by_seed[seed] = _counts(run, policy.digest, finder)
+    return Results(policy.digest, basis, dict(sorted(by_seed.items())), evaluation.stage)
+
+
+def policy_named(evaluation: StageRun, name: str) -> ArtifactRecord:
+    """The policy that an evaluation calls `name`."""
+    found = {
+        record.role.removeprefix("policies."): record
+        for record in evaluation.inputs
+        if record.role.startswith("policies.")
+    }
+    if name not in found:
+        raise UserError(
+            f"the evaluation has no policy '{name}' (it has {', '.join(sorted(found))}); "
+            "name one of them in the gate"
+        )
+    return found[name]
+
+
+def _evaluations(ledger: Ledger, stage: str) -> list[StageRun]:
+    """Successful executions of a stage, newest first; a reuse repeats one of them."""
+    return [
+        run
+        for run_ in ledger.runs()
+        for run in reversed(ledger.stage_runs(run_.id))
+        if run.stage == stage and run.status in PROVEN
+    ]
+
+
+def _policies(run: StageRun) -> dict[str, str]:
+    return {
+        record.role.removeprefix("policies."): record.digest
+        for record in run.inputs
+        if record.role.startswith("policies.")
+    }
+
+
+def _counts(run: StageRun, policy: str, finder: Finder) -> Mapping[str, Counts]:
+    import polars as pl
+
+    name = next(name for name, digest in _policies(run).items() if digest == policy)
+    report = json.loads(_file(run, "report", finder).read_text(encoding="utf-8"))
+    generator = next(each["digest"] for each in report["policies"] if each["name"] == name)
+    table = pl.read_parquet(_file(run, "completions", finder))
+    counted = (
+        table.filter(pl.col("generator") == generator)
+        .group_by("problem_id", maintain_order=True)
+        .agg(pl.col("verified").sum().alias("right"), pl.len().alias("taken"))
+    )
+    rows: Sequence[tuple[str, int, int]] = counted.rows()
+    return {problem: (int(right), int(taken)) for problem, right, taken in rows}
+
+
+def _file(run: StageRun, role: str, finder: Finder) -> Path:
+    record = next((each for each in run.outputs if each.role == role), None)
+    if record is None:
+        raise UserError(
+            f"stage '{run.stage}' has no output '{role}', so nothing judges a release by it; "
+            "set release.evaluation to a stage that writes a report and completions"
+        )
+    found = finder.find(record.path, record.digest, record.md5)
+    if found is None:
+        raise UserError(
+            f"{record.path} of run {run.run_id} ({record.digest[:12]}) is in neither the workspace "
+            "nor the cache; dvc pull it, or evaluate that seed again"
+        )
+    return found

@@ -1,0 +1,171 @@
+"""The release pointers in git: annotated tags in GTO's form, with what they point to inside."""
+
+import fcntl
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.publishing.release.names import Tag, Version, check_name, parse_version
+from posttrain.stage.errors import UserError
+
+_RELEASE = re.compile(r"(?P<name>[a-z0-9-]+)@(?P<version>v\d+\.\d+\.\d+)")
+_STAGE = re.compile(r"(?P<name>[a-z0-9-]+)#(?P<stage>[a-z]+)#(?P<number>\d+)")
+_FIELD = re.compile(r"^(?P<key>[a-z0-9-]+): (?P<value>.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The number-th time that a stage was given a version."""
+
+    name: str
+    stage: str
+    number: int
+    version: Version
+    when: float
+    reason: str
+
+    @property
+    def tag(self) -> str:
+        """The git tag."""
+        return f"{self.name}#{self.stage}#{self.number}"
+
+
+def release_tags(root: Path) -> dict[Tag, str]:
+    """Every release that git knows, and the commit that it is of."""
+    found = {}
+    for ref, commit, _, _ in _listed(root):
+        match = _RELEASE.fullmatch(ref)
+        if match:
+            found[Tag(check_name(match["name"]), parse_version(match["version"]))] = commit
+    return found
+
+
+def release_message(root: Path, tag: Tag) -> Mapping[str, str]:
+    """What a release's tag says: digests of the statement and the archive."""
+    for ref, _, _, message in _listed(root):
+        if ref == str(tag):
+            return {match["key"]: match["value"] for match in _FIELD.finditer(message)}
+    raise UserError(f"git has no tag {tag}; fetch the tags (git fetch --tags), or see release list")
+
+
+def assignments(root: Path, name: str | None = None) -> list[Assignment]:
+    """The history of stages, oldest first within each stage."""
+    listed = _listed(root)
+    # GTO's own tags name no version: there it is the release of the same commit.
+    released = {
+        (match["name"], commit): match["version"]
+        for ref, commit, _, _ in listed
+        if (match := _RELEASE.fullmatch(ref))
+    }
+    found = []
+    for ref, commit, when, message in listed:
+        match = _STAGE.fullmatch(ref)
+        if match is None or name not in (None, match["name"]):
+            continue
+        said = {each["key"]: each["value"] for each in _FIELD.finditer(message)}
+        version = said.get("version") or released.get((match["name"], commit))
+        if version is not None:
+            found.append(
+                Assignment(
+                    match["name"],
+                    match["stage"],
+                    int(match["number"]),
+                    parse_version(version),
+                    when,
+                    said.get("reason", ""),
+                )
+            )
+    return sorted(found, key=lambda each: (each.name, each.stage, each.number))
+
+
+def current(root: Path, name: str, stage: str) -> Assignment | None:
+    """What a stage points to now."""
+    history = [each for each in assignments(root, name) if each.stage == stage]
+    return history[-1] if history else None
+
+
+def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float = 0.0) -> None:
+    """Create an annotated tag, which must not exist, with a time later than `after`.
+
+    GTO orders a stage's tags by their time, which git keeps in whole seconds.
+    """
+    when = max(int(time.time()), int(after) + 1)
+    date = {"GIT_COMMITTER_DATE": f"{when} +0000"}
+    with _alone(root) as lock:
+        order = ("tag", "--annotate", ref, commit, "--message", message)
+        done = _git(root, *order, env=date, keep_open=(lock,))
+    if done.returncode:
+        raise UserError(f"git did not make the tag {ref}: {_why(done)}")
+
+
+def delete_tag(root: Path, ref: str) -> None:
+    """Remove a tag, and what a git that was killed left of it; one that is not there is fine."""
+    with _alone(root) as lock:
+        left = _git(root, "rev-parse", "--git-path", f"refs/tags/{ref}.lock").stdout.strip()
+        (root / left).unlink(missing_ok=True)
+        done = _git(root, "tag", "--delete", ref, keep_open=(lock,))
+    if done.returncode and has_tag(root, ref):
+        raise UserError(f"git did not delete the tag {ref}: {_why(done)}; then do this again")
+
+
+def has_tag(root: Path, ref: str) -> bool:
+    """Whether git has this tag."""
+    return _git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{ref}").returncode == 0
+
+
+def _listed(root: Path) -> list[tuple[str, str, float, str]]:
+    """Name, commit, time and message of every annotated tag."""
+    form = "%(refname:strip=2)%00%(*objectname)%00%(creatordate:unix)%00%(contents)%01"
+    done = _git(root, "for-each-ref", f"--format={form}", "refs/tags")
+    if done.returncode:
+        raise UserError(f"{root} is not in a git repository; run git init there")
+    found = []
+    for entry in done.stdout.split("\x01"):
+        parts = entry.strip("\n").split("\x00")
+        if len(parts) == 4 and parts[1]:
+            found.append((parts[0], parts[1], float(parts[2] or 0), parts[3]))
+    return found
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[int]:
+    """The lock under which tags are changed, as a file that git is given open.
+
+    A git whose parent was killed works on. It holds the lock until it has ended, so that the next
+    command never takes back what is only now being made.
+    """
+    path = root / STATE_DIR / "release-tags.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield stream.fileno()
+
+
+def _why(done: "subprocess.CompletedProcess[str]") -> str:
+    lines = done.stderr.strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+def _git(
+    root: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    keep_open: tuple[int, ...] = (),
+) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **(env or {})},
+            pass_fds=keep_open,
+        )
+    except FileNotFoundError:
+        raise UserError("git is not installed; a release's pointer is a git tag") from None

@@ -1,0 +1,231 @@
+"""Check a release: every byte, claim, link and signature, with nothing but a public key."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posttrain.publishing.release.canonical import sha256, sha256_of
+from posttrain.publishing.release.contents import (
+    CLAIMS,
+    ArchiveContents,
+    Contents,
+    is_canonical,
+    open_contents,
+)
+from posttrain.publishing.release.envelopes import BadEnvelope, open_envelope
+from posttrain.publishing.release.names import Tag
+from posttrain.publishing.release.recheck import figures_again, gates_of, key_of, policy_digest
+from posttrain.publishing.release.statements import (
+    PROVENANCE,
+    RELEASE,
+    TEST_RESULT,
+    check_statement,
+)
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Key
+
+Statement = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Claims:
+    """The statements of a release whose signatures held, by kind; `last` is about all of it."""
+
+    last: Statement
+    stages: tuple[Statement, ...]
+    gates: tuple[Statement, ...]
+    digests: tuple[str, ...]
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """What the last claim says of the release."""
+        about: Mapping[str, Any] = self.last["predicate"]
+        return about
+
+
+def verify_path(
+    path: Path, key: "Key", *, expect: Tag | None = None, proven: Collection[str] = ()
+) -> list[str]:
+    """Everything that is wrong with the folder or archive at `path`; empty where nothing is.
+
+    Files that are `proven` need no claim about them: somebody else has vouched for their bytes.
+    """
+    if not path.exists():
+        raise UserError(f"there is no release at {path}; name its folder, its archive or its tag")
+    try:
+        contents = open_contents(path)
+        findings = verify_contents(contents, key, expect=expect, proven=proven)
+    except UserError as error:
+        return [str(error)]
+    if isinstance(contents, ArchiveContents) and not is_canonical(path, contents):
+        findings.append(
+            f"{path.name}: bytes between its files were altered (headers, padding or order)"
+        )
+    return findings
+
+
+def verify_contents(
+    contents: Contents, key: "Key", *, expect: Tag | None = None, proven: Collection[str] = ()
+) -> list[str]:
+    """Check signatures first; what no signature covers is not looked into any further."""
+    claims, findings = read_claims(contents, key)
+    if claims is None:
+        return findings
+    checks = (
+        _chain_of_claims(claims),
+        _expected(claims, expect),
+        _files(claims, contents, proven),
+        _links(claims),
+    )
+    findings += [finding for check in checks for finding in check]
+    if not findings:
+        # These read the files, whose bytes are known to be the signed ones now.
+        findings += [*_policy(claims, contents), *_gates(claims, contents)]
+    return findings
+
+
+def read_claims(contents: Contents, key: "Key") -> tuple[Claims | None, list[str]]:
+    """The statements of claims.jsonl, or what is wrong with them, line by line."""
+    if CLAIMS not in contents.names():
+        return None, [f"{CLAIMS} is missing: nothing in the release is signed"]
+    data = contents.read(CLAIMS)
+    lines = data.split(b"\n")
+    findings = [] if lines.pop() == b"" else [f"{CLAIMS}: its last line is cut off"]
+    statements, digests = [], []
+    for number, line in enumerate(lines, 1):
+        try:
+            statement, payload = open_envelope(line, key)
+            check_statement(statement)
+        except (BadEnvelope, ValueError, KeyError, TypeError) as error:
+            findings.append(f"{CLAIMS}, claim {number}: {error}")
+            continue
+        statements.append(statement)
+        digests.append(sha256(payload))
+    if findings:
+        return None, findings
+    if not statements or statements[-1]["predicateType"] != RELEASE:
+        return None, [f"{CLAIMS}: the last claim, which is about the whole release, is missing"]
+    return _sorted(statements, digests), []
+
+
+def _sorted(statements: Sequence[Statement], digests: Sequence[str]) -> Claims:
+    def of(kind: str) -> tuple[Statement, ...]:
+        return tuple(each for each in statements[:-1] if each["predicateType"] == kind)
+
+    return Claims(statements[-1], of(PROVENANCE), of(TEST_RESULT), tuple(digests[:-1]))
+
+
+def _chain_of_claims(claims: Claims) -> Iterator[str]:
+    """The last claim names every other one, in order; nothing dropped, added or replayed."""
+    named = list(claims.about["claims"])
+    present = list(claims.digests)
+    if named == present:
+        return
+    for digest in named:
+        if digest not in present:
+            yield f"{CLAIMS}: claim {named.index(digest) + 1} ({digest[:12]}) was dropped"
+    for number, digest in enumerate(present, 1):
+        if digest not in named:
+            yield f"{CLAIMS}, claim {number}: it was signed, but for another release"
+    twice = [digest for digest, count in Counter(present).items() if count > 1]
+    for digest in twice:
+        yield f"{CLAIMS}: claim {present.index(digest) + 1} is there more than once"
+    if Counter(named) == Counter(present):
+        yield f"{CLAIMS}: its claims are in another order than they were signed in"
+
+
+def _expected(claims: Claims, expect: Tag | None) -> Iterator[str]:
+    stated = f"{claims.about['name']}@{claims.about['version']}"
+    if expect is not None and stated != str(expect):
+        yield f"it is the release {stated}, not {expect}"
+
+
+def _files(claims: Claims, contents: Contents, proven: Collection[str]) -> Iterator[str]:
+    """Every file is the signed one, none is missing and none was added."""
+    signed = {each["name"]: each["digest"]["sha256"] for each in claims.last["subject"]}
+    present = set(contents.names()) - {CLAIMS, *proven}
+    for name in sorted(signed.keys() - present):
+        yield f"{name}: it is missing"
+    for name in sorted(present - signed.keys()):
+        yield f"{name}: it was added; no claim is about it"
+    for name in sorted(present & signed.keys()):
+        found = contents.sha256(name)
+        if found != signed[name]:
+            yield f"{name}: its bytes were altered ({found[:12]}, signed {signed[name][:12]})"
+
+
+def _links(claims: Claims) -> Iterator[str]:
+    """Whatever a stage read is what the stage before it made; keys fit what they are made of."""
+    made = {
+        (each["annotations"]["producer"], each["digest"]["sha256"])
+        for claim in claims.stages
+        for each in claim["subject"]
+    }
+    for claim in claims.stages:
+        definition = claim["predicate"]["buildDefinition"]
+        stage = definition["externalParameters"]["stage"]
+        if key_of(definition) != definition["internalParameters"]["key"]:
+            yield f"stage {stage}: its key does not fit the parameters, code and inputs it names"
+        for each in definition["resolvedDependencies"]:
+            producer = each.get("annotations", {}).get("producer")
+            if producer and (producer, each["digest"]["sha256"]) not in made:
+                yield f"stage {stage}: no claim is about {each['name']}, which {producer} made"
+    policy = claims.about["policy"]["sha256"]
+    if policy not in {digest for _, digest in made}:
+        yield "the policy: no stage's claim is about it"
+    for claim in claims.gates:
+        if [each["digest"]["sha256"] for each in claim["subject"]] != [policy]:
+            yield f"gate {_gate_name(claim)}: it is about another policy"
+        if claim["predicate"]["result"] != "PASSED":
+            yield f"gate {_gate_name(claim)}: it did not pass"
+
+
+def _policy(claims: Claims, contents: Contents) -> Iterator[str]:
+    """The model files together are the artifact that the claims are about."""
+    about = claims.about["policy"]
+    if policy_digest(contents, about["files"]) != about["sha256"]:
+        yield "the policy: its files are not the artifact that its stage made"
+
+
+def _gates(claims: Claims, contents: Contents) -> Iterator[str]:
+    """Every gate of the recipe was judged, and its figures follow from the results."""
+    claimed = {_gate_name(claim): claim for claim in claims.gates}
+    for gate in gates_of(contents):
+        claim = claimed.pop(gate.name, None)
+        if claim is None:
+            yield f"gate {gate.name}: the recipe asks for it, and no claim is about it"
+            continue
+        configuration = claim["predicate"]["configuration"][0]
+        if configuration["digest"]["sha256"] != sha256_of(gate.model_dump(mode="json")):
+            yield f"gate {gate.name}: it was judged with other settings than the recipe's"
+        again = figures_again(gate, contents)
+        if again is not None and not _agree(again, configuration["annotations"]["figures"]):
+            yield f"gate {gate.name}: its figures do not follow from the per-problem results"
+    for name in claimed:
+        yield f"gate {name}: the recipe does not ask for it"
+
+
+def _agree(again: Mapping[str, float], stated: Mapping[str, float]) -> bool:
+    """Equal but for the last digits, in which processors differ."""
+    return again.keys() == stated.keys() and all(
+        math.isclose(again[name], stated[name], rel_tol=1e-9, abs_tol=1e-12) for name in again
+    )
+
+
+def _gate_name(claim: Statement) -> str:
+    return str(claim["predicate"]["configuration"][0]["name"])
+
+
+def said_about(contents: Contents) -> dict[str, Any]:
+    """The last claim's own words, unchecked: for listings, never for a decision."""
+    import base64
+
+    last = contents.read(CLAIMS).splitlines()[-1]
+    statement = json.loads(base64.b64decode(json.loads(last)["payload"]))
+    return dict(statement["predicate"])

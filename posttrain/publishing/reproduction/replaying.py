@@ -1,0 +1,128 @@
+"""Retrain learners from their stored rollouts alone, and compare the weights (L2)."""
+
+import importlib
+import importlib.util
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from posttrain.pipeline.execution.display import Display
+from posttrain.provenance.ledger import Ledger, StageRun
+from posttrain.stage.errors import UserError
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Digests of the weights that a stage run stored, and of those that its rollouts lead to."""
+
+    stage_run: str
+    stage: str
+    run: str
+    stored: str
+    replayed: str
+
+    @property
+    def equal(self) -> bool:
+        """Whether they are the same weights, bit for bit."""
+        return self.stored == self.replayed
+
+
+def replayable(ledger: Ledger, name: str, root: Path) -> list[StageRun]:
+    """The executions behind a run's stages that store rollouts, or the one behind STAGE@RUN."""
+    from posttrain.provenance.lineage.names import find_node, find_run
+
+    names = [name]
+    if "@" not in name:
+        run = find_run(ledger, name)
+        made = {record.stage: record for record in ledger.stage_runs(run.id)}
+        names = [f"{stage}@{run.id}" for stage, record in made.items() if _has_replay(record.task)]
+        if not names:
+            raise UserError(f"run {run.id} has no stage that stores rollouts to replay")
+    found = [find_node(ledger, each, root=root, cwd=Path.cwd()) for each in names]
+    records = [ledger.stage_run(selected.id) for selected in found]
+    for each, record in zip(names, records, strict=True):
+        if record is None or not _has_replay(record.task):
+            raise UserError(f"{each} stores no rollouts to replay; name a stage such as rl@latest")
+    return [record for record in records if record is not None]
+
+
+def _has_replay(task: str) -> bool:
+    known = importlib.util.find_spec(task.partition(".")[0]) is not None
+    return known and importlib.util.find_spec(f"{task}.replay") is not None
+
+
+def replay_stage(record: StageRun, root: Path, display: Display) -> Outcome:
+    """Restore inputs and rollouts, and learn again in this process."""
+    from posttrain.pipeline.execution.determinism import derived_seed, make_deterministic
+
+    runtime = record.components["runtime"]
+    seed, threads = derived_seed(int(runtime["seed"]), record.stage), int(runtime["threads"])
+    make_deterministic(seed, threads)
+    from posttrain.learning.models.load import load_policy, weights_digest
+    from posttrain.publishing.reproduction.restore import Restorer
+    from posttrain.stage.context import StageContext
+
+    task = importlib.import_module(record.task).TASK
+    try:
+        config = task.config.parse(parameters(record.components["params"]), where=record.stage)
+    except UserError as error:
+        raise UserError(
+            f"{record.stage} of run {record.run_id} has parameters that the code of today does not"
+            f" know ({error}); check out the commit of that run to replay it"
+        ) from None
+    outputs = {artifact.role: artifact for artifact in record.outputs}
+    with tempfile.TemporaryDirectory(prefix="posttrain-replay-") as folder:
+        restore = Restorer(root, Path(folder))
+        inputs = {
+            artifact.role: restore(artifact)
+            for artifact in record.inputs
+            if artifact.role in ("policy", "reference")
+        }
+        rollouts = restore(outputs["rollouts"], "stored-rollouts")
+        stored = weights_digest(load_policy(restore(outputs["policy"], "stored-policy")).model)
+        emit = _shown(record.stage, display)
+        context = StageContext(seed, threads, runtime["device"], Path(folder), emit)
+        again = importlib.import_module(f"{record.task}.replay").replay
+        replayed = again(config, inputs, rollouts, context)
+    return Outcome(record.id, record.stage, record.run_id, stored, replayed)
+
+
+def _shown(stage: str, display: Display) -> Any:
+    """What a stage tells of itself, as progress on the display."""
+
+    def emit(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "progress":
+            display.progress(stage, event["done"], event["total"], event["unit"])
+
+    return emit
+
+
+def parameters(flat: Mapping[str, str]) -> dict[str, Any]:
+    """Nested parameters from the ledger's dotted names.
+
+    >>> parameters({'rate': '0.1', 'draw.sources."a.b"': '2', 'draw.rounds': '1'})
+    {'rate': 0.1, 'draw': {'sources': {'a.b': 2}, 'rounds': 1}}
+    """
+    nested: dict[str, Any] = {}
+    for name, text in flat.items():
+        place, keys = nested, _keys(name)
+        for key in keys[:-1]:
+            place = place.setdefault(key, {})
+        place[keys[-1]] = json.loads(text)
+    return nested
+
+
+def _keys(name: str) -> list[str]:
+    """Cut a dotted name; a part that holds a dot itself stands in JSON quotes."""
+    keys: list[str] = []
+    while name:
+        if name.startswith('"'):
+            key, end = json.JSONDecoder().raw_decode(name)
+            name = name[end + 1 :]
+        else:
+            key, _, name = name.partition(".")
+        keys.append(key)
+    return keys

@@ -1,0 +1,149 @@
+"""L3: run with other seeds, and ask whether the recorded figure is one of theirs."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.pipeline.execution.session import Session
+from posttrain.provenance.ledger import StageRun
+from posttrain.publishing.reproduction.bitwise import place_inputs
+from posttrain.publishing.reproduction.mirror import Mirror
+from posttrain.publishing.reproduction.project import last_run, run_recipe
+from posttrain.publishing.reproduction.restore import Restorer
+from posttrain.publishing.reproduction.subject import Subject
+from posttrain.stage.errors import UserError, nearest
+
+CONFIDENCE = 0.95
+_HEADLINE = "/pass_at_1"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The recorded value of a metric among those of further seeds, and what follows from it.
+
+    `low` to `high` is where one more seed's value lies, `mean_low` to `mean_high` where the mean
+    over seeds does; `needed` is how many seeds tell the mean to within `within`.
+    """
+
+    metric: str
+    recorded: float
+    values: Mapping[int, float]
+    mean: float
+    low: float
+    high: float
+    mean_low: float
+    mean_high: float
+    within: float
+    needed: int
+
+    @property
+    def inside(self) -> bool:
+        """Whether the recorded value is one that a further seed could have given."""
+        slack = 1e-12 * max(1.0, abs(self.recorded))
+        return self.low - slack <= self.recorded <= self.high + slack
+
+    @property
+    def enough(self) -> bool:
+        """Whether the seeds tell the mean closely enough for a verdict."""
+        return (self.mean_high - self.mean_low) / 2 <= self.within
+
+    @property
+    def holds(self) -> bool:
+        """The decision rule: enough seeds, and the recorded value inside the interval."""
+        return self.enough and self.inside
+
+    @property
+    def rule(self) -> str:
+        """The decision rule in words."""
+        return (
+            f"{self.metric} as recorded lies in the {CONFIDENCE:.0%} t prediction interval of "
+            f"{len(self.values)} other seeds, and those tell the mean to within {self.within:g}"
+        )
+
+
+def run_with_seeds(
+    session: Session,
+    subject: Subject,
+    folder: Path,
+    *,
+    metric: str,
+    num_seeds: int,
+    within: float,
+    told: Callable[[str], None],
+) -> Spread:
+    """Run recipe or stage with the `num_seeds` seeds after the recorded one."""
+    mirror = Mirror(session, folder / "project")
+    options: Sequence[str] = ()
+    if subject.alone:
+        (record,) = subject.records.values()
+        place_inputs(mirror, Restorer(session.workspace.root, folder), record)
+        options = ("--only", record.stage)
+    values: dict[int, float] = {}
+    first = session.recipe.run.seed + 1
+    for seed in range(first, first + num_seeds):
+        told(f"seed {seed} ({len(values) + 1} of {num_seeds})")
+        status = run_recipe(mirror.root, mirror.recipe, "--set", f"run.seed={seed}", *options)
+        found = _metrics(last_run(mirror.root)) if status == 0 else {}
+        if metric not in found or not math.isfinite(found[metric]):
+            why = "has no finite value of it" if found else "failed: its messages are above"
+            raise UserError(f"seed {seed} {why}; without it there is no verdict on {metric}")
+        values[seed] = found[metric]
+    return spread_of(metric, recorded_metrics(subject)[metric], values, within)
+
+
+def spread_of(metric: str, recorded: float, values: Mapping[int, float], within: float) -> Spread:
+    """The interval that the values give, and how many would be enough."""
+    import torch
+
+    from posttrain.learning.maths.prediction import (
+        mean_interval,
+        prediction_interval,
+        spread,
+        values_needed,
+    )
+
+    values_N = torch.tensor(list(values.values()), dtype=torch.float64)
+    one = prediction_interval(values_N, confidence=CONFIDENCE)
+    mean = mean_interval(values_N, confidence=CONFIDENCE)
+    return Spread(
+        metric,
+        recorded,
+        dict(values),
+        mean=float(one.estimate),
+        low=float(one.low),
+        high=float(one.high),
+        mean_low=float(mean.low),
+        mean_high=float(mean.high),
+        within=within,
+        needed=values_needed(spread(values_N), within, confidence=CONFIDENCE),
+    )
+
+
+def recorded_metrics(subject: Subject) -> dict[str, float]:
+    """Every metric of the run's stages by its name."""
+    return _metrics(subject.records)
+
+
+def _metrics(runs: Mapping[str, StageRun]) -> dict[str, float]:
+    return {name: value for run in runs.values() for name, value in run.metrics.items()}
+
+
+def headline(session: Session, subject: Subject, asked: str | None) -> str:
+    """The metric to compare: the one asked for, else pass@1 of the policy that comes last."""
+    known = recorded_metrics(subject)
+    if asked is not None:
+        if asked not in known:
+            raise UserError(f"{subject.name} has no metric '{asked}'{nearest(asked, known)}")
+        return asked
+    order = session.dag.order()
+    candidates = [name for name in known if name.endswith(_HEADLINE)]
+    if not candidates:
+        shown = ", ".join(sorted(known)[:8]) or "none at all"
+        raise UserError(f"{subject.name} has no pass@1: name a metric with --metric ({shown})")
+
+    def place(name: str) -> int:
+        policy = name.removesuffix(_HEADLINE).rpartition("/")[2]
+        return order.index(policy) if policy in order else -1
+
+    return max(candidates, key=lambda name: (place(name), name))

@@ -1,0 +1,135 @@
+"""What is to be run again: the stage runs behind a name, and the recipe that they came from."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.pipeline.execution.session import Session, open_session
+from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
+from posttrain.provenance.digest import digest_path
+from posttrain.provenance.key import Difference, differences
+from posttrain.provenance.ledger import Ledger, Run, StageRun
+from posttrain.provenance.ledger.records import DONE
+from posttrain.provenance.lineage.names import find_run
+from posttrain.stage.errors import UserError, nearest
+
+# What a person wrote and gave; packages and machine may differ where figures are compared.
+WORK = ("code", "params", "inputs")
+EVERYTHING = (*WORK, "packages", "runtime")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run, and those of its stages that are to be run again, by name in the DAG's order."""
+
+    run: Run
+    records: Mapping[str, StageRun]
+    alone: bool
+    """Whether one stage was asked for, and not a whole run."""
+
+    @property
+    def id(self) -> str:
+        """What a verification is kept under."""
+        return next(iter(self.records.values())).id if self.alone else self.run.id
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{next(iter(self.records))}@{self.run.id}" if self.alone else f"run {self.run.id}"
+
+
+def find_subject(ledger: Ledger, name: str) -> Subject:
+    """RUN or STAGE@RUN; refuses what is unknown, and what brought nothing about."""
+    stage, separator, run_name = name.rpartition("@")
+    run = find_run(ledger, run_name)
+    made = {each.stage: each for each in ledger.stage_runs(run.id) if each.status in DONE}
+    if not made:
+        raise UserError(f"run {run.id} made nothing that could be verified")
+    if not separator:
+        return Subject(run, made, alone=False)
+    if stage not in made:
+        raise UserError(
+            f"run {run.id} has no finished stage '{stage}'{nearest(stage, made)}; "
+            f"it has {', '.join(made)}"
+        )
+    return Subject(run, {stage: made[stage]}, alone=True)
+
+
+@contextmanager
+def opened(subject: Subject, root: Path, *, groups: Sequence[str]) -> Iterator[Session]:
+    """The run's recipe as the working tree has it; refuses where the work would be another one."""
+    overrides = [f"{name}={value}" for name, value in subject.run.overrides.items()]
+    refusals = []
+    for folder in _recipes(root, subject.run.recipe):
+        with open_session(folder, overrides) as session:
+            refusal = _first_difference(session, subject, groups)
+            if refusal is None:
+                yield session
+                return
+            refusals.append(refusal)
+    raise UserError(refusals[0])
+
+
+def _recipes(root: Path, name: str) -> list[Path]:
+    """Folders of the project whose recipe has the name that the ledger knows it by."""
+    there = {folder: load_recipe(folder).name for folder in _folders(root)}
+    found = [folder for folder, each in there.items() if each == name]
+    if not found:
+        raise UserError(
+            f"no recipe of this project is called '{name}'{nearest(name, there.values())}; "
+            "put it back, then verify"
+        )
+    return found
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    """Folders with a recipe, the nearest to the root first."""
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop(0)
+        if (folder / RECIPE_FILE).is_file():
+            yield folder
+        below = sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
+        waiting += [each for each in below if not each.name.startswith(".") and each.name != "data"]
+
+
+def _first_difference(session: Session, subject: Subject, groups: Sequence[str]) -> str | None:
+    for record in subject.records.values():
+        if record.stage not in session.dag.stages:
+            found = f"the flow has no stage '{record.stage}' now"
+            return f"{subject.name} cannot be run again: {found}; {_remedy(subject.run, None)}"
+        inputs = dict(record.components.get("inputs", {})) | _given(session, record.stage)
+        key = session.planner.key(record.stage, inputs)
+        differs = [
+            each
+            for each in differences(record.components, key.components)
+            if each.component in groups
+        ]
+        if differs:
+            return (
+                f"stage '{record.stage}' of run {subject.run.id} cannot be run again as it was: "
+                f"{differs[0].sentence}; {_remedy(subject.run, differs[0])}"
+            )
+    return None
+
+
+def _given(session: Session, stage: str) -> dict[str, str]:
+    """Digests that the files from outside the DAG have now."""
+    references = session.dag.stages[stage].inputs
+    return {
+        role: digest_path(ref.path, cache=session.stat_cache).sha256
+        for role, ref in references.items()
+        if ref.path is not None
+    }
+
+
+def _remedy(run: Run, difference: Difference | None) -> str:
+    if difference is not None and difference.component in ("packages", "runtime"):
+        return "verify it in the environment of that run"
+    if difference is not None and difference.component == "inputs":
+        return "put the file back as it was, then verify"
+    if run.git_commit is None:
+        return "that run was of no commit: verify a newer one"
+    changed = " (which had changes that were never committed)" if run.git_dirty else ""
+    return f"check out commit {run.git_commit[:12]}{changed} to verify it"

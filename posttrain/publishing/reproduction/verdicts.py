@@ -1,0 +1,168 @@
+"""What was found when a run was run again: one shape for every level, to show and to keep."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from posttrain.pipeline.execution.display import Display
+from posttrain.provenance.ledger import Ledger, Verification
+from posttrain.publishing.reproduction.replaying import Outcome, replay_stage, replayable
+from posttrain.publishing.reproduction.subject import (
+    EVERYTHING,
+    WORK,
+    Subject,
+    find_subject,
+    opened,
+)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was compared; `note` says in words what is the matter, if anything is."""
+
+    stage: str
+    what: str
+    recorded: str
+    again: str
+    agrees: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a run holds at a level, by which rule, and what that was decided by."""
+
+    name: str
+    level: str
+    rule: str
+    findings: tuple[Finding, ...]
+    subjects: Mapping[str, bool]
+    """Ids of the run and of its stage runs, each with whether it holds."""
+    details: Mapping[str, Any]
+    advice: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything that was compared agrees."""
+        return all(finding.agrees for finding in self.findings)
+
+    def verifications(self) -> list[Verification]:
+        """What the ledger keeps of it."""
+        now = time.time()
+        details = {name: str(value) for name, value in self.details.items()}
+        return [
+            Verification(each, self.level, holds, now, details)
+            for each, holds in self.subjects.items()
+        ]
+
+
+def verify_bytes(ledger: Ledger, name: str, root: Path) -> Verdict:
+    """L0: every stage again on the inputs that it had; every output has the same digest."""
+    from posttrain.publishing.reproduction.bitwise import run_again
+
+    subject = find_subject(ledger, name)
+    with (
+        opened(subject, root, groups=EVERYTHING) as session,
+        TemporaryDirectory(prefix="posttrain-verify-") as folder,
+    ):
+        compared = run_again(session, subject, Path(folder))
+    findings = tuple(
+        Finding(
+            each.stage,
+            each.path,
+            each.recorded,
+            each.again or "failed",
+            each.equal,
+            "" if each.equal or each.again is None else "other bytes from the same inputs",
+        )
+        for each in compared
+    )
+    stages = {
+        record.id: all(each.agrees for each in findings if each.stage == stage)
+        for stage, record in subject.records.items()
+    }
+    whole = {} if subject.alone else {subject.run.id: all(stages.values())}
+    at_fault = sorted({each.stage for each in findings if not each.agrees})
+    return Verdict(
+        subject.name,
+        "L0",
+        "every output of every stage, made again from the inputs that it had, has the same digest",
+        findings,
+        stages | whole,
+        {"outputs": len(findings), "at_fault": ",".join(at_fault)},
+        f"not reproducible: {', '.join(at_fault)}" if at_fault else "",
+    )
+
+
+def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> Verdict:
+    """L2: the stored rollouts alone lead each learner to the same weights."""
+    records = replayable(ledger, name, root)
+    outcomes: list[Outcome] = []
+    for record in records:
+        display.started(record.stage, ("from its stored rollouts",))
+        began = time.monotonic()
+        outcomes.append(replay_stage(record, root, display))
+        status = "succeeded" if outcomes[-1].equal else "failed"
+        display.finished(record.stage, status, time.monotonic() - began)
+    findings = tuple(
+        Finding(each.stage, "weights", each.stored, each.replayed, each.equal) for each in outcomes
+    )
+    subjects = {each.stage_run: each.equal for each in outcomes}
+    subject = find_subject(ledger, name)
+    whole = {} if subject.alone else {subject.run.id: all(subjects.values())}
+    return Verdict(
+        subject.name,
+        "L2",
+        "each learner, given the starting policy and the stored rollouts, ends at the same weights",
+        findings,
+        subjects | whole,
+        {"replayed": len(outcomes)},
+    )
+
+
+def verify_seeds(
+    ledger: Ledger,
+    name: str,
+    root: Path,
+    *,
+    metric: str | None,
+    num_seeds: int,
+    within: float,
+    told: Callable[[str], None],
+) -> Verdict:
+    """L3: the recorded figure is one that further seeds could have given."""
+    from posttrain.publishing.reproduction.seeds import headline, run_with_seeds
+
+    subject: Subject = find_subject(ledger, name)
+    with (
+        opened(subject, root, groups=WORK) as session,
+        TemporaryDirectory(prefix="posttrain-verify-") as folder,
+    ):
+        chosen = headline(session, subject, metric)
+        found = run_with_seeds(
+            session,
+            subject,
+            Path(folder),
+            metric=chosen,
+            num_seeds=num_seeds,
+            within=within,
+            told=told,
+        )
+    again = f"{found.mean:.4f}, {found.low:.4f} to {found.high:.4f} for one seed"
+    stage = [each.stage for each in subject.records.values() if chosen in each.metrics][-1]
+    finding = Finding(stage, chosen, f"{found.recorded:.4f}", again, found.holds)
+    advice = ""
+    if not found.enough:
+        reach = (found.mean_high - found.mean_low) / 2
+        advice = (
+            f"undecided: {num_seeds} seeds tell the mean to within {reach:.4f} only; "
+            f"{found.needed} seeds tell it to within {within:g}: --seeds {found.needed}"
+        )
+    elif not found.inside:
+        advice = "the recorded value is not one that another seed would give"
+    return Verdict(
+        subject.name, "L3", found.rule, (finding,), {subject.id: found.holds}, asdict(found), advice
+    )

@@ -1,7 +1,0 @@
-"""What a run leaves for people to look at: a page, and a table on the terminal."""
-
-from posttrain.report.facts import StageFacts
-from posttrain.report.page import write_report
-from posttrain.report.table import summary_table
-
-__all__ = ["StageFacts", "summary_table", "write_report"]

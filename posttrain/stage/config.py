@@ -1,0 +1,84 @@
+"""Typed, frozen configuration, and the sentence that says what is wrong with it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from posttrain.stage.errors import UserError, nearest
+
+_QUOTE = "'"
+
+
+class StageConfig(BaseModel):
+    """The parameters of one stage: frozen, fully typed, unknown keys refused."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:
+        """Validate `values`, or raise a `UserError` that names `where.key` and the remedy."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise UserError(_sentence(cls, error, where)) from None
+
+    def local_files(self) -> Mapping[str, str]:
+        """Files that this config names, by name; the flow hands them to the task's `files` port."""
+        return {}
+
+
+def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> str:
+    """Turn pydantic's first complaint into one sentence with a path that the user typed.
+
+    An unknown key goes before a missing one: often they are one name, mistyped.
+    """
+    errors = error.errors(include_url=False)
+    first = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    parts, keys = _place(config, first["loc"])
+    path = ".".join([where, *parts])
+    if first["type"] == "extra_forbidden":
+        return f"{path}: unknown key{nearest(parts[-1], keys)}"
+    if first["type"] == "missing":
+        return f"{path}: a value is required here"
+    if first["type"] == "union_tag_not_found":
+        return f"{path}.{first['ctx']['discriminator'].strip(_QUOTE)}: a value is required here"
+    if first["type"] == "union_tag_invalid":
+        key, tag, known = (first["ctx"][n] for n in ("discriminator", "tag", "expected_tags"))
+        return f"{path}.{key.strip(_QUOTE)}: must be one of {known}, got '{tag}'"
+    if first["type"] in ("value_error", "assertion_error"):
+        return f"{path}: {first['ctx']['error']}"
+    return f"{path}: {first['msg'][:1].lower()}{first['msg'][1:]}, got {first['input']!r}"
+
+
+def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
+    """Where a complaint is, as the user typed it, and the keys that are valid at its end.
+
+    In a union of models pydantic adds the tag that chose one; nobody typed that as a key.
+    """
+    path: list[str] = []
+    models = [config]
+    for part in loc:
+        fields = [model.model_fields[part] for model in models if part in model.model_fields]
+        if not fields and len(models) > 1 and (chosen := [m for m in models if part in _tags(m)]):
+            models = chosen
+            continue
+        if fields:
+            models = [model for field in fields for model in _models(field.annotation)]
+        path.append(str(part))
+    return path, [name for model in models for name in model.model_fields]
+
+
+def _tags(model: type[BaseModel]) -> set[object]:
+    """The values of a model's Literal fields, by one of which a union may choose it."""
+    literals = (f.annotation for f in model.model_fields.values())
+    return {tag for each in literals if get_origin(each) is Literal for tag in get_args(each)}
+
+
+def _models(annotation: Any) -> list[type[BaseModel]]:
+    """The models inside `Model`, `Model | None`, `tuple[One | Other, ...]` and the like."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for arg in get_args(annotation) for model in _models(arg)]

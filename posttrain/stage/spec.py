@@ -1,0 +1,167 @@
+"""What a flow is made of: artifact types, ports, tasks, stages and the DAG they form."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path, PurePosixPath
+
+from posttrain.stage.artifact_types import ArtifactType as ArtifactType
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.resources import Resources
+
+
+@dataclass(frozen=True)
+class Port:
+    """One named input or output of a task.
+
+    A `many` port takes a mapping of names to artifacts and reaches the stage as `port.name` keys.
+    All models of a stage share one tokenizer and one chat template, those excepted that come
+    through a port with `own_tokenizer`: a teacher or a grader that only ever sees text.
+    """
+
+    type: ArtifactType
+    doc: str
+    many: bool = False
+    optional: bool = False
+    own_tokenizer: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """The implementation of one kind of stage: a package with `config.py` and `stage.py`.
+
+    Importing a task must stay cheap: its heavy imports live in `stage.py`, named by `entry`.
+    A `parallel` one trains in a loop whose steps several processes can share; one `on_ray` draws
+    samples or works on tables that a Ray cluster can share.
+    """
+
+    package: str
+    config: type[StageConfig]
+    inputs: Mapping[str, Port]
+    outputs: Mapping[str, Port]
+    parallel: bool = False
+    on_ray: bool = False
+
+    @property
+    def entry(self) -> str:
+        """`module:function` that runs the stage."""
+        return f"{self.package}.stage:run"
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An artifact that a stage reads: another stage's output, or a file from outside the DAG."""
+
+    type: ArtifactType
+    stage: str | None = None
+    output: str | None = None
+    path: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.stage}.{self.output}" if self.stage else str(self.path)
+
+    @classmethod
+    def to_file(cls, path: Path) -> "Reference":
+        """A file or directory that no stage makes."""
+        return cls(ArtifactType.SOURCE, path=path)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A node of a recipe's DAG: a task, its parameters, and where each input comes from."""
+
+    name: str
+    task: Task
+    config: StageConfig
+    inputs: Mapping[str, Reference]
+    resources: Resources = Resources()
+
+    def outputs(self) -> dict[str, PurePosixPath]:
+        """Workspace paths of the outputs, relative to the recipe's directory."""
+        return {
+            name: PurePosixPath("data", self.name, name + port.type.suffix)
+            for name, port in self.task.outputs.items()
+        }
+
+    def __getitem__(self, output: str) -> Reference:
+        """A reference to one output, for wiring the next stage."""
+        if output not in self.task.outputs:
+            hint = nearest(output, self.task.outputs)
+            raise UserError(f"stage '{self.name}' has no output '{output}'{hint}")
+        return Reference(self.task.outputs[output].type, stage=self.name, output=output)
+
+
+@dataclass
+class Dag:
+    """The stages of one recipe, in declaration order, checked when it is finished."""
+
+    stages: dict[str, Stage] = field(default_factory=dict)
+
+    def add(self, stage: Stage) -> Stage:
+        """Add a stage; names are unique."""
+        if stage.name in self.stages:
+            raise UserError(f"two stages are called '{stage.name}'; rename one in the flow")
+        self.stages[stage.name] = stage
+        return stage
+
+    def upstream(self, name: str) -> list[str]:
+        """Names of the stages whose outputs `name` reads, in port order, each once."""
+        references = self.stages[name].inputs.values()
+        return list(dict.fromkeys(ref.stage for ref in references if ref.stage))
+
+    def downstream(self, names: Sequence[str]) -> set[str]:
+        """`names` and every stage that depends on one of them."""
+        reached = set(names)
+        for name in self.order():
+            if reached.intersection(self.upstream(name)):
+                reached.add(name)
+        return reached
+
+    def order(self) -> list[str]:
+        """Stage names so that each comes after what it reads; raises on a cycle."""
+        sorter = TopologicalSorter({name: self.upstream(name) for name in self.stages})
+        try:
+            return list(sorter.static_order())
+        except CycleError as error:
+            loop = " -> ".join(error.args[1])
+            raise UserError(
+                f"the stages form a cycle: {loop}; rewire one of their inputs"
+            ) from None
+
+    def check(self) -> None:
+        """Refuse dangling references, mistyped edges, unfilled ports and cycles."""
+        for stage in self.stages.values():
+            _check_ports(stage)
+            for port, reference in stage.inputs.items():
+                self._check_edge(stage, port, reference)
+        self.order()
+
+    def _check_edge(self, stage: Stage, port: str, reference: Reference) -> None:
+        where = f"{stage.name}.inputs.{port}"
+        if reference.stage is None:
+            return
+        source = self.stages.get(reference.stage)
+        if source is None:
+            hint = nearest(reference.stage, self.stages)
+            raise UserError(f"{where}: there is no stage '{reference.stage}'{hint}")
+        if reference.output not in source.task.outputs:
+            hint = nearest(str(reference.output), source.task.outputs)
+            raise UserError(f"{where}: {reference.stage} has no output '{reference.output}'{hint}")
+        made = source.task.outputs[str(reference.output)].type
+        wanted = stage.task.inputs[port.split(".")[0]].type
+        if made is not wanted:
+            raise UserError(f"{where} takes {wanted}, but {reference} is {made}")
+
+
+def _check_ports(stage: Stage) -> None:
+    """Every input names a port of the task, and every required port is filled."""
+    ports = stage.task.inputs
+    for name in stage.inputs:
+        head, _, rest = name.partition(".")
+        if head not in ports or bool(rest) != ports[head].many:
+            raise UserError(f"stage '{stage.name}' has no input '{name}'{nearest(head, ports)}")
+    filled = {name.partition(".")[0] for name in stage.inputs}
+    for name, port in ports.items():
+        if name not in filled and not port.optional and not port.many:
+            raise UserError(f"stage '{stage.name}': input '{name}' ({port.doc}) is not connected")

@@ -1,0 +1,1 @@
+"""Written and never read back: MLflow, the report."""

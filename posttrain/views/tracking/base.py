@@ -1,0 +1,66 @@
+"""What the pipeline tells a tracker. It is written, and never read back for a decision."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from posttrain.provenance.ledger.records import ArtifactRecord
+
+Status = Literal["running", "succeeded", "failed", "killed"]
+
+
+@dataclass(frozen=True)
+class Started:
+    """The start of a run, or of a stage where `parent` is the id of its run.
+
+    `at` is in UTC epoch seconds, for a replay; None is now. `resumes` is the external id of the
+    killed attempt that this one goes on from: its metrics go to that run, each step once.
+    """
+
+    name: str
+    parent: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    params: Mapping[str, object] = field(default_factory=dict)
+    inputs: tuple[ArtifactRecord, ...] = ()
+    at: float | None = None
+    resumes: str | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The end of a run or stage: its final metrics and what it made."""
+
+    status: Status
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[ArtifactRecord, ...] = ()
+    at: float | None = None
+
+
+class Tracker(ABC):
+    """A view of runs for people. Nothing blocks or raises: trouble is said once."""
+
+    @abstractmethod
+    def start(self, started: Started) -> str:
+        """Open a run or a stage; return an id of the tracker's own, known at once."""
+
+    @abstractmethod
+    def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
+        """Take the metrics of one step; they are buffered."""
+
+    @abstractmethod
+    def finish(self, handle: str, finished: Finished) -> None:
+        """Close a run or a stage."""
+
+    @abstractmethod
+    def external_id(self, handle: str) -> str | None:
+        """The id that the tracking server gave to a run or stage, once it is known."""
+
+    @abstractmethod
+    def when_closed(self, ended: Callable[[], None]) -> None:
+        """Call `ended` once every external id is known; never, where there are none."""
+
+    @abstractmethod
+    def close(self) -> str | None:
+        """Write what is buffered; return a sentence if something could not be written."""

@@ -1,0 +1,113 @@
+"""The MLflow view: everything is queued, and a process writes it, off the pipeline's path.
+
+Importing mlflow takes seconds, and so does creating its database; both happen in that process. It
+starts with the first stage, so a run in which nothing runs never starts it.
+"""
+
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from posttrain.views.tracking.base import Finished, Started, Tracker
+from posttrain.views.tracking.mlflow_process import Operation, WriterFailed, WriterProcess
+
+_FLUSH_SECONDS = 3.0
+_CLOSE_SECONDS = 60.0
+_EXIT_SECONDS = 5.0
+_FLUSH: Operation = ("flush", ())
+_REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
+
+
+class MlflowTracker(Tracker):
+    """Writes to `uri`, by default the SQLite database `mlflow.db` in the state directory.
+
+    If tracking fails, what follows is dropped; `on_problem` hears of it at once, `close` says it.
+    """
+
+    def __init__(
+        self,
+        state: Path,
+        *,
+        uri: str | None = None,
+        on_problem: Callable[[str], None] | None = None,
+    ) -> None:
+        self._state = state.resolve()
+        self._uri = uri
+        self._on_problem = on_problem
+        self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
+        self._external: dict[str, str] = {}
+        self._thread: threading.Thread | None = None
+        self._process: WriterProcess | None = None
+        self._problem: str | None = None
+        self._when_closed: list[Callable[[], None]] = []
+
+    def start(self, started: Started) -> str:
+        """See `Tracker`. Only a stage wakes the writer: a run without any is not worth a row."""
+        handle = uuid.uuid4().hex
+        moment = started.at or time.time()
+        self._put("start", handle, started, moment)
+        if started.parent is not None and self._thread is None:
+            self._thread = threading.Thread(target=self._write, name="mlflow", daemon=True)
+            self._thread.start()
+        return handle
+
+    def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
+        """See `Tracker`."""
+        moment, copy = time.time(), dict(values)
+        self._put("metrics", handle, step, copy, moment)
+
+    def finish(self, handle: str, finished: Finished) -> None:
+        """See `Tracker`."""
+        moment = finished.at or time.time()
+        self._put("finish", handle, finished, moment)
+
+    def external_id(self, handle: str) -> str | None:
+        """See `Tracker`; complete after `close`."""
+        return self._external.get(handle)
+
+    def when_closed(self, ended: Callable[[], None]) -> None:
+        """See `Tracker`."""
+        self._when_closed.append(ended)
+
+    def close(self) -> str | None:
+        """See `Tracker`; waits for the writer, but not for a server that does not answer."""
+        if self._thread is not None:
+            self._operations.put(None)
+            self._thread.join(_CLOSE_SECONDS)
+            if self._thread.is_alive():
+                self._fail(f"MLflow did not finish within {_CLOSE_SECONDS:.0f} s")
+            if self._process is not None:
+                self._process.close(seconds=0.0 if self._thread.is_alive() else _EXIT_SECONDS)
+            self._thread = None
+            for ended in self._when_closed:
+                ended()
+        return self._problem
+
+    def _put(self, name: str, *arguments: object) -> None:
+        if self._problem is None:
+            self._operations.put((name, arguments))
+
+    def _write(self) -> None:
+        """Body of the thread that hands operations to the writer."""
+        try:
+            self._process = WriterProcess(self._state, self._uri)
+            while (operation := self._next()) is not None:
+                self._external.update(self._process.do(operation))
+            self._process.do(_FLUSH)
+        except WriterFailed as failed:
+            self._fail(f"MLflow tracking stopped: {failed}")
+
+    def _next(self) -> Operation | None:
+        """The next operation, a flush when there is none for a while; None at the end."""
+        try:
+            return self._operations.get(timeout=_FLUSH_SECONDS)
+        except queue.Empty:
+            return _FLUSH
+
+    def _fail(self, reason: str) -> None:
+        self._problem = f"{reason}; {_REMEDY}"
+        if self._on_problem is not None:
+            self._on_problem(self._problem)

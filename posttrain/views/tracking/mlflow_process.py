@@ -1,0 +1,127 @@
+"""The process that writes the MLflow view, and the hand of the run that moves it.
+
+mlflow takes seconds of Python to import and some 30 ms for each stage. A thread of the run would
+take them from the starts of its stages, with which it shares one interpreter lock; a process runs
+beside them, on another core. Each operation is answered before the next one is sent, so what a
+killed run leaves behind ends with the operation that it was at.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+import posttrain
+from posttrain.provenance.ledger.processes import this_process
+
+# The name of a method of `MlflowWriter`, and its arguments.
+Operation = tuple[str, tuple[Any, ...]]
+# MLflow's ids that are new, by handle; and what went wrong, if anything did.
+_Answer = tuple[dict[str, str], str | None]
+
+
+class WriterFailed(Exception):
+    """The writer could not do what it was told; the text says why in one line."""
+
+
+class WriterProcess:
+    """Starts the writer; `do` returns when an operation is done, or raises `WriterFailed`."""
+
+    def __init__(self, state: Path, uri: str | None) -> None:
+        self._connection, theirs = Pipe()
+        package = str(Path(posttrain.__file__).parents[1])
+        path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                # Ctrl-C is the run's to handle: it still tells how its stages ended.
+                start_new_session=True,
+            )
+        try:
+            self._ask((state, uri, this_process()))
+        except WriterFailed:
+            self.close()
+            raise
+
+    def do(self, operation: Operation) -> dict[str, str]:
+        """Have an operation done; MLflow's ids of the runs that it opened, by handle."""
+        return self._ask(operation)
+
+    def close(self, *, seconds: float = 0.0) -> None:
+        """Let the process end; after `seconds` it is killed."""
+        self._connection.close()
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _ask(self, message: object) -> dict[str, str]:
+        try:
+            self._connection.send(message)
+            answer: _Answer = self._connection.recv()
+            external, problem = answer
+        except (EOFError, OSError):
+            status = self._process.wait()
+            raise WriterFailed(f"the process that writes it ended with status {status}") from None
+        if problem is not None:
+            raise WriterFailed(problem)
+        return external
+
+
+def main() -> None:
+    """Body of the process: do what is asked until nobody is there to ask."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with Connection(int(sys.argv[1])) as connection:
+        try:
+            for answer in _answers(_asked(connection)):
+                connection.send(answer)
+        except BrokenPipeError:
+            return
+
+
+def _asked(connection: Connection) -> Iterator[Any]:
+    try:
+        while True:
+            yield connection.recv()
+    except (EOFError, ConnectionResetError):
+        return
+
+
+def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
+    try:
+        state, uri, owner = next(asked)
+        from posttrain.views.tracking.mlflow_writer import MlflowWriter
+
+        external: dict[str, str] = {}
+        writer = MlflowWriter.open(state, uri, external, owner=owner)
+        methods: dict[str, Callable[..., None]] = {
+            "start": writer.start,
+            "metrics": writer.metrics,
+            "flush": writer.flush,
+            "finish": writer.finish,
+        }
+        yield {}, None
+        for name, arguments in asked:
+            known = set(external)
+            methods[name](*arguments)
+            yield {key: external[key] for key in external.keys() - known}, None
+    except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
+        yield {}, f"{type(error).__name__}: {_first_line(error)}"
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
+if __name__ == "__main__":
+    main()

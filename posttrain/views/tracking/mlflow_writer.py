@@ -1,0 +1,277 @@
+"""Tracked events as MLflow entities; runs in a process of its own, with explicit run ids."""
+
+import itertools
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from posttrain.provenance.ledger.processes import is_gone
+from posttrain.provenance.ledger.records import ArtifactRecord
+from posttrain.views.tracking.base import Finished, Started
+from posttrain.views.tracking.dataset_source import DvcSource
+from posttrain.views.tracking.sqlite import commit_sooner
+
+BATCH = 500
+_MODELS = frozenset({"checkpoint", "reward_model"})
+_STATUS = {
+    "running": "KILLED",
+    "succeeded": "FINISHED",
+    "failed": "FAILED",
+    "killed": "KILLED",
+}
+# Without it MLflow opens an experiment on its page for agents and prompts.
+_KIND = {"mlflow.experimentKind": "custom_model_development"}
+# What MLflow takes: names of letters, digits and a few marks, values of some thousand characters.
+_FOREIGN = re.compile(r"[^\w\-. :/]")
+_LONGEST_NAME, _LONGEST = 250, 5000
+_PROCESS = "posttrain.process"
+_Item = TypeVar("_Item")
+
+
+@dataclass
+class MlflowWriter:
+    """Writes to one MLflow store. `external` maps our ids to MLflow's; `owner` is whose runs."""
+
+    client: Any
+    artifacts: str | None
+    external: dict[str, str]
+    owner: str
+    experiments: dict[str, str] = field(default_factory=dict)
+    experiment_of: dict[str, str] = field(default_factory=dict)
+    model_of: dict[str, str] = field(default_factory=dict)
+    buffer: dict[str, list[Any]] = field(default_factory=dict)
+    last: dict[str, tuple[int, float]] = field(default_factory=dict)
+    told: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    @classmethod
+    def open(
+        cls, state: Path, uri: str | None, external: dict[str, str], *, owner: str
+    ) -> "MlflowWriter":
+        """Connect to `uri`, else to `MLFLOW_TRACKING_URI`, else to our own SQLite database.
+
+        Two processes that create one database at the same time destroy it, hence the file lock.
+        """
+        from filelock import FileLock
+
+        _quiet()
+        from mlflow import MlflowClient
+        from mlflow.data.dataset_source_registry import register_dataset_source
+
+        register_dataset_source(DvcSource)
+        state.mkdir(parents=True, exist_ok=True)
+        where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
+        local = where.startswith("sqlite:")
+        if local:
+            commit_sooner()
+        with FileLock(state / "mlflow.lock"):
+            client = MlflowClient(tracking_uri=where)
+        return cls(client, (state / "mlartifacts").as_uri() if local else None, external, owner)
+
+    def start(self, handle: str, started: Started, moment: float) -> None:
+        """Create the run, with its parameters, tags and inputs; or take up one that was killed."""
+        tags = {key: value[:_LONGEST] for key, value in started.tags.items()}
+        tags[_PROCESS] = self.owner
+        if started.parent is None:
+            experiment = self._experiment(started.name)
+        else:
+            experiment = self.experiment_of[started.parent]
+            tags["mlflow.parentRunId"] = self.external[started.parent]
+        if started.resumes and self._take_up(handle, started.resumes, experiment):
+            for chunk in _tags(tags):
+                self.client.log_batch(started.resumes, tags=chunk)
+            return
+        run = self.client.create_run(
+            experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
+        )
+        self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
+        self._params(run.info.run_id, started.params)
+        self._inputs(run.info.run_id, started.inputs, experiment)
+
+    def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
+        """Buffer the metrics of one step, but for what an earlier attempt has told."""
+        told = self.told.get(handle)
+        if told:
+            values = {k: value for k, value in values.items() if step > told.get(_name(k), -1)}
+        self._add(handle, step, values, moment)
+
+    def _add(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
+        from mlflow.entities import Metric
+
+        self.last[handle] = max((step, moment), self.last.get(handle, (0, 0.0)))
+        points = self.buffer.setdefault(handle, [])
+        stamp = _milliseconds(moment)
+        points += [Metric(_name(key), float(value), stamp, step) for key, value in values.items()]
+        if len(points) >= BATCH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered metrics."""
+        for handle, points in self.buffer.items():
+            for chunk in _chunks(points, BATCH):
+                self.client.log_batch(self.external[handle], metrics=chunk)
+        self.buffer.clear()
+
+    def finish(self, handle: str, finished: Finished, moment: float) -> None:
+        """Write final metrics at the last step, tags and models, then close the run."""
+        step, before = self.last.get(handle, (0, 0.0))
+        # MLflow shows the newest of the last step's values, and counts time in milliseconds.
+        self._add(handle, step, finished.metrics, max(moment, before + 0.001))
+        run_id = self.external[handle]
+        batches: Iterator[tuple[list[Any], list[Any]]] = itertools.zip_longest(
+            _chunks(self.buffer.pop(handle, []), BATCH), _tags(finished.tags), fillvalue=[]
+        )
+        for metrics, tags in batches:
+            self.client.log_batch(run_id, metrics=metrics, tags=tags)
+        self._models(handle, finished.outputs)
+        self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
+
+    def _take_up(self, handle: str, run_id: str, experiment: str) -> bool:
+        """Go on in a run of an earlier attempt; False where this store does not have it."""
+        from mlflow.exceptions import MlflowException
+
+        try:
+            run = self.client.get_run(run_id)
+        except MlflowException:
+            return False
+        if run.info.lifecycle_stage != "active" or run.info.experiment_id != experiment:
+            return False
+        self.client.update_run(run_id, status="RUNNING")
+        points = [
+            p for name in run.data.metrics for p in self.client.get_metric_history(run_id, name)
+        ]
+        told: dict[str, int] = {}
+        self.told[handle] = told
+        for point in points:
+            told[point.key] = max(point.step, told.get(point.key, -1))
+        if points:
+            self.last[handle] = max((point.step, point.timestamp / 1000) for point in points)
+        self.external[handle], self.experiment_of[handle] = run_id, experiment
+        return True
+
+    def _experiment(self, name: str) -> str:
+        """The experiment of a recipe: created on first use, its dead runs closed."""
+        if name not in self.experiments:
+            found = self.client.get_experiment_by_name(name)
+            if found is None:
+                self.experiments[name] = self.client.create_experiment(
+                    name, self.artifacts, tags=_KIND
+                )
+            else:
+                self.experiments[name] = found.experiment_id
+                if found.lifecycle_stage == "deleted":
+                    self.client.restore_experiment(found.experiment_id)
+                self._close_dead_runs(found.experiment_id)
+        return self.experiments[name]
+
+    def _close_dead_runs(self, experiment: str) -> None:
+        """Close runs whose process was killed: nobody else will, and they would run forever."""
+        for run in self.client.search_runs([experiment], "attributes.status = 'RUNNING'"):
+            process = run.data.tags.get(_PROCESS)
+            if process and is_gone(process):
+                self.client.set_terminated(run.info.run_id, "KILLED")
+
+    def _params(self, run_id: str, params: Mapping[str, object]) -> None:
+        from mlflow.entities import Param
+
+        entities = [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
+        for chunk in _chunks(entities, 100):
+            self.client.log_batch(run_id, params=chunk)
+
+    def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
+        """Log tables as dataset inputs, and models that this view knows as model inputs."""
+        from mlflow.entities import LoggedModelInput
+
+        datasets = [_dataset_input(record) for record in inputs if record.type not in _MODELS]
+        known = (self._model(record, experiment) for record in inputs if record.type in _MODELS)
+        models = [LoggedModelInput(model) for model in known if model]
+        if datasets or models:
+            self.client.log_inputs(run_id, datasets=datasets, models=models)
+
+    def _model(self, record: ArtifactRecord, experiment: str) -> str | None:
+        """MLflow's id of a model, by its digest: made in this run, or in an earlier one."""
+        if record.digest not in self.model_of:
+            found = self.client.search_logged_models(
+                [experiment],
+                filter_string=f"tags.`posttrain.sha256` = '{record.digest}'",
+                max_results=1,
+            )
+            self.model_of.update((record.digest, model.model_id) for model in found)
+        return self.model_of.get(record.digest)
+
+    def _models(self, handle: str, outputs: Sequence[ArtifactRecord]) -> None:
+        """Log checkpoints as external models: MLflow gets a name for the weights, not a copy."""
+        from mlflow.entities import LoggedModelOutput, LoggedModelStatus
+
+        logged = []
+        for record in outputs:
+            if record.type not in _MODELS:
+                continue
+            model = self.client.create_logged_model(
+                self.experiment_of[handle],
+                name=f"{record.producer}-{record.role}" if record.producer else record.role,
+                source_run_id=self.external[handle],
+                tags={"mlflow.model.isExternal": "true", **_source_tags(record)},
+                model_type=record.type,
+            )
+            self.client.finalize_logged_model(model.model_id, LoggedModelStatus.READY)
+            self.model_of[record.digest] = model.model_id
+            logged.append(LoggedModelOutput(model.model_id, step=0))
+        if logged:
+            self.client.log_outputs(self.external[handle], logged)
+
+
+def _dataset_input(record: ArtifactRecord) -> Any:
+    """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    source = DvcSource(record.path, record.digest)
+    dataset = Dataset(
+        name=f"{record.producer}.{record.role}" if record.producer else record.role,
+        digest=record.digest[:36],
+        source_type=source._get_source_type(),
+        source=source.to_json(),
+        profile=json.dumps({"rows": record.rows, "bytes": record.size}),
+    )
+    tags = {"mlflow.data.context": record.role, "posttrain.sha256": record.digest}
+    return DatasetInput(dataset, [InputTag(key, value) for key, value in tags.items()])
+
+
+def _source_tags(record: ArtifactRecord) -> dict[str, str]:
+    tags = {"posttrain.source": f"dvc://{record.path}", "posttrain.sha256": record.digest}
+    return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
+
+
+def _tags(tags: Mapping[str, str]) -> Iterator[list[Any]]:
+    """Tags as entities, in batches as large as MLflow takes."""
+    from mlflow.entities import RunTag
+
+    return _chunks((RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()), 100)
+
+
+def _name(text: str) -> str:
+    return _FOREIGN.sub("_", text)[:_LONGEST_NAME]
+
+
+def _milliseconds(moment: float) -> int:
+    return int(moment * 1000)
+
+
+def _chunks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
+    iterator = iter(items)
+    while chunk := list(itertools.islice(iterator, size)):
+        yield chunk
+
+
+def _quiet() -> None:
+    """No telemetry, no chatter, and no minutes of retries against a server that is not there."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")
+    # It logs whole tracebacks of errors that it raises as well, and those we say in one line.
+    os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "CRITICAL")
+    logging.getLogger("alembic").setLevel(logging.ERROR)

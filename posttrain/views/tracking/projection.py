@@ -1,0 +1,83 @@
+"""Ledger records as a tracker sees them: the same for a run that is going on and for a replay."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from posttrain.provenance.ledger.records import Run, StageRun, StageStatus
+from posttrain.views.tracking.base import Finished, Started, Status, Tracker
+
+_EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
+
+
+def run_started(run: Run) -> Started:
+    """The start of a pipeline run."""
+    tags = {
+        "posttrain.run": run.id,
+        "posttrain.recipe": run.recipe,
+        "posttrain.command": run.command,
+        "posttrain.git_dirty": str(run.git_dirty).lower(),
+    }
+    if run.git_commit:
+        tags["mlflow.source.git.commit"] = run.git_commit
+    return Started(run.recipe, tags=tags, params=run.overrides, at=run.started)
+
+
+def run_finished(run: Run) -> Finished:
+    """The end of a pipeline run."""
+    return Finished(run.status, at=run.ended)
+
+
+def stage_started(stage: StageRun, parent: str, *, resumes: str | None = None) -> Started:
+    """The start of one stage inside the tracked run `parent`; its parameters are the key's."""
+    tags = {
+        "posttrain.stage_run": stage.id,
+        "posttrain.stage": stage.stage,
+        "posttrain.task": stage.task,
+        "posttrain.key": stage.key,
+        "posttrain.attempt": str(stage.attempt),
+    }
+    params = {name: _plain(text) for name, text in stage.components.get("params", {}).items()}
+    return Started(stage.stage, parent, tags, params, stage.inputs, stage.started, resumes)
+
+
+def stage_finished(stage: StageRun) -> Finished:
+    """The end of one stage, with a tag for each output that says where and what it is."""
+    tags = {f"posttrain.output.{out.role}": f"{out.path} {out.digest}" for out in stage.outputs}
+    if stage.error:
+        tags["posttrain.error"] = stage.error
+    timings = {f"seconds/{name}": seconds for name, seconds in stage.timings.items()}
+    status: Status = "failed" if stage.status == "failed" else "succeeded"
+    return Finished(status, {**timings, **stage.metrics}, tags, stage.outputs, stage.ended)
+
+
+class Replay(NamedTuple):
+    """The tracker's own ids of what it was told, by run and by stage run."""
+
+    runs: dict[str, str]
+    stages: dict[str, str]
+
+
+def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) -> Replay:
+    """Tell a tracker everything that a ledger remembers.
+
+    Reused stages are skipped, as they were when it happened. Metrics of single steps are not in
+    the ledger, only final ones: the curves themselves are artifacts.
+    """
+    told = Replay({}, {})
+    for run, stages in history:
+        executed = [stage for stage in stages if stage.status in _EXECUTED]
+        if not executed:
+            continue
+        parent = told.runs[run.id] = tracker.start(run_started(run))
+        for stage in executed:
+            handle = tracker.start(stage_started(stage, parent))
+            tracker.finish(handle, stage_finished(stage))
+            told.stages[stage.id] = handle
+        tracker.finish(parent, run_finished(run))
+    return told
+
+
+def _plain(text: str) -> str:
+    """A parameter as people write it: the key has JSON, in which words wear quotation marks."""
+    return str(json.loads(text)) if text.startswith('"') else text

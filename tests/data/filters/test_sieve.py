@@ -1,0 +1,66 @@
+import polars as pl
+import pytest
+
+from posttrain.data.filters.sieve import judge, sift, sift_all
+from posttrain.data.filters.tally import tally, tally_by
+
+_FRAME = pl.DataFrame({"id": ["a", "b", "c"], "size": [1, 2, 3]})
+
+
+def _below(least: int, reason: str):
+    return lambda frame: judge(frame, pl.when(pl.col("size") < least).then(pl.lit(reason)))
+
+
+def test_a_row_stays_as_it_was_or_goes_with_the_reason():
+    judgements = pl.DataFrame({"reason": ["", "bad", ""], "match": ["", "a", ""]})
+    kept, dropped = sift(_FRAME, judgements)
+    assert kept.equals(_FRAME[[0, 2]])
+    assert dropped.rows(named=True) == [{"id": "b", "size": 2, "reason": "bad", "match": "a"}]
+
+
+def test_the_reason_for_dropping_takes_the_place_of_a_verdict():
+    frame = _FRAME.with_columns(pl.lit("correct").alias("reason"))
+    kept, dropped = sift(frame, _below(2, "small")(frame))
+    assert kept["reason"].to_list() == ["correct", "correct"]
+    assert dropped["reason"].to_list() == ["small"]
+
+
+def test_a_judgement_is_needed_for_every_row():
+    with pytest.raises(ValueError, match="2 judgements for 3 rows"):
+        sift(_FRAME, pl.DataFrame({"reason": ["", ""], "match": ["", ""]}))
+
+
+def test_the_first_filter_that_objects_gives_the_reason():
+    filters = {"one": _below(2, "tiny"), "two": _below(3, "small")}
+    kept, dropped = sift_all(_FRAME, filters)
+    assert kept["id"].to_list() == ["c"]
+    assert dropped.select("id", "reason").rows() == [("a", "tiny"), ("b", "small")]
+
+
+def test_nothing_dropped_is_an_empty_table_with_all_columns():
+    _, dropped = sift_all(_FRAME, {"none": _below(0, "small")})
+    assert dropped.schema == pl.Schema(
+        {"id": pl.String, "size": pl.Int64, "reason": pl.String, "match": pl.String}
+    )
+    assert len(dropped) == 0
+
+
+_KEPT = pl.DataFrame({"source": ["x", "y", "x"], "difficulty": [9, 10, 9]})
+_DROPPED = pl.DataFrame(
+    {"source": ["x", "z", "z"], "difficulty": [10, 2, 2], "reason": ["long", "twin", "twin"]}
+)
+
+
+def test_a_tally_counts_rows_and_reasons_most_frequent_first():
+    counts = tally(_KEPT, _DROPPED)
+    assert counts == {"read": 6, "kept": 3, "dropped": {"twin": 2, "long": 1}}
+    assert list(counts["dropped"]) == ["twin", "long"]
+
+
+def test_groups_come_from_kept_and_dropped_rows_easiest_first():
+    groups = tally_by(_KEPT, _DROPPED, "bucket", pl.col("difficulty"))
+    assert groups == [
+        {"bucket": "2", "read": 2, "kept": 0, "dropped": {"twin": 2}},
+        {"bucket": "9", "read": 2, "kept": 2, "dropped": {}},
+        {"bucket": "10", "read": 2, "kept": 1, "dropped": {"long": 1}},
+    ]

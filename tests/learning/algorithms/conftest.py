@@ -1,0 +1,69 @@
+"""The fixtures of the golden values, and presets with some switches set otherwise."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from pydantic import TypeAdapter
+
+from posttrain.learning.algorithms.choice import Chosen
+from posttrain.learning.algorithms.credit import Outcomes, advantages
+from posttrain.learning.algorithms.objective import PolicyBatch
+
+
+@pytest.fixture(scope="session")
+def choose():
+    """`choose("dapo", ratio={"low": 0.1})`: a preset with some switches set otherwise."""
+    chosen = TypeAdapter(Chosen)
+    return lambda name, **changes: chosen.validate_python({"preset": name, **changes})
+
+
+@pytest.fixture
+def fixture_f():
+    """Two sequences of three and two tokens; rewards 2 and 0 give the advantages +1 and -1."""
+    return SimpleNamespace(
+        new=torch.tensor([[-0.9, -2.3, -0.4], [-1.0, -0.9, 0.0]]),
+        old=torch.tensor([[-1.0, -2.0, -0.5], [-0.7, -1.2, 0.0]]),
+        reference=torch.tensor([[-1.1, -1.9, -0.6], [-0.8, -1.0, 0.0]]),
+        rollout=torch.tensor([[-1.05, -1.8, -0.5], [-0.6, -1.3, 0.0]]),
+        mask=torch.tensor([[True, True, True], [True, True, False]]),
+        rewards=torch.tensor([2.0, 0.0]),
+        group=torch.tensor([0, 0]),
+    )
+
+
+@pytest.fixture
+def fixture_g():
+    """Group a, half of it successes, and group b with graded rewards; three tokens each."""
+    return Outcomes(
+        rewards_B=torch.tensor([1.0, 0.0, 0.0, 1.0, 0.2, 0.9, 0.4, 0.1]),
+        group_B=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
+        mask_BT=torch.ones(8, 3, dtype=torch.bool),
+    )
+
+
+@pytest.fixture
+def batch_of():
+    """Makes the learner's batch of rollouts in the way the learner does: advantages first."""
+
+    def make(algorithm, data, **more):
+        outcomes = Outcomes(
+            rewards_B=data.rewards,
+            group_B=data.group,
+            mask_BT=data.mask,
+            truncated_B=torch.zeros(len(data.group), dtype=torch.bool),
+            sampled_logprobs_BT=data.rollout,
+            reference_logprobs_BT=data.reference,
+            values_BT=torch.zeros_like(data.new),
+        )
+        credit = advantages(algorithm, outcomes, max_tokens=data.mask.shape[1])
+        return PolicyBatch(
+            mask_BT=data.mask,
+            advantages_BT=credit.advantages_BT.float(),
+            sampled_logprobs_BT=data.rollout,
+            old_logprobs_BT=data.old,
+            reference_logprobs_BT=data.reference,
+            **more,
+        )
+
+    return make

@@ -1,0 +1,296 @@
+"""Settings that contradict each other are refused in one sentence that names place and remedy."""
+
+import pytest
+
+from posttrain.learning.algorithms.check import check
+from posttrain.learning.algorithms.choice import Chosen, preset
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
+
+
+class Stage(StageConfig):
+    """A stage with an algorithm, as `tasks.rl` is one."""
+
+    algorithm: Chosen = Algorithm()
+
+
+def parsed(value):
+    return Stage.parse({"algorithm": value}, where="rl").algorithm
+
+
+CONTRADICTIONS = {
+    "gae without critic": (
+        {"advantage": {"estimator": "gae"}},
+        "rl.algorithm: advantage.estimator gae needs the values of a critic, and there is none;"
+        " add a critic section, or set advantage.estimator to group",
+    ),
+    "value loss without use": (
+        {"critic": {}},
+        "rl.algorithm: critic is set, but advantage.estimator group never asks it;"
+        " leave critic out, or set advantage.estimator to gae",
+    ),
+    "clip low above high": (
+        {"ratio": {"low": 0.3}},
+        "rl.algorithm.ratio: clip low 0.3 exceeds clip high 0.28;"
+        " swap them, or set both to one value",
+    ),
+    "gmpo low above high": (
+        {"preset": "gmpo", "ratio": {"log_low": 0.5}},
+        "rl.algorithm.ratio: log_low 0.5 exceeds log_high 0.4; swap them, or set both to one value",
+    ),
+    "dual inside the clip": (
+        {"ratio": {"dual": 1.1}},
+        "rl.algorithm.ratio: dual 1.1 lies inside the clip range, which ends at 1.28;"
+        " take a larger dual (often 3), or leave it out",
+    ),
+    "a coefficient is missing": (
+        {"kl": {"estimator": "k2"}},
+        "rl.algorithm.kl.coefficient: a value is required here",
+    ),
+    "a coefficient of 0": (
+        {"kl": {"coefficient": 0}},
+        "rl.algorithm.kl.coefficient: input should be greater than 0, got 0",
+    ),
+    "k1 in the loss": (
+        {"kl": {"coefficient": 0.1, "estimator": "k1"}},
+        "rl.algorithm.kl: estimator k1 in the loss has a gradient of 0 on average;"
+        " set ratio_weighted to true, place to reward, or estimator to k2",
+    ),
+    "a ratio in the reward": (
+        {"kl": {"coefficient": 0.1, "place": "reward", "ratio_weighted": True}},
+        "rl.algorithm.kl: ratio_weighted is for a divergence in the loss, but place is reward;"
+        " set ratio_weighted to false, or place to loss",
+    ),
+    "weights without two policies": (
+        {"correction": {"weights": {"high": 2}}},
+        "rl.algorithm.correction: weights and band compare the old policy with the sampler, but"
+        " old is sampler, so all weights are 1; set old to recomputed or interpolated, or leave"
+        " them out",
+    ),
+    "a truncation without a bound": (
+        {"correction": {"old": "recomputed", "weights": {}}},
+        "rl.algorithm.correction.weights: bound truncate needs high; set it",
+    ),
+    "a bound that is not used": (
+        {"correction": {"old": "recomputed", "weights": {"bound": "none", "high": 2}}},
+        "rl.algorithm.correction.weights: bound none has no high; leave it out",
+    ),
+    "a length that is not used": (
+        {"aggregation": {"length": 9}},
+        "rl.algorithm.aggregation: length is the constant of constant_length, but kind is"
+        " token_mean; set kind to constant_length, or leave length out",
+    ),
+    "a group's spread without a group's baseline": (
+        {"advantage": {"baseline": "none", "scale": "sample"}},
+        "rl.algorithm.advantage: scale sample measures the spread of a group, but baseline"
+        " is none; set baseline to mean or leave_one_out, or scale to none",
+    ),
+    "an offset that cancels": (
+        {"advantage": {"offset": 0.5}},
+        "rl.algorithm.advantage: offset 0.5 cancels against baseline mean;"
+        " leave offset out, or set baseline to none",
+    ),
+    "no gradient at all": (
+        {"advantage": {"positive_weight": 0, "negative_weight": 0}},
+        "rl.algorithm.advantage: positive_weight and negative_weight are both 0, which"
+        " leaves no gradient; set one of them above 0",
+    ),
+    "cispo without its low": (
+        {"ratio": {"surrogate": "cispo", "bound": "two_sided"}},
+        "rl.algorithm.ratio: bound two_sided needs a low, and the other bounds have none;"
+        " set low with two_sided, else leave it out",
+    ),
+    "gmpo by tokens": (
+        {"preset": "gmpo", "aggregation": {"kind": "token_mean"}},
+        "rl.algorithm: ratio.surrogate gmpo has one loss per sequence;"
+        " set aggregation.kind to sequence_mean_token_mean",
+    ),
+    "gmpo with advantages by turns": (
+        {"preset": "gmpo", "advantage": {"turns": {}}},
+        "rl.algorithm: ratio.surrogate gmpo needs one advantage per sequence; take"
+        " advantage.estimator group without turns, and an entropy or kl in the loss, or another"
+        " surrogate",
+    ),
+    "an infinite number": (
+        {"ratio": {"high": float("inf")}},
+        "rl.algorithm.ratio.high: input should be a finite number, got inf",
+    ),
+    "a name that is none": (
+        "gropo",
+        "rl.algorithm: there is no algorithm 'gropo'; did you mean 'grpo'?",
+    ),
+    "a preset that is none": (
+        {"preset": "ds_grpo"},
+        "rl.algorithm: there is no algorithm 'ds_grpo'; did you mean 'dr_grpo'?",
+    ),
+    "a key that is none": (
+        {"agregation": {}},
+        "rl.algorithm.agregation: unknown key; did you mean 'aggregation'?",
+    ),
+    "a key that is none, deeper": (
+        {"advantage": {"baselin": "mean"}},
+        "rl.algorithm.advantage.baselin: unknown key; did you mean 'baseline'?",
+    ),
+    "a key of another surrogate": (
+        {"ratio": {"surrogate": "squared", "tau": 1, "low": 0.2}},
+        "rl.algorithm.ratio.low: unknown key",
+    ),
+    "a surrogate that is none": (
+        {"ratio": {"surrogate": "ppo"}},
+        "rl.algorithm.ratio.surrogate: must be one of 'clip', 'cispo', 'sapo', 'gmpo',"
+        " 'squared', 'reinforce', got 'ppo'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "sentence"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_a_contradiction_is_one_sentence(value, sentence):
+    with pytest.raises(UserError) as refused:
+        parsed(value)
+    assert str(refused.value) == sentence
+
+
+UNFIT = {
+    "group of one": (
+        "grpo",
+        {"group_size": 1},
+        "rl.algorithm.advantage.baseline mean: group_size 1 makes every advantage 0, as a rollout"
+        " is compared with its group; set group_size to at least 2, or baseline to none",
+    ),
+    "no reference": (
+        "grpo",
+        {"has_reference": False},
+        "rl.algorithm.kl.coefficient 0.04: there is no reference policy to stay near;"
+        " give the stage a reference model, or leave kl out",
+    ),
+    "no value model": (
+        "ppo",
+        {"has_critic": False},
+        "rl.algorithm.critic: the stage has no value model to train;"
+        " give it one, or set advantage.estimator to group and leave critic out",
+    ),
+    "no length to divide by": (
+        "dr_grpo",
+        {},
+        "rl.algorithm.aggregation.kind constant_length: there is no limit of tokens to divide by;"
+        " set aggregation.length, or the stage's max_tokens",
+    ),
+    "no limit to pay for": (
+        "dapo",
+        {},
+        "rl.algorithm.overlong: a penalty for length needs a limit of tokens;"
+        " set overlong.limit, or the stage's max_tokens",
+    ),
+    "a limit that nothing reaches": (
+        {"overlong": {"limit": 1000}},
+        {"max_tokens": 100},
+        "rl.algorithm.overlong: the penalty starts beyond 800 tokens, but completions end at"
+        " max_tokens 100; lower overlong.limit, or leave it out",
+    ),
+}
+
+
+@pytest.mark.parametrize(("value", "stage", "sentence"), UNFIT.values(), ids=UNFIT)
+def test_an_algorithm_that_the_stage_cannot_carry_out(value, stage, sentence):
+    with pytest.raises(UserError) as refused:
+        check(parsed(value), where="rl.algorithm", **stage)
+    assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_fits_a_stage_that_has_everything(name):
+    check(
+        preset(name).algorithm,
+        where="rl.algorithm",
+        group_size=2,
+        has_reference=True,
+        has_critic=True,
+        max_tokens=72,
+    )
+
+
+def test_a_penalty_may_start_at_the_last_token_but_not_beyond(choose):
+    # Of 125 tokens a fifth is 25: it starts beyond the 100th; of 124 beyond the 99th.
+    fits, late = (choose("default", overlong={"limit": limit}) for limit in (124, 125))
+    check(fits, where="rl.algorithm", max_tokens=100)
+    with pytest.raises(UserError, match="starts beyond 100 tokens"):
+        check(late, where="rl.algorithm", max_tokens=100)
+
+
+def test_defaults_of_sections_that_are_opened_without_a_word(choose):
+    critic = choose("default", advantage={"estimator": "gae"}, critic={}).critic
+    assert (critic.coefficient, critic.clip) == (1.0, 0.2)
+    gae = choose("default", advantage={"estimator": "gae"}, critic={}).advantage
+    assert (gae.gamma, gae.lam, gae.whiten) == (1.0, 1.0, "none")
+    overlong = choose("default", overlong={}).overlong
+    assert (overlong.share, overlong.limit, overlong.factor) == (0.2, None, 1.0)
+    assert overlong.buffer(100) == (100, 20)
+    assert overlong.buffer(2) == (2, 1)
+    assert choose("default", overlong={"share": 1.0, "limit": 1}).overlong.buffer(9) == (1, 1)
+
+
+def test_gmpo_takes_an_entropy_in_the_loss_but_none_in_the_advantages(choose):
+    entropy = {"coefficient": 0.1, "place": "loss"}
+    assert choose("gmpo", entropy=entropy).entropy.place == "loss"
+    with pytest.raises(ValueError, match="needs one advantage per sequence"):
+        choose("gmpo", entropy=entropy | {"place": "advantage"})
+
+
+def test_methods_without_a_group_take_a_group_of_one():
+    for name in ("reinforce", "reinforce_plus_plus", "ppo"):
+        check(preset(name).algorithm, where="rl.algorithm", group_size=1)
+
+
+def test_a_change_keeps_the_rest_of_its_section_and_another_kind_starts_anew():
+    changed = parsed({"preset": "grpo", "ratio": {"low": 0.1}, "kl": None})
+    assert (changed.ratio.low, changed.ratio.high) == (0.1, 0.2)
+    assert changed.kl is None
+    assert changed.advantage == preset("grpo").algorithm.advantage
+    other = parsed({"preset": "gspo", "ratio": {"surrogate": "clip"}})
+    assert other.ratio == preset("gspo").algorithm.ratio
+    soft = parsed({"preset": "gspo", "ratio": {"surrogate": "sapo"}})
+    assert (soft.ratio.level, soft.ratio.negative_tau) == ("token", 1.05)
+    bare = parsed({"ratio": {"low": 0.1}})
+    assert bare == parsed({"preset": "default", "ratio": {"low": 0.1}})
+
+
+def test_the_default_is_the_algorithm_without_any_setting():
+    assert Stage().algorithm == Algorithm() == preset("default").algorithm == parsed({})
+
+
+def test_a_name_that_is_none_is_a_sentence():
+    with pytest.raises(UserError, match=r"^there is no algorithm 'dappo'; did you mean 'dapo'\?$"):
+        preset("dappo")
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset_says_its_equation_and_its_source(name):
+    told = preset(name)
+    assert told.equation.startswith(("A = ", "R = ", "s_i", "δ_t", "A_t = "))
+    assert "\nL = " in told.equation
+    assert all(text == text.strip() and text for text in (told.source, told.note))
+
+
+PAPERS = {
+    "2402.03300": {"grpo"},
+    "2503.20783": {"dr_grpo"},
+    "2503.14476": {"dapo"},
+    "2507.18071": {"gspo", "gspo_token"},
+    "2506.13585": {"cispo"},
+    "2508.08221": {"lite_ppo"},
+    "2602.02710": {"maxrl"},
+    "2511.20347": {"sapo"},
+    "2507.20673": {"gmpo"},
+    "2501.12599": {"kimi"},
+    "1707.06347": {"ppo"},
+    "2402.14740": {"rloo"},
+    "2501.03262": {"reinforce_plus_plus", "reinforce_plus_plus_baseline"},
+    "2506.01347": {"nsr", "w_reinforce"},
+}
+
+
+def test_the_papers_that_were_looked_up_are_the_ones_that_are_named():
+    for paper, names in PAPERS.items():
+        assert {n for n, each in PRESETS.items() if f"arXiv {paper}" in each.source} == names

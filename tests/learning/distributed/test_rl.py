@@ -1,0 +1,146 @@
+"""RL in two processes: the rollouts, the curve and the resumed bytes of one."""
+
+import polars as pl
+import psutil
+import pytest
+from polars.testing import assert_frame_equal
+
+from posttrain.data.schemas import IDENTITY, PROBLEMS, Problem, problems_table, with_row_ids
+from posttrain.data.tables import write_table
+from posttrain.learning.rl.config import RlConfig
+from posttrain.stage.context import StageContext
+from tasks.probe.config import ProbeConfig
+from tasks.probe.stage import run as probe
+from tasks.rl.stage import run
+
+pytestmark = pytest.mark.slow
+TOLERANCE = 1e-4
+BASE = {
+    "steps": 5,
+    "problems_per_step": 4,
+    "group_size": 4,
+    "max_tokens": 8,
+    "learning_rate": 3e-3,
+    "optimisation": {"minibatches": 2, "warmup_steps": 0},
+    "draw": {"train_on": "all"},
+    # Of two updates in a step: a checkpoint falls now between steps, now between updates.
+    "checkpoint_every": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory, guesser, sides):
+    folder = tmp_path_factory.mktemp("probed")
+    problems = [Problem("sides", prompt, answer, 1, "exact") for prompt, answer in sides]
+    table = with_row_ids(problems_table(problems), IDENTITY["problems"])
+    write_table(table, folder / "problems.parquet", PROBLEMS)
+    given = {"policy": guesser, "problems": folder / "problems.parquet"}
+    probed = {name: folder / f"{name}.parquet" for name in ("samples", "solve_rates")}
+    probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(folder / "scratch"))
+    return {**given, "solve_rates": probed["solve_rates"]}
+
+
+@pytest.fixture(scope="module")
+def whole(stages, inputs, tmp_path_factory):
+    """An uninterrupted run in two processes."""
+    made = stages.run("rl", tmp_path_factory.mktemp("whole"), config=BASE, inputs=inputs)
+    assert made.outcome.error is None
+    return made
+
+
+def gap(one, two):
+    """The largest difference of two curves, which must have the same steps and metrics."""
+    assert one.keys() == two.keys()
+    return max(abs(one[key] - two[key]) for key in one)
+
+
+KINDS = {
+    "ahead_of_a_reference": {
+        "staleness": 1,
+        "algorithm": {
+            "kl": {"coefficient": 0.05},
+            "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+        },
+    },
+    "adapters_and_entropy": {
+        "learner": {"lora": {"rank": 2}, "ema_decay": 0.5},
+        "algorithm": {"entropy": {"place": "loss", "coefficient": 0.01}},
+        "optimizer": "adamw",
+    },
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_processes_have_the_curve_and_the_rollouts_of_one(stages, inputs, tmp_path, kind):
+    config = BASE | {"steps": 3} | KINDS[kind]
+    one, two = (
+        stages.run("rl", tmp_path / str(n), processes=n, config=config, inputs=inputs)
+        for n in (1, 2)
+    )
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    assert gap(one.curve(), two.curve()) < TOLERANCE
+    assert max(value for (_, metric), value in one.curve().items() if "grad_norm" in metric) > 0.01
+    assert one.digests().keys() == two.digests().keys()
+    tables = [pl.read_parquet(made.folder / "rollouts.parquet") for made in (one, two)]
+    assert len(tables[0]) == 3 * 4 * 4
+    exact = [table.drop("logprobs", "advantage") for table in tables]
+    assert_frame_equal(*exact)
+    assert_frame_equal(*tables, abs_tol=TOLERANCE)
+
+
+def test_a_killed_run_ends_with_the_bytes_of_one_that_was_not(stages, inputs, whole, tmp_path):
+    seen = {}
+
+    def watch(event):
+        if event["kind"] == "progress" and event["done"] == 3 and not seen:
+            seen.update(stages.ranks())
+            seen[1].kill()
+
+    killed = stages.run("rl", tmp_path, config=BASE, inputs=inputs, watch=watch)
+    assert killed.outcome.retryable
+    _, alive = psutil.wait_procs(seen.values(), timeout=10)
+    assert (sorted(seen), alive) == ([0, 1], [])
+    again = stages.run("rl", tmp_path, config=BASE, inputs=inputs)
+    assert any(note.startswith("resuming after step") for note in again.notes())
+    assert again.digests() == whole.digests()
+
+
+class Killed(BaseException):
+    """Stands for a kill of the only process."""
+
+
+def half_alone(inputs, folder):
+    """The first steps of the stage in this process, up to a checkpoint and a little further."""
+
+    def stop(event):
+        if event["kind"] == "progress" and event["done"] == 3:
+            raise Killed
+
+    scratch = folder / "scratch"
+    context = StageContext(seed=3, threads=1, device="cpu", scratch=scratch, emit=stop)
+    with pytest.raises(Killed):
+        run(RlConfig.parse(BASE, where="rl"), inputs, {}, context)
+
+
+def half_together(stages, inputs, folder):
+    """The same in two processes."""
+
+    def kill(event):
+        if event["kind"] == "progress" and event["done"] == 3:
+            for process in stages.ranks().values():
+                process.kill()
+
+    assert not stages.run("rl", folder, config=BASE, inputs=inputs, watch=kill).outcome.ok
+
+
+@pytest.mark.parametrize("num_before", [1, 2])
+def test_another_number_of_processes_goes_on(stages, inputs, whole, tmp_path, num_before):
+    if num_before == 1:
+        half_alone(inputs, tmp_path)
+    else:
+        half_together(stages, inputs, tmp_path)
+    num_after = 3 - num_before
+    made = stages.run("rl", tmp_path, processes=num_after, config=BASE, inputs=inputs)
+    assert made.outcome.error is None
+    assert any(note.startswith("resuming after step") for note in made.notes())
+    assert gap(made.curve(), whole.curve()) < TOLERANCE

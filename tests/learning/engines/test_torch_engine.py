@@ -1,0 +1,198 @@
+"""The torch engine against transformers' generate and the trainer's log-probabilities."""
+
+import copy
+
+import pytest
+import torch
+
+from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.rollouts.engines import llama
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.learning.rollouts.engines.llama import LlamaDecoder, is_lean
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.stage.errors import UserError
+
+NAMES = [
+    "llama",
+    "llama-gqa-tied",
+    "llama-mqa-rope3",
+    "llama-yarn",
+    "qwen2",
+    "mistral-window",
+    "gpt-neox",
+]
+LEAN = {"llama", "llama-gqa-tied", "llama-mqa-rope3", "qwen2"}
+
+
+def trainer_logprobs(model, prompt, sample, temperature):
+    ids = torch.tensor([prompt.token_ids + sample.token_ids])
+    wanted = torch.arange(ids.shape[1])[None] >= len(prompt.token_ids)
+    with torch.no_grad():
+        found = token_logprobs(model, ids, wanted_BT=wanted, temperature=temperature)
+    return found.logprobs_BT[0, len(prompt.token_ids) :]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_lean_decoder_is_taken_where_it_is_exact(name, models):
+    assert is_lean(models[name]) == (name in LEAN)
+
+
+def test_an_adapter_or_another_precision_is_not_for_the_lean_decoder(models):
+    wrapped = copy.deepcopy(models["llama"])
+    attention = wrapped.model.layers[1].self_attn
+    attention.q_proj = torch.nn.Sequential(attention.q_proj)
+    assert not is_lean(wrapped)
+    assert not is_lean(copy.deepcopy(models["llama"]).bfloat16())
+
+
+def test_a_model_whose_modules_are_watched_is_called_itself(models):
+    watched = copy.deepcopy(models["llama"])
+    watched.model.layers[0].mlp.register_forward_hook(lambda *_: None)
+    assert not is_lean(watched)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", ["llama", "gpt-neox"])
+def test_a_policy_of_broken_weights_is_refused_in_one_sentence(
+    name, temperature, models, prompts, tokenizer
+):
+    broken = copy.deepcopy(models[name])
+    with torch.no_grad():
+        broken.get_output_embeddings().weight[7] = torch.nan
+    sampler = TorchSampler(broken, tokenizer)
+    with pytest.raises(UserError, match="logits are not finite, so nothing can be drawn"):
+        sampler.sample(prompts, SamplingParams(max_tokens=4, temperature=temperature))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_equals_generate(name, models, prompts, tokenizer):
+    model = models[name]
+    sampler = TorchSampler(model, tokenizer, batch_size=4)
+    samples = sampler.sample(prompts, SamplingParams(max_tokens=24, temperature=0.0))
+    for prompt, sample in zip(prompts, samples, strict=True):
+        ids = torch.tensor([prompt.token_ids])
+        expected = model.generate(
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=24,
+            pad_token_id=0,
+        )
+        assert list(sample.token_ids) == expected[0, len(prompt.token_ids) :].tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_logprobs_equal_the_trainers(name, temperature, models, prompts, tokenizer):
+    sampler = TorchSampler(models[name], tokenizer)
+    params = SamplingParams(max_tokens=24, temperature=temperature, num_samples=3, top_p=0.9)
+    samples = sampler.sample(prompts, params)
+    by_id = {prompt.id: prompt for prompt in prompts}
+    for sample in samples:
+        expected = trainer_logprobs(models[name], by_id[sample.prompt_id], sample, temperature)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_prompts_of_any_length_go_on_after_others_were_dropped(name, models, tokenizer):
+    """Many end tokens, so that prompts finish at all times; the last ones pass 25 tokens."""
+    model = copy.deepcopy(models[name])
+    model.generation_config.eos_token_id = list(range(2, 12))
+    prompts = [Prompt(f"q{i}", tuple(range(20, 22 + i % 12))) for i in range(36)]
+    samples = TorchSampler(model, tokenizer).sample(
+        prompts, SamplingParams(max_tokens=40, num_samples=2)
+    )
+    lengths = [len(sample.token_ids) for sample in samples]
+    assert sum(length < 10 for length in lengths) > 10
+    assert max(lengths) > 30
+    for sample in samples:
+        prompt = prompts[int(sample.prompt_id[1:])]
+        expected = trainer_logprobs(model, prompt, sample, 1.0)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen2"])
+def test_new_weights_are_seen_at_once(name, models, prompts, tokenizer):
+    model = copy.deepcopy(models[name]).train()
+    sampler = TorchSampler(model, tokenizer)
+    params = SamplingParams(max_tokens=8)
+    before = sampler.sample(prompts, params)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.mul_(0.5)
+    after = sampler.sample(prompts, params)
+    assert model.training
+    for prompt, old, new in zip(prompts, before, after, strict=True):
+        expected = trainer_logprobs(model, prompt, new, 1.0)
+        torch.testing.assert_close(torch.tensor(new.logprobs), expected, atol=1e-4, rtol=0)
+        stale = trainer_logprobs(model, prompt, old, 1.0)
+        assert not torch.allclose(torch.tensor(old.logprobs), stale, atol=1e-2)
+
+
+def test_every_configured_end_token_ends(models, prompts, tokenizer):
+    model = copy.deepcopy(models["llama"])
+    free = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    model.generation_config.eos_token_id = [2, free.token_ids[3]]
+    cut = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    first = free.token_ids.index(free.token_ids[3])
+    assert cut.token_ids == free.token_ids[: first + 1]
+
+
+def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
+    model, prompt = models["llama"], Prompt("p", (5, 6, 7))
+    params = SamplingParams(max_tokens=1, num_samples=20_000)
+    samples = TorchSampler(model, tokenizer).sample([prompt], params)
+    drawn = torch.bincount(
+        torch.tensor([s.token_ids[0] for s in samples]), minlength=model.config.vocab_size
+    )
+    with torch.no_grad():
+        expected = model(torch.tensor([prompt.token_ids])).logits[0, -1].softmax(-1)
+    # Five standard deviations of each count: fails by chance about once in 6000 seeds.
+    spread = (20_000 * expected * (1 - expected)).sqrt()
+    assert ((drawn - 20_000 * expected).abs() <= 5 * spread + 3).all()
+
+
+@pytest.mark.parametrize("num_samples", [1, 3])
+def test_what_an_earlier_batch_left_in_memory_is_never_read(
+    num_samples, models, prompts, tokenizer
+):
+    """Every buffer is poisoned between two equal calls."""
+    sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)
+    params = SamplingParams(max_tokens=40, num_samples=num_samples)
+    expected = sampler.sample(prompts, params)
+    assert sampler._memory._buffers
+    with torch.inference_mode():
+        for buffer in sampler._memory._buffers.values():
+            buffer.fill_(torch.nan)
+    assert sampler.sample(prompts, params) == expected
+
+
+def test_a_groups_bits_do_not_depend_on_how_many_others_there_are(models, prompts, tokenizer):
+    """Actors that share the work must draw what one process draws, log-probabilities included."""
+    sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)
+    alike = [Prompt(f"{i}", prompts[0].token_ids[:-1] + (10 + i,)) for i in range(32)]
+    params = SamplingParams(max_tokens=12, num_samples=8, seed=7)
+    together = sampler.sample(alike, params)
+    assert sampler.sample(alike[:16], params) + sampler.sample(alike[16:], params) == together
+
+
+def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
+    models, prompts, tokenizer, monkeypatch
+):
+    """Two layers of keys and values of 4 heads of 8 floats, 20 + 12 positions: 16 KiB a row."""
+    sampler, params = TorchSampler(models["llama"], tokenizer), SamplingParams(12, num_samples=2)
+    expected = sampler.sample(prompts, params)
+    read, seen = LlamaDecoder.prefill, []
+
+    def prefill(self, ids_PS, *given, group, **options):
+        seen.append(len(ids_PS) * group)
+        return read(self, ids_PS, *given, group=group, **options)
+
+    monkeypatch.setattr(LlamaDecoder, "prefill", prefill)
+    monkeypatch.setattr(llama, "_FEWEST", 2)
+    for rows, batches in ((5, [4, 4, 4]), (8, [8, 4]), (1, [2] * 6), (16, [12])):
+        monkeypatch.setattr(llama, "_IN_CACHE", rows * 2**14)
+        seen.clear()
+        found = sampler.sample(prompts, params)
+        assert seen == batches
+        assert [s.token_ids for s in found] == [s.token_ids for s in expected]

@@ -1,0 +1,103 @@
+"""Sleep and wake without a GPU: an engine that only notes what it is told, and in which order."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from posttrain.learning.rollouts.engines import vllm_engine
+from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.engines.config import VllmEngine
+from posttrain.learning.rollouts.engines.vllm_choice import ROW
+
+
+class Engine:
+    """What `VllmSampler` uses of `vllm.LLM`. Its memory is gone while it sleeps, so it says no."""
+
+    def __init__(self, _model, **options):
+        self.options, self.told, self.asleep = options, [], False
+        core = SimpleNamespace(shutdown=lambda: self.told.append("shutdown"))
+        self.llm_engine = SimpleNamespace(engine_core=core)
+        self.choice = options["logits_processors"][0]
+
+    def apply_model(self, function):
+        return [function(torch.nn.Linear(1, 1))]
+
+    def collective_rpc(self, name, kwargs):
+        assert not self.asleep
+        self.told.append((name, len(list(kwargs["weights_iterator"])) > 0))
+
+    def reset_prefix_cache(self):
+        assert not self.asleep
+
+    def sleep(self, level):
+        assert not self.asleep
+        self.asleep = True
+        self.told.append(f"sleep {level}")
+
+    def wake_up(self):
+        assert self.asleep
+        self.asleep = False
+        self.told.append("wake")
+
+    def generate(self, prompts, params, **_options):
+        assert not self.asleep
+        self.told.append(f"generate {len(prompts)}")
+        for each in params:
+            self.choice.draws.logprobs[each.extra_args[ROW]].append(-1.0)
+        ended = SimpleNamespace(token_ids=[2], finish_reason="stop")
+        return [SimpleNamespace(outputs=[ended]) for _ in prompts]
+
+
+@pytest.fixture
+def opened(monkeypatch, models, tokenizer):
+    package = SimpleNamespace(LLM=Engine, SamplingParams=SimpleNamespace)
+    monkeypatch.setattr(vllm_engine, "import_vllm", lambda _device: package)
+    monkeypatch.setattr(vllm_engine, "choice_class", lambda: type("Choice", (), {}))
+    monkeypatch.setattr(vllm_engine, "_check", lambda *_: None)
+
+    def open_one(**options):
+        return vllm_engine.VllmSampler(models["llama"], tokenizer, VllmEngine(**options))
+
+    return open_one
+
+
+UPDATE = ("reload_weights", True)
+
+
+def test_it_sleeps_after_each_call_and_wakes_for_an_update_or_the_next(opened, prompts):
+    sampler = opened(sleep=True)
+    engine = sampler._engine
+    assert engine.options["enable_sleep_mode"] is True
+    params = SamplingParams(max_tokens=1, num_samples=2)
+    sampler.sample(prompts[:2], params)
+    sampler.sample(prompts[:1], params)
+    sampler.update(1)
+    sampler.update(2)
+    (first, _) = sampler.sample(prompts[:1], params)
+    assert first.policy_version == 2
+    sampler.close()
+    assert engine.told == [
+        UPDATE,
+        *("generate 4", "sleep 1"),
+        *("wake", "generate 2", "sleep 1"),
+        *("wake", UPDATE, UPDATE, "generate 2", "sleep 1"),
+        "shutdown",
+    ]
+
+
+def test_it_never_sleeps_unless_it_is_asked_to(opened, prompts):
+    sampler = opened()
+    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
+    sampler.update(1)
+    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
+    assert sampler._engine.options["enable_sleep_mode"] is False
+    assert sampler._engine.told == [UPDATE, "generate 1", UPDATE, "generate 1"]
+
+
+def test_no_prompts_do_not_wake_it(opened, prompts):
+    sampler = opened(sleep=True)
+    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
+    told = list(sampler._engine.told)
+    assert sampler.sample([], SamplingParams(max_tokens=1)) == []
+    assert sampler._engine.told == told

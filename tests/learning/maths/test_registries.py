@@ -1,0 +1,23 @@
+"""A choice by name is a Literal type and a dict of functions: both must list the same names."""
+
+from typing import get_args
+
+import pytest
+
+from posttrain.learning.maths import advantages, divergence, kl, preference, ratios, reduce
+
+
+@pytest.mark.parametrize(
+    ("names", "functions"),
+    [
+        (advantages.Baseline, advantages.BASELINES),
+        (advantages.Scale, advantages.SCALES),
+        (divergence.Divergence, divergence.DIVERGENCES),
+        (kl.KLEstimator, kl.KL_ESTIMATORS),
+        (preference.PairLoss, preference.PAIR_LOSSES),
+        (ratios.RatioLevel, ratios.RATIO_LEVELS),
+        (reduce.Aggregation, reduce.TOKEN_WEIGHTS),
+    ],
+)
+def test_literal_and_registry_agree(names, functions):
+    assert list(get_args(names)) == list(functions)

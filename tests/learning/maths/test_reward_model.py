@@ -1,0 +1,71 @@
+import math
+
+import pytest
+import torch
+
+from posttrain.learning.maths.pairs import pair_accuracy
+from posttrain.learning.maths.reward_model import bradley_terry_loss
+
+CHOSEN, REJECTED = torch.tensor([1.0, 0.2]), torch.tensor([0.5, 0.4])
+
+
+def test_golden_bradley_terry():
+    # -log sigmoid(.5) = .474077, -log sigmoid(-.2) = .798139
+    loss, metrics = bradley_terry_loss(CHOSEN, REJECTED, denominator=2)
+    assert loss.item() == pytest.approx(0.636108, abs=1e-5)
+    assert metrics["accuracy"] == 0.5
+    assert metrics["margin"].item() == pytest.approx(0.15)
+    assert metrics["chosen_reward"].item() == pytest.approx(0.6)
+    assert metrics["rejected_reward"].item() == pytest.approx(0.45)
+
+
+def test_margin_and_centring_by_hand():
+    # Gaps .5 - .5 = 0 and -.2 - 0: log 2 and .798139. Centring: (1.5^2 + .6^2) x .1 = .261.
+    loss, _ = bradley_terry_loss(
+        CHOSEN, REJECTED, denominator=2, margin_B=torch.tensor([0.5, 0.0]), centring=0.1
+    )
+    assert loss.item() == pytest.approx((math.log(2) + 0.798139 + 0.261) / 2, abs=1e-5)
+
+
+def test_untrained_model_has_loss_ln_2_and_accuracy_one_half():
+    zero = torch.zeros(3)
+    loss, metrics = bradley_terry_loss(zero, zero, denominator=3)
+    assert loss.item() == pytest.approx(math.log(2))
+    assert metrics["accuracy"] == 0.5
+    assert pair_accuracy(torch.tensor([1.0, -1.0, 0.0, 2.0])) == 2.5 / 4
+
+
+def test_one_pair():
+    _, metrics = bradley_terry_loss(CHOSEN[:1], REJECTED[:1], denominator=1)
+    assert [value.item() for value in metrics.values()] == [1.0, 0.5, 1.0, 0.5]
+
+
+def test_no_pairs():
+    loss, metrics = bradley_terry_loss(CHOSEN[:0], REJECTED[:0], denominator=2)
+    assert loss == 0.0
+    assert metrics["accuracy"] == 0.0
+
+
+def test_only_the_gap_counts_without_centring_and_splits_add_up():
+    options = {"denominator": 2, "margin_B": None}
+    loss, _ = bradley_terry_loss(CHOSEN, REJECTED, **options)
+    shifted, _ = bradley_terry_loss(CHOSEN + 7, REJECTED + 7, **options)
+    torch.testing.assert_close(shifted, loss)
+    halves = [
+        bradley_terry_loss(CHOSEN[i], REJECTED[i], denominator=2, centring=0.3)[0]
+        for i in ([0], [1])
+    ]
+    whole, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2, centring=0.3)
+    torch.testing.assert_close(sum(halves), whole)
+
+
+def test_gradients_in_float64_and_far_out():
+    chosen, rejected = CHOSEN.double().requires_grad_(), REJECTED.double().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda c, r: bradley_terry_loss(c, r, denominator=2, centring=0.2)[0], (chosen, rejected)
+    )
+    far = torch.tensor([-1000.0], requires_grad=True)
+    loss, _ = bradley_terry_loss(far, torch.zeros(1), denominator=1)
+    loss.backward()
+    assert loss.item() == pytest.approx(1000.0)
+    assert far.grad.item() == pytest.approx(-1.0)

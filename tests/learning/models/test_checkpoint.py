@@ -1,0 +1,97 @@
+import errno
+from pathlib import Path
+
+import pytest
+import torch
+
+from posttrain.learning.models.checkpoint import Checkpointer, write_state
+from posttrain.stage.errors import UserError
+
+
+@pytest.fixture
+def keeper(tmp_path):
+    return Checkpointer(tmp_path, every=5)
+
+
+def test_what_was_saved_comes_back(keeper, tmp_path):
+    (tmp_path / "rows.txt").write_text("kept")
+    states = {"model": {"w": torch.tensor([1.5, -2.0])}, "curve": {"rows": [(1, "loss", 0.5)]}}
+    keeper.save(5, states, facts={"version": 3}, files={"rows.txt": tmp_path / "rows.txt"})
+    snapshot = keeper.load()
+    assert snapshot.step == 5
+    assert torch.equal(snapshot.states["model"]["w"], torch.tensor([1.5, -2.0]))
+    assert snapshot.states["curve"] == {"rows": [(1, "loss", 0.5)]}
+    assert snapshot.facts == {"version": 3}
+    assert snapshot.file("rows.txt").read_text() == "kept"
+
+
+def test_nothing_saved_is_nothing_loaded(keeper):
+    assert keeper.load() is None
+
+
+def test_a_checkpoint_is_due_every_so_many_steps(tmp_path):
+    assert [step for step in range(12) if Checkpointer(tmp_path, every=5).due(step)] == [5, 10]
+    assert not any(Checkpointer(tmp_path, every=0).due(step) for step in range(12))
+
+
+def test_the_newest_is_loaded_and_older_ones_are_pruned(keeper):
+    for step in (5, 10, 15):
+        keeper.save(step, {"x": {"step": step}})
+    assert keeper.load().states["x"] == {"step": 15}
+    assert sorted(path.name for path in keeper.folder.iterdir()) == [
+        "step-000000010",
+        "step-000000015",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "lose", "manifest"])
+def test_a_damaged_one_is_skipped_with_a_note(tmp_path, damage):
+    notes = []
+    keeper = Checkpointer(tmp_path, every=5, note=notes.append)
+    keeper.save(5, {"x": {"step": 5}})
+    keeper.save(10, {"x": {"step": 10}})
+    newest = keeper.folder / "step-000000010"
+    state = newest / "x.pt"
+    content = state.read_bytes()
+    if damage == "cut":
+        state.write_bytes(content[:-1])
+    elif damage == "flip":
+        state.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+    elif damage == "lose":
+        state.unlink()
+    else:
+        (newest / "manifest.json").write_text("{")
+    assert keeper.load().step == 5
+    assert notes == ["checkpoint step-000000010 is damaged and was skipped"]
+
+
+def test_a_draft_left_by_a_kill_is_neither_loaded_nor_in_the_way(keeper):
+    keeper.save(5, {"x": {"step": 5}})
+    draft = keeper.folder / "draft-000000010"
+    (draft / "files").mkdir(parents=True)
+    (draft / "x.pt").write_bytes(b"half")
+    assert keeper.load().step == 5
+    keeper.save(10, {"x": {"step": 10}})
+    assert keeper.load().step == 10
+
+
+def test_another_identity_is_refused_by_name(tmp_path):
+    Checkpointer(tmp_path, every=5, identity={"config": "aa", "data": "bb"}).save(5, {})
+    with pytest.raises(UserError, match="made with data=bb, now it is cc"):
+        Checkpointer(tmp_path, every=5, identity={"config": "aa", "data": "cc"}).load()
+
+
+def test_a_pickle_that_would_run_code_is_not_executed(keeper):
+    class Trap:
+        def __reduce__(self):
+            return (print, ("executed",))
+
+    keeper.save(5, {"x": {"trap": Trap()}})
+    with pytest.raises(Exception, match="[Ww]eights.only"):
+        keeper.load()
+
+
+def test_a_full_disk_is_said_to_be_full():
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_state({"x": torch.zeros(100_000)}, Path("/dev/full"))
+    assert caught.value.errno == errno.ENOSPC

@@ -1,0 +1,91 @@
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+
+from posttrain.data.rows import TokenRow, TokenTable, encode_rows
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.reward_head import (
+    load_reward_model,
+    save_reward_model,
+    start_reward_model,
+)
+from posttrain.stage.errors import UserError
+
+PROMPTS = ["3 + 4 =", "the sum of 12 and 30", "7"]
+TEXTS = ["7", "12 + 30 = 42\n#### 42", "7"]
+
+
+@pytest.fixture
+def policy(model, tokenizer, tmp_path):
+    save_policy(model, tokenizer, tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+@pytest.fixture
+def head(policy):
+    return start_reward_model(policy, parameterisation="head")
+
+
+@pytest.fixture
+def rows(tokenizer):
+    return encode_rows(tokenizer, PROMPTS, TEXTS)
+
+
+def test_a_fresh_head_gives_zero_so_that_the_first_loss_is_ln_2(head):
+    assert head.score(PROMPTS, TEXTS) == [0.0, 0.0, 0.0]
+    assert head.score([], []) == []
+
+
+def test_the_body_is_the_policys(head, model):
+    expected = model.base_model.state_dict()
+    for name, value in head.model.base_model.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_plain_transformers_gives_the_heads_rewards_one_by_one(head, rows, tmp_path):
+    torch.manual_seed(0)
+    torch.nn.init.normal_(head.model.score.weight)
+    save_reward_model(head, tmp_path / "reward")
+    # Tiny batches, so that rows of different length meet in different orders.
+    scores = load_reward_model(tmp_path / "reward").score(PROMPTS, TEXTS, batch_tokens=40)
+    plain = AutoModelForSequenceClassification.from_pretrained(tmp_path / "reward")
+    expected = [plain(input_ids=torch.tensor([row.ids])).logits.item() for row in rows]
+    assert len(set(expected)) == 3
+    assert scores == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_head_pools_as_transformers_does_where_the_end_is_also_the_padding(head):
+    torch.nn.init.normal_(head.model.score.weight)
+    head.model.config.pad_token_id = 2
+    ids = torch.tensor([[1, 5, 6, 2, 2], [1, 5, 6, 7, 2]])
+    batch = TokenTable([TokenRow(tuple(row), 1) for row in ids.tolist()], pad=2).batch([0, 1])
+    with torch.inference_mode():
+        expected = head.model(input_ids=ids).logits[:, 0]
+        assert torch.allclose(head.rewards(batch), expected, atol=1e-6)
+
+
+def test_the_likelihood_is_the_scaled_mean_over_the_completions_tokens(policy, rows, tmp_path):
+    started = start_reward_model(policy, parameterisation="likelihood", scale=10.0)
+    save_reward_model(started, tmp_path / "reward")
+    scores = load_reward_model(tmp_path / "reward").score(PROMPTS, TEXTS, batch_tokens=40)
+    plain = AutoModelForCausalLM.from_pretrained(tmp_path / "reward")
+    for row, score in zip(rows, scores, strict=True):
+        logp = plain(input_ids=torch.tensor([row.ids])).logits[0].log_softmax(-1)
+        taken = [logp[t - 1, row.ids[t]].item() for t in range(row.start, len(row.ids))]
+        assert score == pytest.approx(10.0 * sum(taken) / len(taken), abs=1e-4)
+
+
+def test_an_unknown_parameterisation_is_refused(head, tmp_path):
+    save_reward_model(head, tmp_path / "reward")
+    (tmp_path / "reward" / "reward.json").write_text(json.dumps({"parameterisation": "haed"}))
+    with pytest.raises(UserError, match="unknown parameterisation 'haed'; did you mean 'head'"):
+        load_reward_model(tmp_path / "reward")
+
+
+def test_a_classifier_without_our_file_is_a_head_of_scale_one(head, tmp_path):
+    save_reward_model(head, tmp_path / "reward")
+    (tmp_path / "reward" / "reward.json").unlink()
+    loaded = load_reward_model(tmp_path / "reward")
+    assert (loaded.parameterisation, loaded.scale) == ("head", 1.0)

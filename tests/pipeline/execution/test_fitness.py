@@ -1,0 +1,89 @@
+"""A run records what its models carry inside, and is refused where that does not fit."""
+
+import pytest
+
+from posttrain.pipeline.execution.fitness import refuse_unfit
+from posttrain.pipeline.execution.session import open_session
+from posttrain.provenance.lineage.names import find_node
+from posttrain.provenance.lineage.recalls import recall
+from posttrain.stage.errors import UserError
+
+TASK = """
+from posttrain.stage.spec import ArtifactType, Port, Task
+from models.config import Config
+CHECKPOINT = ArtifactType.CHECKPOINT
+TASK = Task("models", Config, {"policy": Port(CHECKPOINT, "", optional=True),
+    "teacher": Port(CHECKPOINT, "", optional=True, own_tokenizer=True)},
+    {"policy": Port(CHECKPOINT, "")})
+"""
+CONFIG = """
+from posttrain.stage.config import StageConfig
+class Config(StageConfig):
+    word: str = "a"
+    label: str = ""
+"""
+STAGE = """
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+def run(config, inputs, outputs, context):
+    folder = outputs["policy"]
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_text(config.word + config.label)
+    tokenizer = Tokenizer(WordLevel({config.word: 0}, unk_token=config.word))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return {}
+"""
+FLOW = """
+from models import TASK
+def declare(build):
+    base = build.stage("base", TASK)
+    other = build.stage("other", TASK)
+    tuned = build.stage("tuned", TASK, policy=base["policy"])
+    build.stage("taught", TASK, policy=tuned["policy"], teacher=other["policy"])
+"""
+
+
+@pytest.fixture
+def zoo(toy, monkeypatch):
+    files = {"__init__": TASK, "config": CONFIG, "stage": STAGE}
+    for name, text in files.items():
+        toy.write(f"models/{name}.py", text)
+    toy.write("zoo/__init__.py", "")
+    toy.write("zoo/dag.py", FLOW)
+    monkeypatch.syspath_prepend(str(toy.root))
+    toy.recipe("flow: zoo.dag\nrun: {threads: 1, retries: 0}\n")
+    return toy
+
+
+def check(zoo, *overrides):
+    with open_session(zoo.root, overrides) as session:
+        refuse_unfit(session.planner, session.planner.plan())
+
+
+def test_models_carry_their_parts_and_must_fit(zoo):
+    made = zoo.run("other.word=b")
+    with open_session(zoo.root) as session:
+        digests = {name: run.outputs[0].digest for name, run in made.items()}
+        parts = session.ledger.parts_of(list(digests.values()))
+        held = {name: parts[digest][0].digest for name, digest in digests.items()}
+        assert held["base"] == held["tuned"] == held["taught"] != held["other"]
+
+    with pytest.raises(UserError, match="stage 'tuned': its input 'policy' and its output"):
+        zoo.run("other.word=b", "tuned.word=b")
+    kept = zoo.root / "data/tuned/policy/model.safetensors"
+    assert kept.read_text() == "a"
+
+
+def test_a_recalled_tokenizer_stops_the_plan_and_whatever_writes_it_again(zoo):
+    zoo.run()
+    with open_session(zoo.root) as session:
+        name = "data/base/policy#tokenizer"
+        node = find_node(session.ledger, name, root=zoo.root, cwd=zoo.root)
+        recall(session.ledger, node, reason="loses digits")
+    with pytest.raises(UserError, match=r"policy#tokenizer.*loses digits"):
+        check(zoo)
+    # Its key is new, so only its bytes can tell; they are never published.
+    with pytest.raises(UserError, match=r"data/base/policy#tokenizer: it was recalled"):
+        zoo.run("base.label=x")
+    assert (zoo.root / "data/base/policy/model.safetensors").read_text() == "a"

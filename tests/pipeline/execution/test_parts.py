@@ -1,0 +1,181 @@
+"""What a checkpoint and a table carry inside, told by behaviour; models that do not fit."""
+
+import json
+import re
+
+import polars as pl
+import pytest
+
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rewards import VERIFIERS
+from posttrain.pipeline.execution.fitness import refuse_mixed
+from posttrain.pipeline.execution.parts import PLAIN, Part, parts_of, with_settings
+from posttrain.pipeline.judges import judge_digest
+from posttrain.provenance.code import CodeReader
+from posttrain.provenance.ledger import ArtifactRecord
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactType, Port, Stage, Task
+
+CHECKPOINT = ArtifactType.CHECKPOINT
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(["1 + 2 = 3", "what is that"], vocab_size=300)
+
+
+@pytest.fixture
+def saved(tokenizer, tmp_path):
+    def save(name, template=None, **special):
+        tokenizer.chat_template = template
+        tokenizer.save_pretrained(tmp_path / name)
+        config = tmp_path / name / "tokenizer_config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | special))
+        tokenizer.chat_template = None
+        return tmp_path / name
+
+    return save
+
+
+def told(folder):
+    return {part.type: part.digest for part in parts_of(folder, CHECKPOINT)}
+
+
+def test_a_tokenizer_is_told_by_what_it_does_not_by_its_spelling(saved):
+    one, other = saved("one"), saved("other", model_max_length=7)
+    rules = json.loads((other / "tokenizer.json").read_text())
+    rules["truncation"] = {
+        "direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0
+    }  # fmt: skip
+    (other / "tokenizer.json").write_text(json.dumps(rules, indent=7))
+    assert told(one) == told(other)
+    special = told(saved("special", eos_token={"content": "<pad>"}))
+    assert special["tokenizer"] != told(one)["tokenizer"]
+    assert special["template"] == told(one)["template"]
+
+
+def test_the_template_is_a_part_of_its_own(saved):
+    plain, chat = parts_of(saved("a"), CHECKPOINT), parts_of(saved("b", "{{ x }}"), CHECKPOINT)
+    assert [part.path("data/a") for part in plain] == ["data/a#tokenizer", PLAIN]
+    assert [part.path("data/b") for part in chat] == ["data/b#tokenizer", "data/b#template"]
+    assert plain[0] == chat[0]
+    assert plain[1].digest != chat[1].digest
+
+
+def test_a_model_without_a_tokenizer_has_no_parts(tmp_path):
+    assert parts_of(tmp_path, CHECKPOINT) == ()
+
+
+def test_a_table_has_the_judges_that_it_names_each_once(tmp_path):
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"id": list("abcd"), "verifier": ["exact", "", "numeric", "exact"]}).write_parquet(
+        path
+    )
+    found = parts_of(path, ArtifactType.COMPLETIONS)
+    assert [(part.type, part.name, part.digest) for part in found] == [
+        ("judge", "exact", None),
+        ("judge", "numeric", None),
+    ]
+    pl.DataFrame({"id": ["a"]}).write_parquet(path)
+    assert parts_of(path, ArtifactType.ROLLOUTS) == ()
+
+
+def asked(template):
+    return json.dumps({"judge": {"endpoint": {"model": "grader"}, "template": template}})
+
+
+def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_with(tmp_path):
+    def names(*templates):
+        rows = {
+            "verifier": ["judge"] * len(templates) + ["exact"],
+            "metadata": [asked(each) for each in templates] + ['{"digits": 1}'],
+        }
+        pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
+        return [part.name for part in parts_of(tmp_path / "p.parquet", ArtifactType.PROBLEMS)]
+
+    exact, one = names("Grade {completion}.")
+    assert exact == "exact"
+    assert one.startswith("judge/grader.")
+    assert names("Grade {completion}.") == names("Grade {completion}.", "Grade {completion}.")
+    assert set(names("Grade {completion}.", "Be strict: {completion}")) > {exact, one}
+    assert len(names("Grade {completion}.", "Be strict: {completion}")) == 3
+
+
+def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_before_it():
+    judge, exact = Part(ArtifactType.JUDGE, "judge"), Part(ArtifactType.JUDGE, "exact")
+    full = Part(ArtifactType.JUDGE, "judge/grader.1234")
+    assert with_settings({"a": (exact, judge), "b": (full,)}, ()) == {
+        "a": (exact, full),
+        "b": (full,),
+    }
+    assert with_settings({"a": (judge,)}, {"judge/x.1", "exact"}) == {
+        "a": (Part(ArtifactType.JUDGE, "judge/x.1"),)
+    }
+    assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
+
+
+REWARDS = {
+    "__init__.py": "from posttrain.learning.rewards.a import verify_a\n"
+    "from posttrain.learning.rewards.b import verify_b\n"
+    "VERIFIERS = {'a': verify_a, 'b': verify_b}\n"
+    "def verify(x):\n    return VERIFIERS[x]\n",
+    "a.py": "LIMIT = 1\ndef verify_a(text):\n    return text > LIMIT\n",
+    "b.py": "def verify_b(text):\n    return text\n",
+}
+
+
+def test_a_judge_changes_with_its_own_code_only(tmp_path):
+    folder = tmp_path / "posttrain" / "rewards"
+    folder.mkdir(parents=True)
+    (tmp_path / "posttrain" / "__init__.py").write_text("")
+
+    def digests(**changed):
+        for name, text in (REWARDS | changed).items():
+            (folder / name).write_text(text)
+        return [judge_digest(CodeReader(tmp_path), name) for name in ("a", "b", "unknown")]
+
+    before = digests()
+    reader = CodeReader(tmp_path)
+    asked_with = {judge_digest(reader, name) for name in ("a", "a/model.1", "a/model.2")}
+    assert len(asked_with) == 3
+    assert len(set(before)) == 3
+    assert digests(**{"a.py": REWARDS["a.py"] + "# a comment\n"}) == before
+    after = digests(**{"a.py": REWARDS["a.py"].replace("1", "2")})
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True, False]
+
+
+def test_every_verifier_is_called_what_its_judge_is_found_by():
+    assert {name: verifier.__name__ for name, verifier in VERIFIERS.items()} == {
+        name: f"verify_{name}" for name in VERIFIERS
+    }
+
+
+def parts(model, tokenizer, template):
+    path = PLAIN if template is None else f"{model}#template"
+    return (
+        ArtifactRecord("tokenizer", "tokenizer", f"{model}#tokenizer", tokenizer * 32, 1),
+        ArtifactRecord("template", "template", path, (template or "00") * 32, 1),
+    )
+
+
+@pytest.fixture
+def stage():
+    ports = {"policy": Port(CHECKPOINT, "")}
+    return Stage("rl", Task("tasks.rl", StageConfig, ports, {}), StageConfig(), {})
+
+
+def test_models_of_a_stage_share_a_tokenizer(stage):
+    refuse_mixed(stage, {"one": parts("a", "11", None), "two": parts("b", "11", None)})
+    complaint = (
+        "stage 'rl': one and two have different tokenizers (111111111111 and 222222222222); "
+        "make both from checkpoints that share one tokenizer"
+    )
+    with pytest.raises(UserError, match=re.escape(complaint)):
+        refuse_mixed(stage, {"one": parts("a", "11", None), "two": parts("b", "22", None)})
+
+
+def test_a_model_may_gain_a_chat_template_but_not_change_it(stage):
+    refuse_mixed(stage, {"in": parts("a", "11", None), "out": parts("b", "11", "aa")})
+    with pytest.raises(UserError, match="in and out have different templates"):
+        refuse_mixed(stage, {"in": parts("a", "11", "aa"), "out": parts("b", "11", "bb")})

@@ -1,0 +1,84 @@
+"""The process that waits for the next stage: forked ahead, replaced when lost, never orphaned."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from posttrain.pipeline.execution.processes import Workers
+
+
+@pytest.fixture
+def workers():
+    made = Workers(threads=1)
+    yield made
+    made.close()
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come"
+        time.sleep(0.01)
+    return found
+
+
+def test_the_next_worker_is_forked_while_this_one_works(workers):
+    first = workers.take()
+    ahead = until(lambda: workers._spare)
+    assert ahead.process.pid != first.process.pid
+    assert workers.take() is ahead
+    for worker in (first, ahead):
+        worker.end(patient=True)
+
+
+def test_one_that_was_killed_while_it_waited_is_not_given_out(workers):
+    first = workers.take()
+    ahead = until(lambda: workers._spare)
+    os.kill(ahead.process.pid, signal.SIGKILL)
+    ahead.process.join()
+    second = workers.take()
+    assert second is not ahead
+    assert second.process.is_alive()
+    for worker in (first, second):
+        worker.end(patient=True)
+
+
+def test_a_small_one_may_leave_meanwhile_and_a_large_one_is_waited_for(workers):
+    small, large = workers.take(), workers.take()
+    workers.dismiss(small, patient=True, num_bytes=1)
+    assert small.process.is_alive()
+    workers.dismiss(large, patient=True, num_bytes=1 << 40)
+    assert large.process.exitcode == 0
+    until(lambda: workers._spare)
+    workers.close()
+    assert small.process.exitcode == 0
+    assert workers._spare is None
+
+
+def test_nobody_waits_for_an_executor_that_was_killed(tmp_path):
+    script = tmp_path / "executor.py"
+    script.write_text(
+        textwrap.dedent("""
+        import time
+        from posttrain.pipeline.execution.processes import Workers
+        if __name__ == "__main__":
+            workers = Workers(threads=1)
+            worker = workers.take()
+            while workers._spare is None:
+                time.sleep(0.01)
+            print(worker.process.pid, workers._spare.process.pid, flush=True)
+            time.sleep(60)
+        """)
+    )
+    executor = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+    assert executor.stdout is not None
+    waiting = [int(pid) for pid in executor.stdout.readline().split()]
+    assert len(waiting) == 2
+    executor.kill()
+    executor.wait()
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in waiting))  # noqa: PTH110

@@ -1,0 +1,136 @@
+"""Digests of files and trees, and when a remembered digest may be trusted."""
+
+import hashlib
+import os
+import time
+
+import pytest
+
+from posttrain.provenance.digest import StatCache, digest_path
+from posttrain.stage.errors import UserError
+
+LONG_AGO = 1_600_000_000
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def age(path, seconds=LONG_AGO):
+    os.utime(path, (seconds, seconds))
+
+
+def test_file_is_the_hash_of_its_bytes(tmp_path):
+    (tmp_path / "a").write_bytes(b"hello")
+    digest = digest_path(tmp_path / "a")
+    # sha256 of "hello", as `printf hello | sha256sum` prints it
+    assert digest.sha256 == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
+    assert (digest.size, digest.files) == (5, 1)
+
+
+def test_directory_is_the_hash_of_its_sorted_listing(tmp_path):
+    tree = tmp_path / "tree"
+    (tree / "b").mkdir(parents=True)
+    (tree / "empty").mkdir()
+    (tree / "b" / "x").write_bytes(b"1")
+    (tree / "b.txt").write_bytes(b"22")
+    (tree / ".hidden").write_bytes(b"")
+    listing = (
+        b".hidden\0" + sha(b"").encode() + b"\n"
+        # "b.txt" sorts before "b/x": '.' is 0x2e and '/' is 0x2f
+        b"b.txt\0" + sha(b"22").encode() + b"\n"
+        b"b/x\0" + sha(b"1").encode() + b"\n"
+    )
+    digest = digest_path(tree)
+    assert digest.sha256 == sha(listing)
+    assert (digest.size, digest.files) == (3, 3)
+
+
+def test_renaming_or_moving_a_file_changes_the_tree(tmp_path):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"1")
+    before = digest_path(tree)
+    (tree / "a").rename(tree / "b")
+    assert digest_path(tree).sha256 != before.sha256
+
+
+def test_linked_file_counts_as_its_content_and_linked_folder_is_refused(tmp_path):
+    (tmp_path / "object").write_bytes(b"1")
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").symlink_to(tmp_path / "object")
+    assert digest_path(tree).size == 1
+    (tree / "sub").symlink_to(tmp_path)
+    with pytest.raises(UserError, match="sub is a link to a directory"):
+        digest_path(tree)
+    (tmp_path / "alias").symlink_to(tree)
+    with pytest.raises(UserError, match="alias is a link to a directory"):
+        digest_path(tmp_path / "alias")
+
+
+@pytest.mark.parametrize("name", ["missing", "pipe", "dangling"])
+def test_what_cannot_be_read_is_named(tmp_path, name):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=name):
+        digest_path(tmp_path / name)
+
+
+def test_cache_answers_for_an_unchanged_file_without_reading_it(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    age(file)
+    cache = StatCache.load(tmp_path / "cache.json")
+    first = digest_path(file, cache=cache)
+    cache.save()
+    again = StatCache.load(tmp_path / "cache.json")
+    # Same size, mtime and inode: only a read could tell the difference.
+    with file.open("r+b") as stream:
+        stream.write(b"new")
+    age(file)
+    assert digest_path(file, cache=again) == first
+    assert digest_path(file).sha256 == sha(b"new")
+
+
+@pytest.mark.parametrize("change", ["size", "mtime", "inode"])
+def test_cache_notices(tmp_path, change):
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    age(file)
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(file, cache=cache)
+    if change == "inode":
+        (tmp_path / "b").write_bytes(b"new")
+        (tmp_path / "b").replace(file)
+    else:
+        file.write_bytes(b"newer" if change == "size" else b"new")
+    age(file, LONG_AGO + (change == "mtime"))
+    assert digest_path(file, cache=cache).sha256 == sha(file.read_bytes())
+
+
+def test_a_file_hashed_right_after_it_was_written_is_not_trusted(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(file, cache=cache)
+    assert cache.entries == {}
+    # Nor one from the future: the clock went backwards.
+    age(file, int(time.time()) + 1000)
+    digest_path(file, cache=cache)
+    assert cache.entries == {}
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"a": [1]}', '{"a": 3}', '{"a": {"b": 1}}', "\xff"]
+)
+def test_damaged_cache_is_an_empty_one(tmp_path, damage):
+    (tmp_path / "cache.json").write_bytes(damage.encode("latin-1"))
+    assert StatCache.load(tmp_path / "cache.json").entries == {}
+
+
+def test_saving_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
+    cache = StatCache(tmp_path / "deep" / "cache.json", {"x": (1, 2, 3, "d")}, changed=True)
+    cache.save()
+    assert [path.name for path in cache.path.parent.iterdir()] == ["cache.json"]
+    assert StatCache.load(cache.path).entries == cache.entries

@@ -1,0 +1,405 @@
+"""The MLflow view on real SQLite stores: what is written, by whom, and what if it fails."""
+
+import json
+import math
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from posttrain.provenance.ledger import Run, StageRun, open_ledger
+from posttrain.provenance.ledger.records import ArtifactRecord
+from posttrain.stage.errors import UserError
+from posttrain.views.tracking import mlflow_process, open_tracker
+from posttrain.views.tracking.base import Finished, Started
+from posttrain.views.tracking.dataset_source import DvcSource
+from posttrain.views.tracking.memory import MemoryTracker
+from posttrain.views.tracking.mlflow import MlflowTracker
+from posttrain.views.tracking.projection import (
+    run_finished,
+    run_started,
+    stage_finished,
+    stage_started,
+)
+from posttrain.views.tracking.rebuild import rebuild
+
+ROOT = Path(__file__).resolve().parents[3]
+TABLE = ArtifactRecord("traces", "completions", "data/a/t.parquet", "ab" * 32, 10, 3, "curate")
+MODEL = ArtifactRecord("policy", "checkpoint", "data/sft/policy", "cd" * 32, 99, producer="sft")
+
+CREATE = """
+import sys
+from pathlib import Path
+from posttrain.views.tracking.base import Finished, Started
+from posttrain.views.tracking.mlflow import MlflowTracker
+tracker = MlflowTracker(Path(sys.argv[1]))
+run = tracker.start(Started("race"))
+stage = tracker.start(Started(sys.argv[2], run))
+print("started", flush=True)
+if sys.argv[2] == "hang":
+    import time
+    while tracker.external_id(stage) is None:
+        time.sleep(0.05)
+    print("written", flush=True)
+    time.sleep(600)
+tracker.finish(stage, Finished("succeeded", {"x": 1.0}))
+tracker.finish(run, Finished("succeeded"))
+problem = tracker.close()
+sys.exit(problem)
+"""
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment.pop("MLFLOW_TRACKING_URI", None)
+    return subprocess.Popen(
+        [sys.executable, "-c", CREATE, *words],
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.fixture(scope="module")
+def created(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state directory whose database two processes created at the same time."""
+    state = tmp_path_factory.mktemp("created") / "state of things"
+    workers = [start(str(state), name) for name in ("one", "two")]
+    for worker in workers:
+        _, complaint = worker.communicate(timeout=120)
+        assert worker.returncode == 0, complaint
+    return state
+
+
+@pytest.fixture
+def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copytree(created, tmp_path / "state")
+    return tmp_path / "state"
+
+
+def client_of(state: Path, database: str = "mlflow.db") -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=f"sqlite:///{state / database}")
+
+
+def writer_of(pid: int) -> psutil.Process:
+    children = psutil.Process(pid).children()
+    (writer,) = (each for each in children if mlflow_process.__name__ in each.cmdline())
+    return writer
+
+
+def runs_of(client: Any, experiment: str) -> dict[str, Any]:
+    found = client.search_runs([client.get_experiment_by_name(experiment).experiment_id])
+    return {run.info.run_name: client.get_run(run.info.run_id) for run in found}
+
+
+def test_processes_that_create_one_database_do_not_harm_each_other(created: Path) -> None:
+    runs = client_of(created).search_runs(
+        [client_of(created).get_experiment_by_name("race").experiment_id]
+    )
+    assert sorted(run.info.run_name for run in runs) == ["one", "race", "race", "two"]
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
+def test_a_run_and_its_stages_are_written(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    run = tracker.start(Started("demo", tags={"posttrain.run": "r1"}, params={"rl.steps": 40}))
+    params = {"learning_rate": 1e-3, "names": ["a", "b"], "long": "x" * 9000}
+    stage = tracker.start(Started("sft", run, {"k": "v"}, params, (TABLE,)))
+    for step in range(1, 1201):
+        tracker.metrics(stage, step, {"sft/loss": 1 / step, "pass@1": 0.5})
+    tracker.metrics(stage, 1201, {"sft/loss": math.nan, "pass@1": math.inf})
+    tracker.finish(stage, Finished("succeeded", {"pass@1": 0.75}, outputs=(MODEL, TABLE)))
+    later = tracker.start(Started("evaluate", run, inputs=(MODEL,)))
+    tracker.finish(later, Finished("failed", tags={"posttrain.error": "boom"}))
+    tracker.finish(run, Finished("failed"))
+    assert tracker.close() is None
+
+    client = client_of(state)
+    parent, sft, evaluate = (runs_of(client, "demo")[name] for name in ("demo", "sft", "evaluate"))
+    assert tracker.external_id(stage) == sft.info.run_id
+    assert sft.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert parent.data.tags["posttrain.run"] == "r1"
+    assert parent.data.params == {"rl.steps": "40"}
+    assert [run.info.status for run in (parent, sft, evaluate)] == ["FAILED", "FINISHED", "FAILED"]
+    assert sft.data.params["learning_rate"] == "0.001"
+    assert sft.data.params["names"] == "['a', 'b']"
+    assert sft.data.params["long"] == "x" * 5000
+    assert evaluate.data.tags["posttrain.error"] == "boom"
+    losses = client.get_metric_history(sft.info.run_id, "sft/loss")
+    assert [(point.step, point.value) for point in losses[:1200]] == [
+        (step, 1 / step) for step in range(1, 1201)
+    ]
+    passed = client.get_metric_history(sft.info.run_id, "pass_1")
+    assert [point.step for point in passed] == [*range(1, 1202), 1201]
+    # The final figure comes after the curve's last point, and is the one that MLflow shows.
+    assert sft.data.metrics["pass_1"] == passed[-1].value == 0.75
+
+    (dataset,) = sft.inputs.dataset_inputs
+    assert dataset.dataset.name == "curate.traces"
+    assert dataset.dataset.digest == ("ab" * 32)[:36]
+    assert {tag.key: tag.value for tag in dataset.tags}["posttrain.sha256"] == "ab" * 32
+    assert json.loads(dataset.dataset.source) == {"path": "data/a/t.parquet", "sha256": "ab" * 32}
+    (made,) = sft.outputs.model_outputs
+    (read,) = evaluate.inputs.model_inputs
+    assert made.model_id == read.model_id
+    model = client.get_logged_model(made.model_id)
+    assert model.tags["posttrain.source"] == "dvc://data/sft/policy"
+    assert model.tags["posttrain.sha256"] == "cd" * 32
+    assert model.status == "READY"
+    artifacts = client.get_experiment_by_name("demo").artifact_location
+    assert artifacts == (state / "mlartifacts").as_uri()
+    assert not list((state / "mlartifacts").rglob("*"))
+
+
+def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
+    for name in ("sft", "evaluate"):
+        tracker = MlflowTracker(state)
+        run = tracker.start(Started("models"))
+        inputs = (MODEL,) if name == "evaluate" else ()
+        outputs = (MODEL,) if name == "sft" else ()
+        stage = tracker.start(Started(name, run, inputs=inputs))
+        tracker.finish(stage, Finished("succeeded", outputs=outputs))
+        tracker.finish(run, Finished("succeeded"))
+        assert tracker.close() is None
+    found = client_of(state).search_runs(
+        [client_of(state).get_experiment_by_name("models").experiment_id]
+    )
+    runs = [client_of(state).get_run(run.info.run_id) for run in found]
+    made = [model.model_id for run in runs for model in run.outputs.model_outputs]
+    read = [model.model_id for run in runs for model in run.inputs.model_inputs]
+    assert len(made) == 1
+    assert read == made
+
+
+def test_stages_of_several_threads_stay_apart(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    run = tracker.start(Started("threads"))
+
+    def work(name: str, value: float) -> None:
+        stage = tracker.start(Started(name, run))
+        for step in range(300):
+            tracker.metrics(stage, step, {"m": value})
+        tracker.finish(stage, Finished("succeeded"))
+
+    threads = [threading.Thread(target=work, args=(f"s{index}", index)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    tracker.finish(run, Finished("succeeded"))
+    assert tracker.close() is None
+    client = client_of(state)
+    runs = runs_of(client, "threads")
+    for index in range(4):
+        history = client.get_metric_history(runs[f"s{index}"].info.run_id, "m")
+        assert [point.value for point in history] == [index] * 300
+
+
+def test_a_metric_costs_the_pipeline_next_to_nothing(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    stage = tracker.start(Started("s", tracker.start(Started("cost"))))
+    begun = time.perf_counter()
+    for step in range(2000):
+        tracker.metrics(stage, step, {"a": 1.0, "b": 2.0})
+    assert (time.perf_counter() - begun) / 2000 < 2e-4
+    assert tracker.close() is None
+
+
+def test_a_database_that_is_none_is_said_once_and_nothing_raises(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"this is no database at all, but it is long enough" * 99)
+    said: list[str] = []
+    tracker = MlflowTracker(tmp_path, on_problem=said.append)
+    stage = tracker.start(Started("s", tracker.start(Started("r"))))
+    tracker.metrics(stage, 1, {"a": 1.0})
+    tracker.finish(stage, Finished("succeeded"))
+    problem = tracker.close()
+    assert problem is not None
+    assert "MLflow tracking stopped" in problem
+    assert "mlflow rebuild" in problem
+    assert said == [problem]
+    assert tracker.external_id(stage) is None
+
+
+def test_a_server_that_is_not_there_does_not_hold_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    tracker = MlflowTracker(tmp_path)
+    tracker.start(Started("s", tracker.start(Started("r"))))
+    begun = time.monotonic()
+    assert "MLflow tracking stopped" in str(tracker.close())
+    assert time.monotonic() - begun < 30
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_killed_run_is_closed_by_the_next_one(state: Path) -> None:
+    hanging = start(str(state), "hang")
+    assert hanging.stdout is not None
+    assert [hanging.stdout.readline() for _ in range(2)] == ["started\n", "written\n"]
+    hanging.send_signal(signal.SIGKILL)
+    hanging.communicate()
+    assert runs_of(client_of(state), "race")["hang"].info.status == "RUNNING"
+    tracker = MlflowTracker(state)
+    run = tracker.start(Started("race"))
+    tracker.start(Started("alive", run))
+    assert tracker.close() is None
+    runs = runs_of(client_of(state), "race")
+    assert runs["hang"].info.status == "KILLED"
+    assert runs["alive"].info.status == "RUNNING"
+
+
+def test_a_writer_that_is_killed_is_said_once_and_the_run_goes_on(state: Path) -> None:
+    said: list[str] = []
+    tracker = MlflowTracker(state, on_problem=said.append)
+    run = tracker.start(Started("orphan"))
+    stage = tracker.start(Started("sft", run))
+    while tracker.external_id(stage) is None:
+        time.sleep(0.02)
+    writer_of(os.getpid()).kill()
+    tracker.metrics(stage, 1, {"sft/loss": 1.0})
+    tracker.finish(stage, Finished("succeeded"))
+    assert "ended with status -9" in (tracker.close() or "")
+    assert len(said) == 1
+
+
+def test_no_writer_outlives_a_run_that_is_killed(state: Path) -> None:
+    worker = start(str(state), "hang")
+    assert worker.stdout is not None
+    while "written" not in worker.stdout.readline():
+        pass
+    writer = writer_of(worker.pid)
+    worker.kill()
+    worker.wait()
+    assert psutil.wait_procs([writer], timeout=20)[1] == []
+
+
+def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from posttrain.views.tracking import open_tracker\n"
+        "from posttrain.views.tracking.base import Finished, Started\n"
+        f"tracker = open_tracker(Path({str(tmp_path / 'state')!r}))\n"
+        "run = tracker.start(Started('r'))\n"
+        "tracker.finish(run, Finished('succeeded'))\n"
+        "assert tracker.close() is None\n"
+        "sys.exit(int(bool({'mlflow', 'sqlalchemy'} & set(sys.modules))))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_tracking_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
+    assert isinstance(open_tracker(tmp_path), MemoryTracker)
+    monkeypatch.delenv("POSTTRAIN_TRACKING")
+    assert isinstance(open_tracker(tmp_path), MlflowTracker)
+
+
+def test_a_dataset_source_is_one_that_mlflow_can_resolve(tmp_path: Path) -> None:
+    from mlflow.data.dataset_source_registry import DatasetSourceRegistry
+
+    registry = DatasetSourceRegistry()
+    registry.register(DvcSource)
+    assert registry.resolve("dvc://data/a.parquet") == DvcSource("data/a.parquet")
+    source = DvcSource("data/a.parquet", "ab")
+    assert registry.get_source_from_json(source.to_json(), "dvc") == source
+    (tmp_path / "here").write_text("")
+    assert DvcSource(str(tmp_path / "here")).load() == tmp_path / "here"
+
+
+def told(client: Any, experiment: str) -> dict[str, Any]:
+    """What the view says of every run, without the ids and the process of who wrote it."""
+    return {
+        name: (
+            run.info.status,
+            run.info.start_time,
+            run.info.end_time,
+            run.data.params,
+            run.data.metrics,
+            {
+                k: v
+                for k, v in run.data.tags.items()
+                if k.startswith("posttrain.") and "process" not in k
+            },
+            [(item.dataset.name, item.dataset.digest) for item in run.inputs.dataset_inputs],
+            [client.get_logged_model(m.model_id).tags for m in run.inputs.model_inputs],
+            [client.get_logged_model(m.model_id).tags for m in run.outputs.model_outputs],
+        )
+        for name, run in runs_of(client, experiment).items()
+    }
+
+
+def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path) -> None:
+    run = Run(
+        "r1", "both", 1000.0, "posttrain run", 1100.0, "failed", overrides={"sft.epochs": "2"}
+    )
+    params = {"params": {"epochs": "2.0", "optimizer": '"muon"'}}
+    stage = StageRun("s1", "r1", "sft", "tasks.sft", "k1", "succeeded", 1001.0, 1042.5)
+    sft = replace(
+        stage,
+        components=params,
+        inputs=(TABLE,),
+        outputs=(MODEL,),
+        metrics={"sft/loss": 0.25},
+        timings={"execute": 41.0},
+    )
+    judge = replace(
+        stage, id="s2", stage="evaluate", status="failed", inputs=(MODEL,), error="no memory"
+    )
+    live = MlflowTracker(state)
+    parent = live.start(run_started(run))
+    for record in (sft, judge):
+        handle = live.start(stage_started(record, parent))
+        live.finish(handle, stage_finished(record))
+    live.finish(parent, run_finished(run))
+    assert live.close() is None
+    before = told(client_of(state), "both")
+
+    with open_ledger(tmp_path / "ledger.db") as ledger:
+        ledger.append_run(run, process="elsewhere 1 x")
+        ledger.record(sft, judge)
+        assert rebuild(ledger, state, uri=f"sqlite:///{state / 'again.db'}") == 2
+        assert rebuild(ledger, state) == 2
+    again = client_of(state, "again.db")
+    assert told(again, "both") == before
+    assert before["sft"][3] == {"epochs": "2.0", "optimizer": "muon"}
+    assert len(before["evaluate"][7]) == 1
+    with sqlite3.connect(state / "mlflow.db") as database:
+        names = {name for (name,) in database.execute("SELECT name FROM experiments")}
+    # The other experiments of the copied database were not in the ledger.
+    assert names == {"Default", "both"}
+
+
+def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -> None:
+    before = (state / "mlflow.db").read_bytes()
+    with open_ledger(tmp_path / "ledger.db") as ledger:
+        ledger.append_run(Run("r1", "x", 1.0, ended=2.0, status="succeeded"), process="e 1 x")
+        ledger.record(StageRun("s1", "r1", "sft", "tasks.sft", "k", "succeeded", 1.0, 2.0))
+        with pytest.raises(UserError, match="was not rebuilt: MLflow tracking stopped"):
+            rebuild(ledger, state, uri="sqlite:////dev/null/mlflow.db")
+    assert (state / "mlflow.db").read_bytes() == before
+
+
+def test_times_of_a_replay_are_those_of_the_record(state: Path) -> None:
+    tracker = MlflowTracker(state)
+    run = tracker.start(Started("replayed", at=1000.5))
+    stage = tracker.start(Started("s", run, at=1001.0))
+    tracker.finish(stage, Finished("succeeded", at=1002.25))
+    assert tracker.close() is None
+    info = runs_of(client_of(state), "replayed")["s"].info
+    assert (info.start_time, info.end_time) == (1_001_000, 1_002_250)
