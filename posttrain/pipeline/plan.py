@@ -13,7 +13,9 @@ from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.key import Difference, Key, differences, stage_key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import Dag, Stage
 
 Action = Literal["cached", "restore", "run", "pending"]
@@ -56,7 +58,7 @@ class Planner:
     stat_cache: StatCache
     store: ObjectStore
     forced: frozenset[str] = frozenset()
-    _closures: dict[str, CodeClosure] = field(default_factory=dict)
+    _closures: dict[tuple[str, ...], CodeClosure] = field(default_factory=dict)
     _closures_by_name: dict[str, CodeClosure] = field(default_factory=dict)
     _reader: CodeReader | None = None
     _kept: set[str] = field(default_factory=set)
@@ -120,14 +122,15 @@ class Planner:
 
     def closure(self, name: str) -> CodeClosure:
         """The first-party code that a stage can reach from its entry, and by its parameters."""
-        entry = self.dag.stages[name].task.entry
-        if entry not in self._closures:
-            self._closures[entry] = self.reader.closure(entry, _SETUP)
-        if not self._closures[entry].loads_by_name:
-            return self._closures[entry]
+        stage = self.dag.stages[name]
+        entries = (stage.task.entry, _SETUP, *_entries(stage.config))
+        if entries not in self._closures:
+            self._closures[entries] = self.reader.closure(*entries)
+        if not self._closures[entries].loads_by_name:
+            return self._closures[entries]
         if name not in self._closures_by_name:
-            given = _texts(self.dag.stages[name].config.model_dump(mode="json"))
-            self._closures_by_name[name] = self.reader.closure(entry, _SETUP, given=given)
+            given = _texts(stage.config.model_dump(mode="json"))
+            self._closures_by_name[name] = self.reader.closure(*entries, given=given)
         return self._closures_by_name[name]
 
     @property
@@ -241,6 +244,11 @@ def _why(last: StageRun | None, components: Mapping[str, Mapping[str, str]]) -> 
 
 def _sentences(found: list[Difference]) -> list[str]:
     return [difference.sentence for difference in found]
+
+
+def _entries(config: StageConfig) -> list[str]:
+    """The classes of the parts that a config names: no import leads to them, a registry does."""
+    return sorted({f"{type(part).__module__}:{type(part).__name__}" for part in parts_in(config)})
 
 
 def _texts(value: object) -> list[str]:

@@ -16,6 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
+from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
@@ -63,6 +64,8 @@ class Recipe:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     release: Mapping[str, Any] = field(default_factory=dict)
     """What a release must show; no part of any stage, and so of no key and no generated file."""
+    plugins: tuple[str, ...] = ()
+    """Modules whose parts the recipe's sections may name; `posttrain.stage.slots` says how."""
 
     @property
     def directory(self) -> Path:
@@ -77,13 +80,18 @@ class Recipe:
 
     def resolve(self, root: Path) -> Dag:
         """Let the flow declare its DAG from this recipe, and check the result."""
+        if str(root) not in sys.path:
+            sys.path.insert(0, str(root))
         build = FlowBuilder(self)
-        _load_flow(self, root).declare(build)
+        with plugged(self.plugins, where=f"{self.path.name}: plugins"):
+            _load_flow(self, root).declare(build)
         return build.finish()
 
     def resolved(self, dag: Dag) -> dict[str, Any]:
         """The recipe with every field stated: what params.yaml holds."""
         resolved: dict[str, Any] = {"flow": self.flow, "run": self.run.model_dump(mode="json")}
+        if self.plugins:
+            resolved["plugins"] = list(self.plugins)
         for stage in dag.stages.values():
             resolved[stage.name] = stage.config.model_dump(mode="json")
             if rewired := self.sections.get(stage.name, {}).get("inputs"):
@@ -148,7 +156,7 @@ class FlowBuilder:
         """The checked DAG; a recipe section that no stage uses is refused."""
         for name in self._recipe.sections:
             if name not in self._dag.stages:
-                hint = nearest(name, [*self._dag.stages, "run", "flow", "release"])
+                hint = nearest(name, [*self._dag.stages, "run", "flow", "plugins", "release"])
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
         self._dag.check()
         return self._dag
@@ -166,8 +174,9 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
     run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
     release = _section(file, "release", values.pop("release", None))
+    plugins = _plugins(file, values.pop("plugins", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}
-    return Recipe(file.resolve(), flow, run, sections, changes, release)
+    return Recipe(file.resolve(), flow, run, sections, changes, release, plugins)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:
@@ -190,6 +199,16 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     if wrong := [name for name in values if not isinstance(name, str)]:
         raise UserError(f"{file}: the name of a section must be text, got {wrong[0]!r}")
     return values
+
+
+def _plugins(file: Path, value: object) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    names = value if isinstance(value, list) else [value]
+    for name in names:
+        if not isinstance(name, str) or not all(part.isidentifier() for part in name.split(".")):
+            raise UserError(f"{file}: plugins: {name!r} is no module; write it as mine.rewards")
+    return tuple(names)
 
 
 def _section(file: Path, name: str, value: object) -> dict[str, Any]:
@@ -256,8 +275,6 @@ def _reference(where: str, text: str, task: Task, port: str) -> Reference:
 
 
 def _load_flow(recipe: Recipe, root: Path) -> Any:
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
     try:
         module = importlib.import_module(recipe.flow)
     except ModuleNotFoundError as error:

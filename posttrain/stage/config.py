@@ -1,7 +1,7 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -16,6 +16,11 @@ class StageConfig(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    MECHANICS: ClassVar[frozenset[str]] = frozenset()
+    """Fields that change how something is computed and not what: no part of the identity."""
+    DEFAULTS_VERSION: ClassVar[int] = 1
+    """Raised whenever the default of a field changes, so that identities keep their meaning."""
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:
@@ -41,6 +46,8 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
     path = ".".join([where, *parts])
     if first["type"] == "extra_forbidden":
         return f"{path}: unknown key{nearest(parts[-1], keys)}"
+    if first["type"] == "in_part":
+        return _sentence(first["ctx"]["config"], first["ctx"]["inner"], path)
     if first["type"] == "missing":
         return f"{path}: a value is required here"
     if first["type"] == "union_tag_not_found":

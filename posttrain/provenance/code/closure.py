@@ -28,6 +28,7 @@ INTERFACE = (
     "posttrain.stage.context",
     "posttrain.stage.installed",
     "posttrain.stage.resources",
+    "posttrain.stage.slots",
     "posttrain.stage.spec",
 )
 

@@ -13,6 +13,10 @@ IMPORTED = ""
 _RESOURCES = ("importlib.resources", "pkgutil")
 
 
+REGISTRY = "registry"
+"""Name of the modules that hold a slot's literal dict of parts, and nothing else."""
+
+
 class Edges:
     """Nodes reached in one step, and why static analysis had to take more than it saw."""
 
@@ -47,7 +51,9 @@ class Graph:
         if known is None:
             parts = module.split(".")
             above = {".".join(parts[: n + 1]) for n in range(len(parts))}
-            known = self._counted[module] = above.isdisjoint(self._outside)
+            # A registry only lists parts; those that a recipe names are entries of their own.
+            known = parts[-1] != REGISTRY and above.isdisjoint(self._outside)
+            self._counted[module] = known
         return known
 
     def symbol(self, node: Node) -> Symbol | None:

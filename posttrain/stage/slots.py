@@ -1,0 +1,178 @@
+"""How a method enters: a part is a frozen config that knows its kind, a slot a place for parts.
+
+The parts that ship with posttrain stand in literal dicts, in modules called `registry`. A recipe's
+`plugins` name modules whose `PARTS` add to them, `{"component": {"mine": Mine}}`; an installed
+package does it by an entry point of the group `posttrain.parts` called `component.mine`. A kind is
+looked for in that order, and nothing is imported that no recipe names.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError, nearest
+
+ENTRY_POINTS = "posttrain.parts"
+"""The entry-point group by which installed packages offer parts, as `slot.kind`."""
+
+
+class Part(StageConfig):
+    """A frozen config that knows its `kind`, and holds the formula that it configures.
+
+    The first sentence of a part's docstring is what `posttrain parts` prints of it. Whatever is
+    heavy (torch, transformers) is imported inside of the methods: a recipe is parsed without it.
+    """
+
+    SOURCE: ClassVar[str] = ""
+    """Where the formula is from: paper and equation, or code at a commit."""
+    NEEDS: ClassVar[frozenset[str]] = frozenset()
+    """What the part must be given beside its arguments (`values`, `reference`, ...)."""
+
+    kind: str
+    """Which part of its slot this is."""
+
+
+P = TypeVar("P", bound=Part)
+Plugins = Mapping[str, Mapping[str, type[Part]]]
+
+_plugged: ContextVar[Plugins | None] = ContextVar("_plugged", default=None)
+
+
+@dataclass(frozen=True)
+class Slot(Generic[P]):
+    """A place for parts of one `base`; `parts` are those that ship with posttrain, by kind."""
+
+    name: str
+    base: type[P]
+    parts: Mapping[str, type[P]]
+
+    def find(self, kind: str) -> type[P]:
+        """The part of that kind: shipped, of a plug-in in force, or of an installed package.
+
+        Raises:
+            ValueError: Nobody offers the kind; the nearest one is named.
+
+        """
+        added = (_plugged.get() or {}).get(self.name, {})
+        offered: Mapping[str, type[Any]] = {**added, **self.parts}
+        part = offered.get(kind) or self._installed(kind)
+        if part is None:
+            known = f"; there are {', '.join(sorted(offered))}, and those of `plugins`"
+            raise ValueError(f"there is no {self.name} '{kind}'{nearest(kind, offered) or known}")
+        if not (isinstance(part, type) and issubclass(part, self.base)):
+            raise ValueError(
+                f"{self.name} '{kind}' is {part!r}, which is no {self.base.__name__};"
+                " derive it from that class"
+            )
+        return part
+
+    def parse(self, value: Any) -> P:
+        """A part from `"kind"`, from `{"kind": ..., **fields}`, or as it is."""
+        if isinstance(value, self.base):
+            return value
+        if isinstance(value, str):
+            value = {"kind": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
+            raise ValueError(f"a {self.name} is a kind, or a mapping with a kind; got {value!r}")
+        part = self.find(value["kind"])
+        try:
+            return part.model_validate(dict(value))
+        except ValidationError as error:
+            # `StageConfig.parse` makes one sentence of both, with the whole path in it.
+            context = {"config": part, "inner": error}
+            raise PydanticCustomError("in_part", "{inner}", context) from None
+
+    def _installed(self, kind: str) -> type[Any] | None:
+        for point in entry_points(group=ENTRY_POINTS, name=f"{self.name}.{kind}"):
+            return _loaded(point)
+        return None
+
+
+class InSlot:
+    """Makes a config's field a place for parts: `Annotated[Component, InSlot(COMPONENTS)]`."""
+
+    def __init__(self, slot: Slot[Any]) -> None:
+        self.slot = slot
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Parse by the slot; serialize by the part's own class."""
+        return core_schema.no_info_plain_validator_function(self.slot.parse)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        """A kind's name, or the fields of one of the shipped parts."""
+        names: JsonSchemaValue = {"enum": sorted(self.slot.parts)}
+        # Kinds of plug-ins are valid too; an editor only completes those that ship.
+        return {"anyOf": [names, {"type": "string"}, {"type": "object", "required": ["kind"]}]}
+
+
+@contextmanager
+def plugged(modules: Sequence[str], *, where: str = "plugins") -> Iterator[Plugins]:
+    """Let the parts of these modules be found while the context is open.
+
+    Args:
+        modules: Importable names, each of a module with `PARTS`: slot -> kind -> part.
+        where: Place in the recipe, for errors.
+
+    Raises:
+        UserError: A module is not there, cannot be imported, or offers a kind that is taken.
+
+    """
+    offered: dict[str, dict[str, type[Part]]] = {}
+    for name in modules:
+        for slot, parts in _parts_of(name, where).items():
+            for kind, part in parts.items():
+                if kind in offered.setdefault(slot, {}):
+                    raise UserError(f"{where}: two modules offer the {slot} '{kind}'; rename one")
+                offered[slot][kind] = part
+    token = _plugged.set(offered)
+    try:
+        yield offered
+    finally:
+        _plugged.reset(token)
+
+
+def parts_in(value: Any) -> Iterator[Part]:
+    """All parts in a config, at any depth, outer ones first."""
+    if isinstance(value, Part):
+        yield value
+    if isinstance(value, BaseModel):
+        value = [getattr(value, name) for name in type(value).model_fields]
+    elif isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from parts_in(each)
+
+
+def _parts_of(name: str, where: str) -> Plugins:
+    try:
+        module = importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(
+            f"{where}: the module '{name}' cannot be imported ({error}); correct its name, or put"
+            " it at the root of the project"
+        ) from None
+    parts = getattr(module, "PARTS", None)
+    if not isinstance(parts, Mapping):
+        raise UserError(
+            f"{where}: the module '{name}' has no PARTS; give it PARTS = {{slot: {{kind: part}}}}"
+        )
+    return parts
+
+
+def _loaded(point: EntryPoint) -> type[Any]:
+    loaded: type[Any] = point.load()
+    return loaded
