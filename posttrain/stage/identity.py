@@ -12,8 +12,8 @@ def identity(config: StageConfig) -> dict[str, Any]:
     """The kind, and every field that changes the mathematics and is not at its default.
 
     A config's `MECHANICS` names its fields that only change how something is computed (an engine,
-    the size of a micro-batch, when to checkpoint); they are left out. A part's `kind` always stands,
-    with the version of its defaults where one was ever changed: `clip@2`.
+    the size of a micro-batch, when to checkpoint); they are left out. A part's `kind` always
+    stands, with the version of its defaults where one was ever changed: `clip@2`.
 
     >>> class Clip(StageConfig):
     ...     low: float = 0.2
