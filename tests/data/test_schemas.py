@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain import records
+from posttrain.data import schemas as records
 from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,

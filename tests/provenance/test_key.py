@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.pipeline import key as key_module
+from posttrain.provenance import key as key_module
 from posttrain.provenance.code import CodeClosure
 from posttrain.provenance.key import Difference, differences, stage_key
 

@@ -11,13 +11,14 @@ from posttrain.data.tables import write_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.preference import rounds
 from posttrain.learning.rollouts.attempts import Judge, attempt, make_prompts, read_problems
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from tasks.preference import TASK, rounds
+from tasks.preference import TASK
 from tasks.preference.stage import run
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe

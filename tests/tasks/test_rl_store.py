@@ -7,9 +7,9 @@ import pytest
 
 from posttrain.data.schemas import ROLLOUTS, row_id
 from posttrain.data.tables import read_table, write_table
+from posttrain.learning.rl import store
 from posttrain.learning.rl.rollout import Rollout, grouped, rollouts_table, stored_groups
 from posttrain.learning.rl.store import RolloutStore
-from tasks.rl import store
 
 
 def rollout(source, index):

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from polars.testing import assert_frame_equal
 
-from posttrain import rewards
 from posttrain.backends.cluster.tables import on_cluster
 from posttrain.data.filters.contamination import contamination
 from posttrain.data.filters.dedup import near_duplicates
 from posttrain.data.filters.spread import HERE
 from posttrain.data.schemas import Problem, problems_table
+from posttrain.learning import rewards
 from posttrain.learning.rewards import Verdict, verify_all
 from posttrain.learning.rollouts.attempts import Judge, judging
 from posttrain.stage.errors import UserError

@@ -126,9 +126,10 @@ REWARDS = {
 
 
 def test_a_judge_changes_with_its_own_code_only(tmp_path):
-    folder = tmp_path / "posttrain" / "rewards"
+    folder = tmp_path / "posttrain" / "learning" / "rewards"
     folder.mkdir(parents=True)
-    (tmp_path / "posttrain" / "__init__.py").write_text("")
+    for package in (folder.parents[1], folder.parent):
+        (package / "__init__.py").write_text("")
 
     def digests(**changed):
         for name, text in (REWARDS | changed).items():
