@@ -12,6 +12,7 @@ from typing import Any
 
 from posttrain.operations.schedule.admit import admit
 from posttrain.operations.schedule.beat import beating
+from posttrain.operations.schedule.deployments import FLOW_NAME
 from posttrain.operations.schedule.deployments import tags as tags_of
 from posttrain.operations.schedule.execute import TickFailed, execute, take
 from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
@@ -19,7 +20,6 @@ from posttrain.operations.schedule.spawn import TICK, environment, workspace
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError
 
-FLOW_NAME = "posttrain"
 PROJECT = "POSTTRAIN_PROJECT"
 _AGAIN_SECONDS = 20.0
 

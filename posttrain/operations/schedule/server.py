@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from posttrain.operations.schedule.deployments import ENTRYPOINT, description, tags
-from posttrain.operations.schedule.flow import FLOW_NAME
+from posttrain.operations.schedule.deployments import ENTRYPOINT, FLOW_NAME, description, tags
 from posttrain.operations.schedule.journal import Tick
 from posttrain.operations.schedule.schedule import Schedule
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from posttrain.pipeline.execution import gpus
-from posttrain.pipeline.execution.child import Assignment
+from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.determinism import derived_seed
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed

@@ -10,7 +10,7 @@ from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 from posttrain.pipeline.execution import child
-from posttrain.pipeline.execution.child import Assignment, Order
+from posttrain.pipeline.execution.assignment import Assignment, Order
 from posttrain.pipeline.execution.determinism import thread_environment
 
 _PRELOAD = "posttrain.pipeline.execution.preload"

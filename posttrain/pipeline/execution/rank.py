@@ -12,7 +12,8 @@ from dataclasses import replace
 from multiprocessing import connection
 
 from posttrain.pipeline.execution.allocator import keep_freed_memory
-from posttrain.pipeline.execution.child import Assignment, Channel, concluded, emitter, logged
+from posttrain.pipeline.execution.assignment import Assignment, Channel
+from posttrain.pipeline.execution.child import concluded, emitter, logged
 from posttrain.pipeline.execution.determinism import make_deterministic
 from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
 from posttrain.stage.config import StageConfig

@@ -16,7 +16,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posttrain.pipeline.execution.child import Assignment, Channel
+from posttrain.pipeline.execution.assignment import Assignment, Channel
 from posttrain.pipeline.execution.determinism import thread_environment
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from posttrain.pipeline.execution.child import Assignment
+from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.parts import Part
 from posttrain.pipeline.execution.processes import Workers
 

@@ -26,7 +26,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.pipeline.execution.child import Assignment
+from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.supervise import Limits, Outcome, StageProcesses
 
 STEPS = {

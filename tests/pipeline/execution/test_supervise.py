@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from posttrain.pipeline.execution.child import Assignment
+from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.supervise import Limits, StageProcesses
 from posttrain.stage.config import StageConfig
 from posttrain.stage.spec import ArtifactType

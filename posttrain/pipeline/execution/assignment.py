@@ -1,0 +1,57 @@
+"""What passes between the executor and a stage's process: an assignment there, events back."""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing import connection
+from pathlib import Path
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.resources import RayResources
+from posttrain.stage.spec import ArtifactType
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One attempt at one stage, as sent to its process."""
+
+    stage: str
+    entry: str
+    config: StageConfig
+    inputs: Mapping[str, Path]
+    outputs: Mapping[str, Path]
+    types: Mapping[str, ArtifactType]
+    scratch: Path
+    log: Path
+    seed: int
+    threads: int
+    device: str
+    processes: int = 1
+    ray: RayResources | None = None
+    gpus: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a waiting process receives: an assignment, and where the executor is by now."""
+
+    assignment: Assignment
+    path: tuple[str, ...]
+    folder: str
+
+
+class Channel:
+    """The one-way pipe to the executor; safe to use from the heartbeat thread too."""
+
+    def __init__(self, pipe: connection.Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def send(self, event: Mapping[str, object]) -> None:
+        """Send one event; the executor being gone ends this process."""
+        try:
+            with self._lock:
+                self._pipe.send(dict(event))
+        except (BrokenPipeError, ConnectionResetError):
+            os._exit(1)
