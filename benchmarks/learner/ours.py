@@ -37,8 +37,8 @@ from posttrain.data.schemas import (
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, load_tokenizer, weights_digest
 from posttrain.learning.rewards import VERIFIERS, Verdict
+from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
-from posttrain.pipeline.execution.determinism import make_deterministic
 from posttrain.stage.context import StageContext
 
 MANY = 20_000

@@ -13,8 +13,8 @@ import torch
 from benchmarks.learner.pace import Pace
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
+from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
-from posttrain.pipeline.execution.determinism import make_deterministic
 from posttrain.stage.context import StageContext
 from tasks.rl.stage import run
 

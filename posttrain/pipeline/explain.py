@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
 
-from posttrain.provenance.code import FIRST_PARTY, ModuleText, SourceArchive, recovered
+from posttrain.provenance.code import ModuleText, SourceArchive, recovered
 from posttrain.provenance.key import ORDER, Components, Difference, differences
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 
@@ -44,7 +44,7 @@ class Sources:
 
     root: Path
     archive: SourceArchive
-    packages: Sequence[str] = FIRST_PARTY
+    packages: Sequence[str]
 
     def text(self, symbol: str, digest: str, commit: str | None) -> str | None:
         """Normalised source of `module:name` as it was when it had this digest."""

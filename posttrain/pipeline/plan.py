@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
+from posttrain.pipeline.determinism import make_deterministic
+from posttrain.pipeline.interface import INTERFACE
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive
@@ -21,7 +23,7 @@ from posttrain.stage.spec import Dag, Stage
 Action = Literal["cached", "restore", "run", "pending"]
 
 # The flags that it sets before a stage runs can change the stage's bytes.
-_SETUP = "posttrain.pipeline.execution.determinism:make_deterministic"
+_SETUP = f"{make_deterministic.__module__}:{make_deterministic.__name__}"
 
 
 class ObjectStore(Protocol):
@@ -140,6 +142,7 @@ class Planner:
             self._reader = CodeReader(
                 self.workspace.root,
                 packages=self.workspace.packages(),
+                outside=INTERFACE,
                 cache=self.workspace.state / "code",
             )
         return self._reader

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import connection, parent_process
 from pathlib import Path
 
+from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
-from posttrain.pipeline.execution.determinism import make_deterministic
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
 from posttrain.stage.context import StageContext

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
+from posttrain.pipeline.determinism import derived_seed
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.assignment import Assignment
-from posttrain.pipeline.execution.determinism import derived_seed
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.fitness import models, refuse_mixed

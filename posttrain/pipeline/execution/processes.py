@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
+from posttrain.pipeline.determinism import thread_environment
 from posttrain.pipeline.execution import child
 from posttrain.pipeline.execution.assignment import Assignment, Order
-from posttrain.pipeline.execution.determinism import thread_environment
 
 _PRELOAD = "posttrain.pipeline.execution.preload"
 _PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"

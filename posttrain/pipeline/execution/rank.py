@@ -11,10 +11,10 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
+from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
 from posttrain.pipeline.execution.assignment import Assignment, Channel
 from posttrain.pipeline.execution.child import concluded, emitter, logged
-from posttrain.pipeline.execution.determinism import make_deterministic
 from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
 from posttrain.stage.config import StageConfig
 from posttrain.stage.context import StageContext

@@ -16,8 +16,8 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain.pipeline.determinism import thread_environment
 from posttrain.pipeline.execution.assignment import Assignment, Channel
-from posttrain.pipeline.execution.determinism import thread_environment
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure

@@ -6,28 +6,14 @@ and module constants.
 """
 
 from posttrain.provenance.code.archive import ModuleText, SourceArchive, recovered
-from posttrain.provenance.code.changes import SymbolChange, explain, source_in, symbol_source
-from posttrain.provenance.code.closure import (
-    FIRST_PARTY,
-    INTERFACE,
-    CodeClosure,
-    CodeReader,
-    code_closure,
-)
+from posttrain.provenance.code.closure import CodeClosure, CodeReader
 from posttrain.provenance.code.distributions import version
 
 __all__ = [
-    "FIRST_PARTY",
-    "INTERFACE",
     "CodeClosure",
     "CodeReader",
     "ModuleText",
     "SourceArchive",
-    "SymbolChange",
-    "code_closure",
-    "explain",
     "recovered",
-    "source_in",
-    "symbol_source",
     "version",
 ]

@@ -15,23 +15,6 @@ from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree
 from posttrain.stage.errors import UserError, nearest
 
-FIRST_PARTY = ("posttrain", "tasks", "flows")
-
-# The interface between a stage and whoever runs it. What it hands over (parameters, seed, threads,
-# device) is in the key by value; how it reports progress and mistakes cannot change a result.
-INTERFACE = (
-    # Which actor does what decides nothing about its result.
-    "posttrain.backends.cluster",
-    "posttrain.stage.errors",
-    "posttrain.stage.artifact_types",
-    "posttrain.stage.config",
-    "posttrain.stage.context",
-    "posttrain.stage.installed",
-    "posttrain.stage.resources",
-    "posttrain.stage.slots",
-    "posttrain.stage.spec",
-)
-
 
 @dataclass(frozen=True)
 class CodeClosure:
@@ -52,14 +35,23 @@ class CodeClosure:
 
 
 class CodeReader:
-    """Closures over one snapshot of the source files; what they share is computed once."""
+    """Closures over one snapshot of the source files; what they share is computed once.
+
+    Args:
+        root: Folder in which the first-party packages lie.
+        packages: Names of the first-party packages; everything else is third-party.
+        outside: First-party modules, and packages with all below them, whose code cannot change
+            a result and is left out.
+        cache: Folder that keeps what was found in each version of a file; None keeps nothing.
+
+    """
 
     def __init__(
         self,
         root: Path,
         *,
-        packages: Sequence[str] = FIRST_PARTY,
-        outside: Sequence[str] = INTERFACE,
+        packages: Sequence[str],
+        outside: Sequence[str] = (),
         cache: Path | None = None,
     ) -> None:
         self._tree = SourceTree(root, packages, cache=cache)
@@ -150,18 +142,6 @@ class CodeReader:
             reached |= fresh
             pending += fresh
         return reached, reasons
-
-
-def code_closure(
-    entry: str,
-    *,
-    root: Path,
-    packages: Sequence[str] = FIRST_PARTY,
-    cache: Path | None = None,
-    outside: Sequence[str] = INTERFACE,
-) -> CodeClosure:
-    """The closure of one entry such as `tasks.sft.stage:run`; for several, keep a `CodeReader`."""
-    return CodeReader(root, packages=packages, outside=outside, cache=cache).closure(entry)
 
 
 def _digest(symbols: Mapping[str, str]) -> str:

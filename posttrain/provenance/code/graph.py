@@ -13,8 +13,8 @@ IMPORTED = ""
 _RESOURCES = ("importlib.resources", "pkgutil")
 
 
-REGISTRY = "registry"
-"""Name of the modules that hold a slot's literal dict of parts, and nothing else."""
+_REGISTRY = "registry"
+_SLOT = "posttrain.stage.slots:Slot"
 
 
 class Edges:
@@ -51,10 +51,24 @@ class Graph:
         if known is None:
             parts = module.split(".")
             above = {".".join(parts[: n + 1]) for n in range(len(parts))}
-            # A registry only lists parts; those that a recipe names are entries of their own.
-            known = parts[-1] != REGISTRY and above.isdisjoint(self._outside)
+            known = above.isdisjoint(self._outside) and not self._only_lists_parts(module)
             self._counted[module] = known
         return known
+
+    def _only_lists_parts(self, module: str) -> bool:
+        """Whether a module is called `registry` and holds imports and slots, and nothing else.
+
+        Such a module decides nothing: the parts that a recipe names are entries of their own.
+        """
+        if module.rpartition(".")[2] != _REGISTRY:
+            return False
+        table = self._tree.table(module)
+        if table is None:
+            return False
+        symbols = {name: each for name, each in table.symbols.items() if name != DOC}
+        slots = {name for name, each in symbols.items() if _SLOT in each.targets}
+        made = [each for each in symbols.values() if not each.targets]
+        return bool(made) and all(len(each.calls) == 1 and each.calls[0] in slots for each in made)
 
     def symbol(self, node: Node) -> Symbol | None:
         """The symbol behind a node; imports, whole modules and packages have none."""

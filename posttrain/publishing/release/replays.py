@@ -98,7 +98,7 @@ def _has_replay(task: str) -> bool:
 
 
 def _replay(folder: Path) -> str:
-    from posttrain.pipeline.execution.determinism import derived_seed, make_deterministic
+    from posttrain.pipeline.determinism import derived_seed, make_deterministic
 
     settings = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
     stage, runtime = settings["stage"], settings["runtime"]

@@ -56,7 +56,7 @@ def _has_replay(task: str) -> bool:
 
 def replay_stage(record: StageRun, root: Path, display: Display) -> Outcome:
     """Restore inputs and rollouts, and learn again in this process."""
-    from posttrain.pipeline.execution.determinism import derived_seed, make_deterministic
+    from posttrain.pipeline.determinism import derived_seed, make_deterministic
 
     runtime = record.components["runtime"]
     seed, threads = derived_seed(int(runtime["seed"]), record.stage), int(runtime["threads"])

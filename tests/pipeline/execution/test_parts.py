@@ -134,10 +134,11 @@ def test_a_judge_changes_with_its_own_code_only(tmp_path):
     def digests(**changed):
         for name, text in (REWARDS | changed).items():
             (folder / name).write_text(text)
-        return [judge_digest(CodeReader(tmp_path), name) for name in ("a", "b", "unknown")]
+        reader = CodeReader(tmp_path, packages=("posttrain",))
+        return [judge_digest(reader, name) for name in ("a", "b", "unknown")]
 
     before = digests()
-    reader = CodeReader(tmp_path)
+    reader = CodeReader(tmp_path, packages=("posttrain",))
     asked_with = {judge_digest(reader, name) for name in ("a", "a/model.1", "a/model.2")}
     assert len(asked_with) == 3
     assert len(set(before)) == 3

@@ -6,7 +6,7 @@ from textwrap import dedent
 
 import pytest
 
-from posttrain.provenance.code import CodeClosure, code_closure
+from posttrain.provenance.code import CodeClosure, CodeReader
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,11 @@ class Project:
             (path.parent / "__init__.py").touch()
             path.write_text(body)
 
+    def reader(self, cache: Path | None = None) -> CodeReader:
+        return CodeReader(self.root, packages=("pkg",), cache=cache)
+
     def closure(self, entry: str = "pkg.stage:run", cache: Path | None = None) -> CodeClosure:
-        return code_closure(entry, root=self.root, packages=("pkg",), cache=cache)
+        return self.reader(cache).closure(entry)
 
     def digest(self, text: str, values: Mapping[str, object] | None = None) -> str:
         self.write(text, values)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posttrain.provenance.code import CodeReader, code_closure
+from posttrain.provenance.code import CodeReader
 from posttrain.stage.errors import UserError
 
 
@@ -65,8 +65,8 @@ def test_code_outside_is_neither_counted_nor_followed(project, tmp_path):
     for value in (1, 2):
         project.write(text, {"X": value})
         closures.append(
-            code_closure(
-                "pkg.stage:run", root=tmp_path, packages=("pkg",), outside=("pkg.progress",)
+            CodeReader(tmp_path, packages=("pkg",), outside=("pkg.progress",)).closure(
+                "pkg.stage:run"
             )
         )
     assert closures[0] == closures[1]
@@ -157,3 +157,41 @@ def test_an_entry_may_be_a_re_export(project):
         "pkg.maths:run",
         "pkg.stage:run",
     ]
+
+
+REGISTRY = """
+    # pkg/stage.py
+    from pkg.registry import SLOTS
+    def run(kind): return SLOTS.find(kind)
+    # pkg/parts.py
+    class Mine:
+        size = X
+    class Other:
+        size = Y
+    # pkg/registry.py
+    from posttrain.stage.slots import Slot
+    from pkg.parts import Mine, Other
+    SLOTS = Slot("slot", Mine, {"mine": Mine, "other": Other})
+    """
+
+
+def test_a_registry_of_parts_is_in_no_key_and_a_part_that_is_named_is(project):
+    digests = []
+    for x, y in ((1, 1), (1, 2), (2, 1)):
+        project.write(REGISTRY, {"X": x, "Y": y})
+        digests.append(project.reader().closure("pkg.stage:run", "pkg.parts:Mine").digest)
+    assert digests[0] == digests[1]
+    assert digests[0] != digests[2]
+
+
+@pytest.mark.parametrize(
+    "more", ["SLOTS.limit = Y", "print(Y)", "def find(): return Y\n    SLOTS.at(find)"]
+)
+def test_a_registry_that_does_anything_else_counts(project, more):
+    digests = set()
+    text = REGISTRY.replace("size = Y", "size = 0") + f"{more}\n"
+    text = text.replace("SLOTS.find(kind)", "SLOTS.find(kind), vars(SLOTS)")
+    for y in (1, 2):
+        project.write(text, {"X": 1, "Y": y})
+        digests.add(project.closure().digest)
+    assert len(digests) == 2

@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posttrain.provenance.code import FIRST_PARTY, code_closure
+from posttrain.pipeline.interface import INTERFACE
+from posttrain.provenance.code import CodeReader
 from posttrain.stage.installed import beside, home
 
 ROOT = Path(__file__).parents[3]
@@ -12,8 +13,15 @@ ENTRY = "tasks.curate.stage:run"
 INIT = "from posttrain.stage.installed import beside\n__path__ = beside(__name__, __path__)\n"
 
 
+PACKAGES = ("posttrain", "tasks", "flows")
+
+
+def _closure(root, entry=ENTRY):
+    return CodeReader(root, packages=PACKAGES, outside=INTERFACE).closure(entry)
+
+
 def _symbols(root):
-    return code_closure(ENTRY, root=root, packages=FIRST_PARTY).symbols
+    return _closure(root).symbols
 
 
 def _write(root, relative, text):
@@ -31,7 +39,7 @@ def test_own_tasks_stand_beside_installed_ones_and_only_their_package_is_new(tmp
     _write(tmp_path, "tasks/mine/stage.py", "from tasks.curate.stage import run\n")
     ours, theirs = _symbols(tmp_path), _symbols(ROOT)
     assert {name for name in ours if ours[name] != theirs.get(name)} <= {"tasks:<body>"}
-    through = code_closure("tasks.mine.stage:run", root=tmp_path, packages=FIRST_PARTY).symbols
+    through = _closure(tmp_path, "tasks.mine.stage:run").symbols
     assert ours.items() <= through.items()
 
 
@@ -39,7 +47,7 @@ def test_an_own_task_hides_the_installed_one_of_its_name_with_all_its_modules(tm
     _write(tmp_path, "tasks/__init__.py", INIT)
     _write(tmp_path, "tasks/curate/__init__.py", "")
     _write(tmp_path, "tasks/curate/stage.py", "def run(): return 1\n")
-    closure = code_closure(ENTRY, root=tmp_path, packages=FIRST_PARTY)
+    closure = _closure(tmp_path)
     assert {name for name in closure.symbols if name.startswith("tasks.")} == {f"{ENTRY}"}
 
 

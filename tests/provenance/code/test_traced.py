@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import posttrain
-from posttrain.provenance.code import code_closure
+from posttrain.provenance.code import CodeReader
 
 ROOT = Path(posttrain.__file__).parents[1]
 # Written by dataclasses, not by anybody.
@@ -69,7 +69,9 @@ def test_every_function_that_runs_is_in_the_closure(project, tmp_path):
     ran |= first_party_functions(lambda: project.closure(cache=tmp_path / "cache"))
     # Which plug-ins a recipe names is no business of the analyser.
     outside = ("posttrain.stage.slots",)
-    closure = code_closure("posttrain.provenance.code:code_closure", root=ROOT, outside=outside)
+    closure = CodeReader(ROOT, packages=("posttrain",), outside=outside).closure(
+        "posttrain.provenance.code:CodeReader"
+    )
     assert len(ran) > 40
     assert ran - closure.symbols.keys() == set()
     # The analyser reads annotations itself, but of syntax.
