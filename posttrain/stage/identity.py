@@ -28,7 +28,7 @@ def identity(config: StageConfig) -> dict[str, Any]:
             version = type(config).DEFAULTS_VERSION
             said[name] = value if version == 1 else f"{value}@{version}"
         elif name not in type(config).MECHANICS and not _at_default(field, value):
-            said[name] = _said(value)
+            said[field.alias or name] = _said(value)
     return said
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
 from pydantic.json_schema import JsonSchemaValue
@@ -112,10 +112,30 @@ class InSlot:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """A kind's name, or the fields of one of the shipped parts."""
-        names: JsonSchemaValue = {"enum": sorted(self.slot.parts)}
-        # Kinds of plug-ins are valid too; an editor only completes those that ship.
-        return {"anyOf": [names, {"type": "string"}, {"type": "object", "required": ["kind"]}]}
+        """A kind's name, or the fields of one of the shipped parts, or a plug-in's part.
+
+        An editor completes the kinds that ship; of a plug-in's it checks that there is a kind.
+        """
+        kinds = sorted(self.slot.parts)
+        shipped: list[JsonSchemaValue] = [
+            {"allOf": [handler(referable(self.slot.parts[kind]))], "required": ["kind"]}
+            for kind in kinds
+        ]
+        other = {
+            "type": "object",
+            "properties": {"kind": {"type": "string", "not": {"enum": kinds}}},
+            "required": ["kind"],
+        }
+        named: JsonSchemaValue = {"anyOf": [{"enum": kinds}, {"type": "string"}]}
+        return {"anyOf": [named, *shipped, other]}
+
+
+def referable(config: type[BaseModel]) -> CoreSchema:
+    """The schema of a config so that a JSON schema states it once and refers to it."""
+    name = f"{config.__module__}.{config.__qualname__}:{id(config)}"
+    named = cast("CoreSchema", {**config.__pydantic_core_schema__, "ref": name})
+    # What is handed to a JSON schema's handler is stated there; what is inside of it, referred to.
+    return core_schema.definitions_schema(named, [])
 
 
 @contextmanager

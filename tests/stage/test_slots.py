@@ -28,6 +28,12 @@ class Square(Shape):
         return self.side**2
 
 
+class Odd(Square):
+    """Not shipped."""
+
+    kind: Literal["odd"] = "odd"
+
+
 class Strip(Shape):
     """A strip of width one."""
 
@@ -101,8 +107,8 @@ def test_a_plugin_is_found_only_while_it_is_in_force(plugin, monkeypatch):
         assert set(offered) == {"shape"}
         with pytest.raises(UserError, match="which is no Shape; derive it from that class"):
             Board.parse({"one": "odd"}, where="s")
-        monkeypatch.setitem(offered["shape"], "odd", Square)
-        assert Board.parse({"one": "odd"}, where="s") is not None
+        monkeypatch.setitem(offered["shape"], "odd", Odd)
+        assert Board.parse({"one": "odd"}, where="s").one == Odd()
     with pytest.raises(UserError, match="there is no shape 'odd'"):
         Board.parse({"one": "odd"}, where="s")
 

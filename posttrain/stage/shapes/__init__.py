@@ -1,0 +1,1 @@
+"""How a scheduled number goes from one value to another: one shape a file."""

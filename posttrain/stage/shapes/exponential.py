@@ -1,0 +1,28 @@
+"""The same factor at every step."""
+
+from typing import Literal
+
+from posttrain.stage.shapes.base import ScheduleShape
+
+
+class Exponential(ScheduleShape):
+    """Change by the same factor at every step; both ends must have one sign and not be zero."""
+
+    kind: Literal["exponential"] = "exponential"
+
+    def refuse(self, start: float, end: float) -> str | None:
+        """Refuse zero and a change of sign, which no factor leads to."""
+        if start * end > 0:
+            return None
+        return (
+            f"an exponential schedule cannot go from {start:g} to {end:g}; give both ends one sign"
+            " and neither zero, or take shape: linear"
+        )
+
+    def value(self, start: float, end: float, progress: float) -> float:
+        """Compute `start * (end / start) ** progress`.
+
+        >>> Exponential().value(1.0, 16.0, 0.25)
+        2.0
+        """
+        return float(start * (end / start) ** progress)
