@@ -1,4 +1,4 @@
-"""Do predicted probabilities mean what they say? And do scores put the right items first?"""
+"""Do predicted probabilities mean what they say?"""
 
 import torch
 from torch import Tensor
@@ -34,26 +34,8 @@ def expected_calibration_error(
     """``sum over bins (count / N) |rate of y - mean p|``, equal-width bins. A scalar, float64.
 
     Source: Guo et al., arXiv 1706.04599. Depends on the number of bins, and is biased upwards for
-        few
-    items: report it with N. Constant predictions equal to the base rate give 0, so read it beside
-        AUROC.
+    few items: report it with N. Constant predictions equal to the base rate give 0, so read it
+    beside AUROC.
     """
     count, claimed, happened = reliability_table(probability_N, outcome_N, num_bins=num_bins)
     return (count * (happened - claimed).abs()).sum() / count.sum()
-
-
-def auroc(score_N: Tensor, outcome_N: Tensor) -> Tensor:
-    """Chance that a positive item scores above a negative one; a tie is half. Scalar, float64.
-
-    The Mann-Whitney statistic over mean ranks: ``(ranks of positives - m (m + 1) / 2) / (m n)``.
-    Only the order of the scores matters. NaN where one of the two classes is empty.
-    """
-    positive_N = outcome_N.bool()
-    _, index_N, count_S = torch.unique(score_N, return_inverse=True, return_counts=True)
-    # Mean rank of tied scores: the last rank of the tie less half of its other members.
-    rank_N = (count_S.cumsum(0).double() - (count_S.double() - 1) / 2)[index_N]
-    num_positive = positive_N.sum().double()
-    num_negative = len(score_N) - num_positive
-    above = rank_N[positive_N].sum() - num_positive * (num_positive + 1) / 2
-    area: Tensor = above / (num_positive * num_negative)
-    return area

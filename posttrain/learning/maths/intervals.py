@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.segments import dense_ids, segment_size, segment_sum
+from posttrain.learning.maths.segments import dense_ids, segment_sum
 
 
 class Interval(NamedTuple):
@@ -75,47 +75,3 @@ def clustered_mean_interval(
     variance = residual_C.square().sum() / len(values_N) ** 2 * num_clusters / (num_clusters - 1)
     reach = normal_quantile(confidence) * variance.sqrt()
     return Interval(mean, mean - reach, mean + reach)
-
-
-def bootstrap_means(
-    values_N: Tensor, cluster_N: Tensor, *, num_resamples: int, generator: torch.Generator
-) -> Tensor:
-    """Mean of each resample of whole clusters, with replacement. ``[num_resamples]``, float64."""
-    index_N, num_clusters = dense_ids(cluster_N)
-    sum_C = segment_sum(values_N.double(), index_N, num_clusters)
-    size_C = segment_size(index_N, num_clusters).double()
-    # A million draws at a time: all of them can be more than the memory holds.
-    rows = max(1, 2**20 // num_clusters)
-    means = []
-    for start in range(0, num_resamples, rows):
-        shape = (min(rows, num_resamples - start), num_clusters)
-        draws_RC = torch.randint(num_clusters, shape, generator=generator)
-        means.append(sum_C[draws_RC].sum(-1) / size_C[draws_RC].sum(-1))
-    return torch.cat(means)
-
-
-def percentile_interval(estimate: Tensor, draws_R: Tensor, *, confidence: float) -> Interval:
-    """The estimate between the quantiles of its resampled values that cut off equal tails."""
-    tail = (1 - confidence) / 2
-    low, high = torch.quantile(draws_R, draws_R.new_tensor([tail, 1 - tail]))
-    return Interval(estimate, low, high)
-
-
-def bootstrap_mean_interval(
-    values_N: Tensor,
-    cluster_N: Tensor,
-    *,
-    generator: torch.Generator,
-    num_resamples: int = 2000,
-    confidence: float = 0.95,
-) -> Interval:
-    """Percentile interval of the mean, resampling whole clusters. Scalars.
-
-    For means that are far from normal, such as a few long-tailed lengths. Source: Efron 1979;
-    clusters: Field and Welsh 2007. The same generator state gives the same interval. A single
-    cluster gives an interval of width 0, as the bootstrap cannot see beyond its sample.
-    """
-    if values_N.numel() == 0:
-        raise ValueError("an interval needs at least one value")
-    means_R = bootstrap_means(values_N, cluster_N, num_resamples=num_resamples, generator=generator)
-    return percentile_interval(values_N.double().mean(), means_R, confidence=confidence)

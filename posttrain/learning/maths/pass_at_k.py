@@ -1,19 +1,9 @@
-"""What several samples of one problem can do: pass@k, pass^k and the majority vote."""
+"""What several samples of one problem can do: pass@k and the majority vote."""
 
 import torch
 from torch import Tensor
 
 from posttrain.learning.maths.segments import dense_ids, segment_size
-
-
-def _draws_without(num_excluded_N: Tensor, num_samples_N: Tensor, k: int) -> Tensor:
-    """Chance that k draws without replacement avoid the excluded samples: C(n - e, k) / C(n, k)."""
-    if k < 1 or bool((num_samples_N < k).any()):
-        raise ValueError(f"k must lie between 1 and the number of samples; k is {k}")
-    step_k = torch.arange(k, device=num_samples_N.device, dtype=torch.float64)
-    samples_N1 = num_samples_N.double().unsqueeze(-1)
-    others_N1 = samples_N1 - num_excluded_N.double().unsqueeze(-1)
-    return ((others_N1 - step_k).clamp(min=0) / (samples_N1 - step_k)).prod(-1)
 
 
 def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor:
@@ -24,16 +14,12 @@ def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor
 
     c = 0 gives exactly 0; fewer than k wrong samples give exactly 1; n < k is refused.
     """
-    return 1 - _draws_without(num_correct_N, num_samples_N, k)
-
-
-def pass_power_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor:
-    """Chance that all of k samples are right: ``C(c, k) / C(n, k)``. ``[N]``, float64.
-
-    The reliability counterpart of pass@k, unbiased in the same way. Source: tau-bench, arXiv
-    2406.12045.
-    """
-    return _draws_without(num_samples_N - num_correct_N, num_samples_N, k)
+    if k < 1 or bool((num_samples_N < k).any()):
+        raise ValueError(f"k must lie between 1 and the number of samples; k is {k}")
+    step_k = torch.arange(k, device=num_samples_N.device, dtype=torch.float64)
+    samples_N1 = num_samples_N.double().unsqueeze(-1)
+    wrong_N1 = samples_N1 - num_correct_N.double().unsqueeze(-1)
+    return 1 - ((wrong_N1 - step_k).clamp(min=0) / (samples_N1 - step_k)).prod(-1)
 
 
 def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean as mean_of
+from statistics import stdev
 
 from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import StageRun
@@ -93,31 +95,63 @@ def run_with_seeds(
 
 
 def spread_of(metric: str, recorded: float, values: Mapping[int, float], within: float) -> Spread:
-    """The interval that the values give, and how many would be enough."""
-    import torch
+    """Compute the intervals that a metric's values give, and how many values would be enough.
 
-    from posttrain.learning.maths.prediction import (
-        mean_interval,
-        prediction_interval,
-        spread,
-        values_needed,
-    )
+    With t of n - 1 degrees of freedom, one more value of a normal distribution lies in
+    ``mean +- t s sqrt(1 + 1/n)`` (Geisser 1993, "Predictive Inference"), its mean in
+    ``mean +- t s / sqrt(n)`` (Student 1908). Equal values give intervals of width 0.
 
-    values_N = torch.tensor(list(values.values()), dtype=torch.float64)
-    one = prediction_interval(values_N, confidence=CONFIDENCE)
-    mean = mean_interval(values_N, confidence=CONFIDENCE)
+    Args:
+        metric: Name of the metric.
+        recorded: Its value in the run that is verified.
+        values: Its value by seed, at least two.
+        within: Half the width at which the interval of the mean is narrow enough; above 0.
+
+    """
+    if len(values) < 2:
+        raise ValueError(f"a spread needs at least two values, not {len(values)}")
+    deviation, mean = stdev(values.values()), mean_of(values.values())
+    reach = _quantile(len(values)) * deviation
+    one, around = reach * math.sqrt(1 + 1 / len(values)), reach / math.sqrt(len(values))
     return Spread(
         metric,
         recorded,
         dict(values),
-        mean=float(one.estimate),
-        low=float(one.low),
-        high=float(one.high),
-        mean_low=float(mean.low),
-        mean_high=float(mean.high),
+        mean=mean,
+        low=mean - one,
+        high=mean + one,
+        mean_low=mean - around,
+        mean_high=mean + around,
         within=within,
-        needed=values_needed(spread(values_N), within, confidence=CONFIDENCE),
+        needed=seeds_needed(deviation, within),
     )
+
+
+def seeds_needed(deviation: float, within: float) -> int:
+    """Return the least n for which ``t s / sqrt(n)`` is at most `within`; at least 2.
+
+    Args:
+        deviation: The standard deviation s.
+        within: Half the width of the mean's interval; above 0.
+
+    Returns:
+        Exact up to a hundred, and at most one in a hundred too many beyond.
+
+    """
+    if within <= 0:
+        raise ValueError(f"the reach must be above 0, not {within}")
+    num_values = 2
+    while _quantile(num_values) * deviation > within * math.sqrt(num_values):
+        # Beyond some hundred values t hardly changes: go there in strides.
+        num_values += 1 + num_values // 100
+    return num_values
+
+
+def _quantile(num_values: int) -> float:
+    """Student's t that holds `CONFIDENCE` of the distribution between -t and t."""
+    from scipy.stats import t as student
+
+    return float(student.ppf((1 + CONFIDENCE) / 2, num_values - 1))
 
 
 def recorded_metrics(subject: Subject) -> dict[str, float]:

@@ -1,12 +1,7 @@
-import math
-
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from posttrain.learning.maths.calibration import (
-    auroc,
     brier_score,
     expected_calibration_error,
     reliability_table,
@@ -49,24 +44,3 @@ def test_perfect_and_constant_predictions():
     half = torch.full((4,), 0.5)
     assert expected_calibration_error(half, torch.tensor([1, 0, 1, 0])) == 0.0
     assert brier_score(half, torch.tensor([1, 0, 1, 0])) == 0.25
-
-
-def test_auroc_by_hand():
-    # Positives .2 .9 .8, negatives .1 .8: wins 1, 2, 1 and one tie: 4.5 of 6.
-    assert auroc(PROBABILITY, OUTCOME).item() == pytest.approx(0.75)
-    assert auroc(PROBABILITY.log(), OUTCOME).item() == pytest.approx(0.75)
-    assert auroc(torch.zeros(4), torch.tensor([1, 0, 1, 0])).item() == 0.5
-    assert math.isnan(auroc(PROBABILITY, torch.ones(5)).item())
-
-
-@given(st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=2, max_size=12))
-def test_auroc_equals_comparing_every_pair(rows):
-    positive = [score for score, outcome in rows if outcome]
-    negative = [score for score, outcome in rows if not outcome]
-    if not positive or not negative:
-        return
-    wins = sum((p > n) + 0.5 * (p == n) for p in positive for n in negative)
-    got = auroc(
-        torch.tensor([score for score, _ in rows]), torch.tensor([outcome for _, outcome in rows])
-    )
-    assert got.item() == pytest.approx(wins / len(positive) / len(negative))

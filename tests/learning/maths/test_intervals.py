@@ -4,8 +4,6 @@ import pytest
 import torch
 
 from posttrain.learning.maths.intervals import (
-    bootstrap_mean_interval,
-    bootstrap_means,
     clustered_mean_interval,
     normal_quantile,
     wilson_interval,
@@ -86,56 +84,3 @@ def test_degenerate_clusters():
     assert equal.low == equal.high == 1.0
     with pytest.raises(ValueError, match="at least one value"):
         clustered_mean_interval(values[:0], values[:0])
-    with pytest.raises(ValueError, match="at least one value"):
-        bootstrap_mean_interval(values[:0], values[:0], generator=torch.Generator())
-
-
-def test_bootstrap_agrees_with_the_formula_and_repeats():
-    generator = torch.Generator().manual_seed(0)
-    values = torch.rand(400, generator=generator)
-    clusters = torch.arange(100).repeat_interleave(4)
-    values += torch.rand(100, generator=generator).repeat_interleave(4)
-    formula = clustered_mean_interval(values, clusters)
-    drawn = bootstrap_mean_interval(
-        values, clusters, generator=torch.Generator().manual_seed(1), num_resamples=4000
-    )
-    again = bootstrap_mean_interval(
-        values, clusters, generator=torch.Generator().manual_seed(1), num_resamples=4000
-    )
-    assert drawn == again
-    reach = (formula.high - formula.low).item() / 2
-    assert drawn.low.item() == pytest.approx(formula.low.item(), abs=0.1 * reach)
-    assert drawn.high.item() == pytest.approx(formula.high.item(), abs=0.1 * reach)
-
-
-def test_bootstrap_cuts_half_of_the_rest_off_each_end():
-    # Two clusters: half of all resamples are mixed. A level under 1/2 leaves only those.
-    values, clusters = torch.tensor([0.0, 1.0]), torch.tensor([0, 1])
-    for confidence, ends in ((0.4, (0.5, 0.5)), (0.6, (0.0, 1.0))):
-        interval = bootstrap_mean_interval(
-            values,
-            clusters,
-            generator=torch.Generator().manual_seed(0),
-            num_resamples=4000,
-            confidence=confidence,
-        )
-        assert (interval.low, interval.high) == ends
-
-
-def test_many_clusters_are_drawn_a_part_at_a_time():
-    # 2^19 clusters leave room for two resamples in one part; five need three parts.
-    values = (torch.arange(2**19) % 2).float()
-    means = bootstrap_means(
-        values, torch.arange(2**19), num_resamples=5, generator=torch.Generator().manual_seed(0)
-    )
-    assert len(means.unique()) == 5
-    # One deviation of the mean is 1/2 / sqrt(2^19) = .0007.
-    assert (means - 0.5).abs().max() < 0.003
-
-
-def test_bootstrap_of_two_clusters_has_three_outcomes():
-    # Means of resamples of {0, 1}: 0, 1/2, 1 with chances 1/4, 1/2, 1/4.
-    interval = bootstrap_mean_interval(
-        torch.tensor([0.0, 1.0]), torch.tensor([0, 1]), generator=torch.Generator().manual_seed(0)
-    )
-    assert [float(x) for x in interval] == [0.5, 0.0, 1.0]

@@ -6,14 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain.learning.maths.pass_at_k import majority_vote, pass_at_k, pass_power_k
+from posttrain.learning.maths.pass_at_k import majority_vote, pass_at_k
 
 
 def test_by_hand():
-    # 1 - C(3, 2) / C(5, 2) = 1 - 3/10; C(2, 2) / C(5, 2) = 1/10.
+    # 1 - C(3, 2) / C(5, 2) = 1 - 3/10.
     correct, samples = torch.tensor([2]), torch.tensor([5])
     assert pass_at_k(correct, samples, k=2).item() == pytest.approx(0.7)
-    assert pass_power_k(correct, samples, k=2).item() == pytest.approx(0.1)
 
 
 @given(
@@ -26,9 +25,7 @@ def test_equals_counting_every_draw(case):
     )
     arguments = torch.tensor([num_correct]), torch.tensor([num_samples])
     expected_any = sum(any(draw) for draw in draws) / len(draws)
-    expected_all = sum(all(draw) for draw in draws) / len(draws)
     assert pass_at_k(*arguments, k=k).item() == pytest.approx(expected_any)
-    assert pass_power_k(*arguments, k=k).item() == pytest.approx(expected_all)
 
 
 def test_rows_with_different_numbers_of_samples_and_exact_ends():

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from posttrain.publishing.release import statistics
@@ -12,7 +13,15 @@ from posttrain.publishing.release.config import (
     ThresholdGate,
 )
 from posttrain.publishing.release.results import Results
-from posttrain.publishing.release.statistics import estimates, improvement, no_regression, threshold
+from posttrain.publishing.release.statistics import (
+    bootstrap,
+    estimates,
+    improvement,
+    no_regression,
+    sign_flip_test,
+    sign_test,
+    threshold,
+)
 from posttrain.stage.errors import UserError
 
 BASIS = {"problems": "p", "params": "q", "code": "c"}
@@ -74,21 +83,21 @@ def all_differ(chance):
     ("test", "confidence"), [("paired_bootstrap", 0.95), ("paired_bootstrap", 0.8), ("sign", 0.95)]
 )
 def test_noise_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidence):
-    """Equal policies, 1000 times: better by chance, in one of two directions, at most alpha / 2.
+    """Equal policies, 500 times: better by chance, in one of two directions, at most alpha / 2.
 
     The smallest number of problems that is allowed, where a bootstrap is too sure of itself.
     """
     monkeypatch.setattr(statistics, "_RESAMPLES", 999)
     chance = random.Random(20261121)
     asked, passed = gate(test=test, confidence=confidence, seeds=2), 0
-    for trial in range(1000):
+    for trial in range(500):
         same = draw(chance)
         ours, theirs = (results(same, seeds=2, seed=2 * trial + each) for each in (0, 1))
         passed += improvement(asked, ours, theirs).passed
     alpha = 1 - confidence
-    # Three standard errors of a thousand draws above the half that goes in this direction.
-    assert passed / 1000 <= alpha / 2 + 3 * (alpha / 2 * (1 - alpha / 2) / 1000) ** 0.5
-    assert passed / 1000 <= alpha
+    # Three standard errors of 500 draws above the half that goes in this direction.
+    assert passed / 500 <= alpha / 2 + 3 * (alpha / 2 * (1 - alpha / 2) / 500) ** 0.5
+    assert passed / 500 <= alpha
 
 
 def test_four_wins_and_no_loss_are_no_improvement():
@@ -185,3 +194,56 @@ def test_seeds_are_pooled_by_problem():
     by_seed = {"0": {"a": (1, 2), "b": (0, 2)}, "1": {"a": (2, 2), "b": (0, 2)}}
     pooled = Results("p", BASIS, by_seed).pooled()
     assert pooled == {"a": (3, 4), "b": (0, 4)}
+
+
+def test_sign_test_by_hand():
+    # 5 wins, 1 loss, 2 ties: 2 (C(6,0) + C(6,1)) / 64 = 14/64.
+    differences = np.array([1.0, 1.0, 1.0, 1.0, 1.0, -1.0, 0.0, 0.0])
+    assert sign_test(differences) == pytest.approx(14 / 64, rel=1e-12)
+    assert sign_test(-differences) == pytest.approx(14 / 64, rel=1e-12)
+    assert sign_test(np.zeros(4)) == 1.0
+    assert sign_test(np.array([1.0, -1.0])) == 1.0
+    # 2000 wins of 2000: 2 / 2^2000, far below the least float, is 0 without an error.
+    assert sign_test(np.ones(2000)) == 0.0
+
+
+def test_flipped_signs_by_counting():
+    # Four differences of 1: of 16 assignments of signs, two have a mean as far from 0.
+    assert sign_flip_test(np.ones(4)) == pytest.approx(2 / 16)
+    # 3, 1 and -1: the sum is 3; in 3 of 8 assignments it is at least 3, in 3 at most -3.
+    assert sign_flip_test(np.array([3.0, 1.0, -1.0])) == pytest.approx(6 / 8)
+    # The same numbers in another order sum to another last digit, and are no smaller for it.
+    assert sign_flip_test(np.array([0.1, 0.2, 0.3] * 4)) == pytest.approx(2 / 2**12)
+
+
+def test_flipped_signs_never_say_zero_and_are_one_where_nothing_differs():
+    assert sign_flip_test(np.zeros(5)) == 1.0
+    # Of 2^50 assignments 10,000 are drawn: none of them is as extreme, on either side.
+    assert sign_flip_test(np.ones(50)) == pytest.approx(2 / 10_001)
+
+
+def test_bootstrap_agrees_with_the_formula_and_repeats():
+    values = np.random.default_rng(0).random(400)
+    low, high, means = bootstrap(values, 0.95)
+    assert (low, high) == bootstrap(values, 0.95)[:2]
+    reach = 1.959964 * values.std(ddof=1) / 20
+    assert low == pytest.approx(values.mean() - reach, abs=0.1 * reach)
+    assert high == pytest.approx(values.mean() + reach, abs=0.1 * reach)
+    assert len(means) == 10_000
+
+
+def test_bootstrap_cuts_half_of_the_rest_off_each_end():
+    # Means of resamples of {0, 1}: 0, 1/2, 1 with chances 1/4, 1/2, 1/4. A level under 1/2 leaves
+    # only the mixed ones.
+    values = np.array([0.0, 1.0])
+    assert bootstrap(values, 0.4)[:2] == (0.5, 0.5)
+    assert bootstrap(values, 0.6)[:2] == (0.0, 1.0)
+
+
+def test_many_problems_are_drawn_a_part_at_a_time(monkeypatch):
+    # 2^20 problems leave room for four resamples in one part; ten need three.
+    monkeypatch.setattr(statistics, "_RESAMPLES", 10)
+    means = bootstrap(np.arange(2**20) % 2, 0.95)[2]
+    assert len(np.unique(means)) == 10
+    # One deviation of the mean is 1/2 / 2^10 = .0005.
+    assert np.abs(means - 0.5).max() < 0.0025
