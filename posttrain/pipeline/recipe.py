@@ -13,6 +13,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from posttrain.pipeline.recipe_formats import FORMAT, migrate, read_format
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -21,6 +22,9 @@ from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
 PARAMS_FILE = "params.yaml"
+
+# Recipes of which it was said that they are of an old format: a command may read one twice.
+_noticed: set[Path] = set()
 
 
 class RunSettings(StageConfig):
@@ -156,7 +160,9 @@ class FlowBuilder:
         """The checked DAG; a recipe section that no stage uses is refused."""
         for name in self._recipe.sections:
             if name not in self._dag.stages:
-                hint = nearest(name, [*self._dag.stages, "run", "flow", "plugins", "release"])
+                hint = nearest(
+                    name, [*self._dag.stages, "run", "flow", "format", "plugins", "release"]
+                )
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
         self._dag.check()
         return self._dag
@@ -169,6 +175,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     changes = dict(_parse_override(text) for text in overrides)
     for key, value in changes.items():
         _assign(values, key, value)
+    values = _of_today(file, values)
     flow = values.pop("flow", None)
     if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
@@ -177,6 +184,19 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     plugins = _plugins(file, values.pop("plugins", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}
     return Recipe(file.resolve(), flow, run, sections, changes, release, plugins)
+
+
+def _of_today(file: Path, values: dict[str, Any]) -> dict[str, Any]:
+    """The values in today's spelling; says on stderr what was spelled as of old."""
+    form = read_format(values.pop("format", None), where=str(file))
+    if form == FORMAT:
+        return values
+    migrated = migrate(values)
+    if migrated.changes and file.resolve() not in _noticed:
+        _noticed.add(file.resolve())
+        told = "; ".join(migrated.changes)
+        print(f"{file}: {told}. Spell it so, with format: {FORMAT}", file=sys.stderr)
+    return migrated.values
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

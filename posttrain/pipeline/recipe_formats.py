@@ -1,0 +1,177 @@
+"""Formats of recipes: how one that was written for an older posttrain goes on working.
+
+A recipe's `format` says which spelling it is in; today's is `FORMAT`. One without it may be of any
+format, so it is read as the oldest: what it spells as of old is translated, with a notice of one
+line, and what it spells as of today stays. A recipe of a newer format is refused.
+
+To rename a field, add one line to `RENAMES` in the commit that renames it, and correct the shipped
+recipes; to drop a field, one to `GONE`; to rename a value (a kind, a choice), one to `VALUES`,
+under the path that the field has after all renames. A field is never renamed back: its old name may
+stand in somebody's recipe. tests/pipeline/recipes_0_1 holds recipes of 0.1, which must resolve.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from posttrain.stage.errors import UserError
+
+FORMAT = 2
+"""The format that this version writes. Raise it when an old spelling gets another meaning."""
+
+RENAMES: Mapping[str, str] = {}
+"""Old path -> new path, each from the top of the recipe; applied in this order.
+
+A `*` stands for one name, such as a section's, or for one place of a list; the new path takes the
+same ones, in order: `"*.engine.name": "*.engine.kind"`. The two may differ in depth. A path whose
+field a section does not have is nothing to do.
+"""
+
+VALUES: Mapping[str, Mapping[Any, Any]] = {}
+"""Path of today -> old value -> new value: `"*.optimizer": {"adam": "adamw"}`."""
+
+GONE: Mapping[str, str] = {}
+"""Path of a field that is no more -> why it may be dropped, as the end of the notice."""
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """A recipe's values in today's spelling, and what was translated, for the notice."""
+
+    values: dict[str, Any]
+    changes: tuple[str, ...]
+
+
+def migrate(
+    values: Mapping[str, Any],
+    *,
+    renames: Mapping[str, str] = RENAMES,
+    respelled: Mapping[str, Mapping[Any, Any]] = VALUES,
+    gone: Mapping[str, str] = GONE,
+) -> Migrated:
+    """Translate what is spelled as of old.
+
+    Args:
+        values: A whole recipe as read; it is not changed.
+        renames: Old path -> new path.
+        respelled: Path -> old value -> new value.
+        gone: Path -> why it is dropped.
+
+    Returns:
+        The values, and one clause for each translation.
+
+    Raises:
+        UserError: A field is given under its old and its new name.
+
+    >>> old = {"rl": {"engine": {"name": "vllm"}}}
+    >>> migrate(old, renames={"*.engine.name": "*.engine.kind"}).values
+    {'rl': {'engine': {'kind': 'vllm'}}}
+
+    """
+    changed: dict[str, Any] = _copied(values)
+    changes = [
+        change
+        for old, new in renames.items()
+        for names in list(_matches(changed, old.split(".")))
+        for change in _rename(changed, names, _filled(old.split("."), new.split("."), names))
+    ]
+    for path, meanings in respelled.items():
+        for names in list(_matches(changed, path.split("."))):
+            changes += _respell(changed, names, meanings)
+    for path, reason in gone.items():
+        for names in list(_matches(changed, path.split("."))):
+            del _at(changed, names[:-1])[names[-1]]
+            changes.append(f"{'.'.join(names)} is left out, {reason}")
+    return Migrated(changed, tuple(changes))
+
+
+def read_format(given: object, *, where: str) -> int:
+    """Read a recipe's `format`.
+
+    Args:
+        given: Its value; None where the recipe has none.
+        where: The recipe, for errors.
+
+    Returns:
+        The number of the format, 1 where there is none.
+
+    Raises:
+        UserError: It is no format, or one that this version does not know yet.
+
+    """
+    if given is None:
+        return 1
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise UserError(f"{where}: format: must be a whole number such as {FORMAT}, got {given!r}")
+    if given > FORMAT:
+        raise UserError(
+            f"{where}: it is of format {given}, and this posttrain reads formats up to {FORMAT};"
+            " install a newer posttrain"
+        )
+    return given
+
+
+def _matches(values: Any, path: list[str]) -> Iterator[list[str]]:
+    """The paths in `values` that a path with wildcards stands for."""
+    if not path:
+        yield []
+        return
+    inner: dict[str, Any] = {}
+    if isinstance(values, Mapping):
+        inner = {str(name): value for name, value in values.items()}
+    elif isinstance(values, list):
+        inner = {str(index): value for index, value in enumerate(values)}
+    for name in inner if path[0] == "*" else inner.keys() & {path[0]}:
+        for rest in _matches(inner[name], path[1:]):
+            yield [name, *rest]
+
+
+def _filled(old: list[str], new: list[str], names: list[str]) -> list[str]:
+    """The new path, with what the wildcards of the old one stood for."""
+    found = iter([name for part, name in zip(old, names, strict=True) if part == "*"])
+    return [next(found) if part == "*" else part for part in new]
+
+
+def _rename(values: dict[str, Any], old: list[str], new: list[str]) -> Iterator[str]:
+    place = _at(values, old[:-1])
+    if not isinstance(place, dict):
+        return
+    value = place.pop(old[-1])
+    target = _at(values, new[:-1], make=dict)
+    if not isinstance(target, dict) or new[-1] in target:
+        raise UserError(
+            f"{'.'.join(old)} is today called {'.'.join(new)}, and the recipe gives both; leave"
+            " the old one out"
+        )
+    target[new[-1]] = value
+    yield f"{'.'.join(old)} is now {'.'.join(new)}"
+
+
+def _respell(
+    values: dict[str, Any], names: list[str], meanings: Mapping[Any, Any]
+) -> Iterator[str]:
+    place: Any = _at(values, names[:-1])
+    key = int(names[-1]) if isinstance(place, list) else names[-1]
+    value = place[key]
+    if isinstance(value, str | int | float | bool) and value in meanings:
+        place[key] = meanings[value]
+        yield f"{'.'.join(names)}: {value} is now {meanings[value]}"
+
+
+def _at(values: Any, names: list[str], make: Callable[[], Any] | None = None) -> Any:
+    for name in names:
+        if isinstance(values, list):
+            values = values[int(name)]
+        elif isinstance(values, dict):
+            if make is not None:
+                values.setdefault(name, make())
+            values = values[name]
+        else:
+            return values
+    return values
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value

@@ -1,0 +1,117 @@
+"""Recipes of older formats go on working; those of newer ones are refused."""
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.recipe_formats import FORMAT, migrate
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+OLD = sorted((Path(__file__).parent / "recipes_0_1").iterdir())
+RENAMES = {
+    "*.optimisation": "*.optimization",
+    "*.optimization.sched": "*.schedule",
+    "*.sources.*.name": "*.sources.*.label",
+    "*.engine.name": "*.engine.kind",
+}
+
+
+@pytest.mark.parametrize("folder", OLD, ids=lambda folder: folder.name)
+def test_a_recipe_of_0_1_still_resolves(folder):
+    dag = load_recipe(folder).resolve(ROOT)
+    assert {"sft", "probe", "evaluate", "rl"} <= dag.stages.keys()
+
+
+def test_fields_are_renamed_wherever_they_are():
+    old = {
+        "flow": "flows.x",
+        "rl": {"optimisation": {"sched": "cosine", "rate": 1}, "engine": {"name": "vllm"}},
+        "synthesize": {"sources": [{"name": "a"}, {"label": "b"}], "engine": "torch"},
+    }
+    migrated = migrate(old, renames=RENAMES, respelled={}, gone={})
+    assert migrated.values == {
+        "flow": "flows.x",
+        "rl": {"optimization": {"rate": 1}, "schedule": "cosine", "engine": {"kind": "vllm"}},
+        "synthesize": {"sources": [{"label": "a"}, {"label": "b"}], "engine": "torch"},
+    }
+    assert migrated.changes == (
+        "rl.optimisation is now rl.optimization",
+        "rl.optimization.sched is now rl.schedule",
+        "synthesize.sources.0.name is now synthesize.sources.0.label",
+        "rl.engine.name is now rl.engine.kind",
+    )
+    # What was read is as it was, and what is of today stays.
+    assert old["rl"]["engine"] == {"name": "vllm"}
+    again = migrate(migrated.values, renames=RENAMES, respelled={}, gone={})
+    assert again.values == migrated.values
+    assert again.changes == ()
+
+
+def test_values_are_respelled_and_fields_dropped():
+    values = {"rl": {"kind": "group", "also": ["group"], "noise": 0}, "sft": {"kind": "other"}}
+    migrated = migrate(
+        values,
+        renames={},
+        respelled={"*.kind": {"group": "mean"}, "*.also.*": {"group": "mean"}},
+        gone={"*.noise": "as nothing read it"},
+    )
+    assert migrated.values == {"rl": {"kind": "mean", "also": ["mean"]}, "sft": {"kind": "other"}}
+    assert migrated.changes == (
+        "rl.kind: group is now mean",
+        "rl.also.0: group is now mean",
+        "rl.noise is left out, as nothing read it",
+    )
+
+
+def test_a_field_given_under_both_names_is_refused():
+    both = {"rl": {"engine": {"name": "vllm", "kind": "torch"}}}
+    with pytest.raises(UserError, match=r"rl\.engine\.name is today called rl\.engine\.kind, and"):
+        migrate(both, renames=RENAMES)
+
+
+def test_a_recipe_that_is_translated_says_so_once(toy, monkeypatch, capsys):
+    monkeypatch.setattr("posttrain.pipeline.recipe_formats.RENAMES", {})
+    monkeypatch.setattr(
+        "posttrain.pipeline.recipe.migrate",
+        lambda values: migrate(values, renames={"*.sum": "*.amount"}),
+    )
+    toy.recipe("second: {sum: 5}\n")
+    assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
+    load_recipe(toy.root, ["third.sum=3"])
+    (notice,) = capsys.readouterr().err.splitlines()
+    assert notice.endswith(f"second.sum is now second.amount. Spell it so, with format: {FORMAT}")
+
+
+def test_a_recipe_of_today_is_taken_at_its_word(toy, monkeypatch):
+    monkeypatch.setattr("posttrain.pipeline.recipe.migrate", lambda values: 1 / 0)
+    toy.recipe(f"format: {FORMAT}\nsecond: {{amount: 5}}\n")
+    assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (FORMAT + 1, f"it is of format {FORMAT + 1}, and this posttrain reads formats up to"),
+        ("two", "format: must be a whole number such as 2, got 'two'"),
+        (0, "format: must be a whole number"),
+        ("true", "format: must be a whole number"),
+    ],
+)
+def test_other_formats_are_refused(toy, given, sentence):
+    toy.recipe(f"format: {given}\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(toy.root)
+    assert sentence in str(caught.value)
+
+
+def test_the_shipped_recipes_are_of_today():
+    recipes = [ROOT / "recipe.yaml", *ROOT.glob("recipes/*/recipe.yaml")]
+    recipes += ROOT.glob("posttrain/operations/project/template/recipe.yaml.tmpl")
+    assert len(recipes) >= 3
+    for recipe in recipes:
+        values = YAML(typ="safe").load(recipe.read_text())
+        assert values["format"] == FORMAT, recipe
+        assert migrate(values).changes == (), recipe
