@@ -12,13 +12,22 @@ from rich.table import Table
 
 from posttrain.learning.algorithms.choice import preset
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.identity import AnyAlgorithm, canonical, digest, flat, switches
+from posttrain.learning.algorithms.identity import (
+    Identified,
+    canonical,
+    digest,
+    flat,
+    name_of,
+    switches,
+)
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.summary import preference_summary, summary
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.stage.errors import UserError, nearest
+
+AnyAlgorithm = Algorithm | PreferenceAlgorithm
 
 _output_option = click.option(
     "-o",
@@ -41,6 +50,8 @@ class _Shown(NamedTuple):
     equation: str = ""
     source: str = ""
     note: str = ""
+    method: str = ""
+    """Digest of the whole stage's mathematics, where the algorithm is a recipe's."""
 
     def as_object(self) -> dict[str, object]:
         """What `-o json` prints; `canonical` is the text that is hashed."""
@@ -52,13 +63,15 @@ class _Shown(NamedTuple):
             "equation": self.equation,
             "source": self.source,
             "note": self.note,
+            **({"method": self.method} if self.method else {}),
         }
 
 
 @click.group(
     epilog="""
 \b
-A NAME is a preset, or the path of a recipe: then its own algorithm is meant.
+A NAME is a preset, a digest that a report states (its first eight digits do, and so do those of
+version 0.1), or the path of a recipe: then its own algorithm is meant.
 \b
 Examples:
   posttrain algorithm list                  every preset, in a line each
@@ -157,9 +170,11 @@ def _of_preset(name: str) -> _Shown:
 
 
 def _find(name: str) -> list[_Shown]:
-    """The preset of that name, or the algorithms of the stages of the recipe at that path."""
+    """The preset of that name or digest, or the algorithms of the recipe at that path."""
     if name in _names():
         return [_of_preset(name)]
+    if named := name_of(name, {each: _of_preset(each).algorithm for each in _names()}):
+        return [_of_preset(named)]
     path = Path(name)
     if not path.exists():
         if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
@@ -170,7 +185,9 @@ def _find(name: str) -> list[_Shown]:
     recipe = load_recipe(path)
     stages = recipe.resolve(Workspace.of(recipe).root).stages.values()
     found = [
-        _of_stage(f"{recipe.name}:{stage.name}", value)
+        _of_stage(f"{recipe.name}:{stage.name}", value)._replace(
+            method=digest(stage.config) if isinstance(stage.config, Identified) else ""
+        )
         for stage in stages
         for _, value in stage.config
         if isinstance(value, Algorithm | PreferenceAlgorithm)
@@ -192,7 +209,10 @@ def _of_stage(name: str, found: AnyAlgorithm) -> _Shown:
 def _print(shown: _Shown, *, verbose: bool) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]{shown.name}[/]  {_summary(shown.algorithm)}", soft_wrap=True)
-    console.print(f"sha256 {digest(shown.algorithm)}\n", soft_wrap=True)
+    console.print(f"sha256 {digest(shown.algorithm)}", soft_wrap=True)
+    if shown.method:
+        console.print(f"method sha256 {shown.method}", soft_wrap=True)
+    console.print()
     table = Table(box=None, pad_edge=False)
     table.add_column("switch", no_wrap=True)
     table.add_column("value", no_wrap=True)

@@ -30,6 +30,10 @@ class StageConfig(BaseModel):
         except ValidationError as error:
             raise UserError(_sentence(cls, error, where)) from None
 
+    def without_effect(self) -> frozenset[str]:
+        """Fields that the value of another one switches off: no part of the identity either."""
+        return frozenset()
+
     def local_files(self) -> Mapping[str, str]:
         """Files that this config names, by name; the flow hands them to the task's `files` port."""
         return {}

@@ -12,8 +12,9 @@ def identity(config: StageConfig) -> dict[str, Any]:
     """The kind, and every field that changes the mathematics and is not at its default.
 
     A config's `MECHANICS` names its fields that only change how something is computed (an engine,
-    the size of a micro-batch, when to checkpoint); they are left out. A part's `kind` always
-    stands, with the version of its defaults where one was ever changed: `clip@2`.
+    the size of a micro-batch, when to checkpoint), its `without_effect` those that another field
+    switches off; both are left out. A part's `kind` always stands, with the version of its defaults
+    where one was ever changed: `clip@2`. A config without a kind says that version as `defaults`.
 
     >>> class Clip(StageConfig):
     ...     low: float = 0.2
@@ -22,18 +23,35 @@ def identity(config: StageConfig) -> dict[str, Any]:
     {'high': 0.3}
     """
     said: dict[str, Any] = {}
-    for name, field in type(config).model_fields.items():
+    version, fields = type(config).DEFAULTS_VERSION, type(config).model_fields
+    if version != 1 and "kind" not in fields:
+        said["defaults"] = version
+    silent = type(config).MECHANICS | config.without_effect()
+    for name, field in fields.items():
         value = getattr(config, name)
         if name == "kind":
-            version = type(config).DEFAULTS_VERSION
             said[name] = value if version == 1 else f"{value}@{version}"
-        elif name not in type(config).MECHANICS and not _at_default(field, value):
+        elif name not in silent and not (_at_default(field, value) and _first_defaults(value)):
             said[field.alias or name] = _said(value)
     return said
 
 
 def _at_default(field: FieldInfo, value: Any) -> bool:
-    return not field.is_required() and bool(value == field.get_default(call_default_factory=True))
+    if field.is_required():
+        return False
+    default = field.get_default(call_default_factory=True)
+    # Of a config inside, what counts is what would be said of it.
+    return bool(type(value) is type(default) and _said(value) == _said(default))
+
+
+def _first_defaults(value: Any) -> bool:
+    """True where no config inside has had a default changed, so that leaving it out says enough."""
+    if isinstance(value, StageConfig):
+        inner = [getattr(value, name) for name in type(value).model_fields]
+        return type(value).DEFAULTS_VERSION == 1 and all(map(_first_defaults, inner))
+    if isinstance(value, Mapping):
+        return all(map(_first_defaults, value.values()))
+    return not isinstance(value, list | tuple) or all(map(_first_defaults, value))
 
 
 def _said(value: Any) -> Any:

@@ -29,6 +29,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.identity import identity
 
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
@@ -77,6 +78,7 @@ def run(
             "presets": [n for n, known in PRESETS.items() if known.algorithm == config.algorithm],
             "switches": config.algorithm.model_dump(mode="json"),
         },
+        "method": {"digest": digest(config), "identity": identity(config)},
         "policy": {"before": before, "after": after},
         "stopped": reason,
         "metrics": metrics,

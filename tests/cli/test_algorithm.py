@@ -55,6 +55,13 @@ def test_show_as_json_holds_the_text_that_is_hashed(posttrain):
     assert "2503.14476" in told["source"]
 
 
+def test_show_finds_a_digest_of_today_and_of_version_0_1(posttrain):
+    named = posttrain("algorithm", "show", "grpo").out
+    assert posttrain("algorithm", "show", digest(PRESETS["grpo"].algorithm)).out == named
+    assert posttrain("algorithm", "show", "650b55e45c0f").out == named
+    assert posttrain("algorithm", "show", "00000000").code == 2
+
+
 def test_show_says_what_each_switch_does_when_asked(posttrain):
     assert "How far above 1" in posttrain("algorithm", "show", "dapo", "-v").out
     assert "How far above 1" not in posttrain("algorithm", "show", "dapo").out

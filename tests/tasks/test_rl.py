@@ -246,7 +246,7 @@ def test_policy_changes_and_says_so(trained, inputs):
 
 def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
     everything = {
-        "advantage": {"estimator": "gae"},
+        "advantage": {"kind": "gae"},
         "critic": {},
         "kl": {"coefficient": 0.1},
         "entropy": {"coefficient": 0.01, "place": "loss"},

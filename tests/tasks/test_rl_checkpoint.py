@@ -24,7 +24,7 @@ CONFIG = RlConfig(
     optimizer="adamw",
     learning_rate=5e-3,
     algorithm={
-        "advantage": {"estimator": "gae", "lam": 0.9},
+        "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
         "kl": {"coefficient": 0.05},
         "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},

@@ -27,7 +27,7 @@ from posttrain.stage.errors import UserError
         ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
         ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
         (
-            {"algorithm": {"advantage": {"estimator": "gae"}}},
+            {"algorithm": {"advantage": {"kind": "gae"}}},
             "estimator gae needs the values of a critic",
         ),
         ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
@@ -58,7 +58,7 @@ from posttrain.stage.errors import UserError
         ),
         (
             {"algorithm": "reinforce", "optimisation": {"epochs": 2}},
-            "rl: algorithm.ratio.surrogate reinforce has no ratio, .* a step makes 2 updates;"
+            "rl: algorithm.ratio.kind reinforce has no ratio, .* a step makes 2 updates;"
             " set optimisation.epochs and optimisation.minibatches to 1",
         ),
         (
@@ -70,7 +70,7 @@ from posttrain.stage.errors import UserError
             "reinforce has no ratio, so staleness 1 would bias it.* correction.weights",
         ),
         (
-            {"algorithm": {"advantage": {"estimator": "returns"}, "overlong": {"limit": 200}}},
+            {"algorithm": {"advantage": {"kind": "returns"}, "overlong": {"limit": 200}}},
             "rl: algorithm.overlong: the penalty starts beyond 160 tokens.* lower overlong.limit",
         ),
         ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),

@@ -28,7 +28,7 @@ SEVERAL_UPDATES = BASE | {
 ONE_STEP_OFF = BASE | {
     "staleness": 1,
     "algorithm": {
-        "advantage": {"estimator": "gae", "lam": 0.9},
+        "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
         "kl": {"coefficient": 0.05},
         "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},

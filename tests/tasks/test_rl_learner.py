@@ -280,7 +280,7 @@ def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, cl
 
 
 PPO = {
-    "advantage": {"estimator": "gae", "gamma": 0.9, "lam": 0.8},
+    "advantage": {"kind": "gae", "gamma": 0.9, "lam": 0.8},
     "critic": {"coefficient": 0.5, "clip": None},
 }
 

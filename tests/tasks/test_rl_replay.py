@@ -35,13 +35,13 @@ CASES = {
     },
     "critic": {
         "optimisation": SEVERAL,
-        "algorithm": {"advantage": {"estimator": "gae", "lam": 0.9}, "critic": {}},
+        "algorithm": {"advantage": {"kind": "gae", "lam": 0.9}, "critic": {}},
     },
     "shared_critic_one_step_off": {
         "optimisation": SEVERAL,
         "staleness": 1,
         "critic": {"trunk": "shared"},
-        "algorithm": {"advantage": {"estimator": "gae", "lam": 0.9}, "critic": {}},
+        "algorithm": {"advantage": {"kind": "gae", "lam": 0.9}, "critic": {}},
     },
     "ema_reference": {
         "optimisation": SEVERAL,

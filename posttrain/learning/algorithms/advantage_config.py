@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.switches import Switches
+from posttrain.stage.config import StageConfig
 
 
-class TurnCredit(Switches):
+class TurnCredit(StageConfig):
     """Advantages of the turns of a rollout, each compared with its like."""
 
     groups: Literal["turn", "state"] = "turn"
@@ -18,7 +18,7 @@ class TurnCredit(Switches):
     """Weight of the whole rollout's own advantage, added to those of its turns."""
 
 
-class _Advantage(Switches):
+class _Advantage(StageConfig):
     """What all estimators share; it is applied after them, in this order."""
 
     whiten: Literal["none", "sample", "population"] = "none"
@@ -33,6 +33,10 @@ class _Advantage(Switches):
     """Rollouts cut off at the limit of tokens: learn from them, bear no loss for them, or leave
     them out of the statistics too."""
 
+    def without_effect(self) -> frozenset[str]:
+        """`whiten_epsilon` without whitening."""
+        return frozenset({"whiten_epsilon"} if self.whiten == "none" else ())
+
     @model_validator(mode="after")
     def _has_a_sign(self) -> Self:
         if self.positive_weight == self.negative_weight == 0.0:
@@ -46,7 +50,7 @@ class _Advantage(Switches):
 class GroupAdvantage(_Advantage):
     """`(reward - baseline) / (scale + epsilon)` within the rollouts of one problem."""
 
-    estimator: Literal["group"] = "group"
+    kind: Literal["group"] = "group"
     """Compare the rollouts of one problem with each other."""
     baseline: Literal["none", "mean", "leave_one_out"] = "mean"
     """Taken off the reward: nothing, the group's mean, or the mean of the others in the group."""
@@ -62,6 +66,11 @@ class GroupAdvantage(_Advantage):
     """Whose rewards count: of all rollouts, or of those with a reward above 0, the rest get 0."""
     turns: TurnCredit | None = None
     """Credit by turns instead of by rollouts."""
+
+    def without_effect(self) -> frozenset[str]:
+        """`epsilon` without a scale."""
+        own = frozenset({"epsilon"} if self.scale == "none" else ())
+        return own | super().without_effect()
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -87,7 +96,7 @@ class GroupAdvantage(_Advantage):
 class ReturnAdvantage(_Advantage):
     """The discounted sum of the rewards that follow a token, without a baseline."""
 
-    estimator: Literal["returns"] = "returns"
+    kind: Literal["returns"] = "returns"
     """Credit each token with what follows it."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
@@ -96,7 +105,7 @@ class ReturnAdvantage(_Advantage):
 class GaeAdvantage(_Advantage):
     """Generalised advantage estimation from the values of a critic."""
 
-    estimator: Literal["gae"] = "gae"
+    kind: Literal["gae"] = "gae"
     """Compare each token with what the critic expected."""
     gamma: float = Field(default=1.0, ge=0.0, le=1.0)
     """Discount per token."""
@@ -105,5 +114,5 @@ class GaeAdvantage(_Advantage):
 
 
 AdvantageConfig = Annotated[
-    GroupAdvantage | ReturnAdvantage | GaeAdvantage, Field(discriminator="estimator")
+    GroupAdvantage | ReturnAdvantage | GaeAdvantage, Field(discriminator="kind")
 ]

@@ -30,7 +30,7 @@ def check(
     if has_critic is False and algorithm.critic is not None:
         raise UserError(
             f"{where}.critic: the stage has no value model to train;"
-            " give it one, or set advantage.estimator to group and leave critic out"
+            " give it one, or set advantage.kind to group and leave critic out"
         )
     _check_lengths(algorithm, max_tokens, where)
 
@@ -76,18 +76,18 @@ def check_on_policy(
         UserError: With the place and the remedy.
 
     """
-    if algorithm.ratio.surrogate != "reinforce":
+    if algorithm.ratio.kind != "reinforce":
         return
-    remedy = "or take a ratio.surrogate that weighs by the ratio, such as clip"
+    remedy = "or take a ratio.kind that weighs by the ratio, such as clip"
     if updates_per_step > 1:
         raise UserError(
-            f"{where}.ratio.surrogate reinforce has no ratio, so it may learn from a rollout once,"
+            f"{where}.ratio.kind reinforce has no ratio, so it may learn from a rollout once,"
             f" but a step makes {updates_per_step} updates; set optimisation.epochs and"
             f" optimisation.minibatches to 1, {remedy}"
         )
     if staleness and algorithm.correction.weights is None:
         raise UserError(
-            f"{where}.ratio.surrogate reinforce has no ratio, so staleness {staleness} would bias"
+            f"{where}.ratio.kind reinforce has no ratio, so staleness {staleness} would bias"
             " it with rollouts of older policies; set staleness to 0, set correction.old to"
             f" recomputed and correction.weights, {remedy}"
         )

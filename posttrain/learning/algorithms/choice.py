@@ -11,7 +11,7 @@ from posttrain.learning.algorithms.presets import DEFAULT, PRESETS
 from posttrain.stage.errors import UserError, nearest
 
 # What chooses among the models of a section: with another of these, nothing else is inherited.
-_KINDS = ("estimator", "surrogate")
+_KINDS = ("kind",)
 
 
 def preset(name: str) -> Preset:

@@ -4,17 +4,17 @@ A name such as "GRPO" means other things in other frameworks. What counts is thi
 hashed by `identity`, named with its source by `presets`, and carried out by `objective`.
 """
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.advantage_config import AdvantageConfig, GroupAdvantage
 from posttrain.learning.algorithms.correction_config import CorrectionConfig
 from posttrain.learning.algorithms.ratio_config import ClipRatio, RatioConfig
-from posttrain.learning.algorithms.switches import Switches
+from posttrain.stage.config import StageConfig
 
 
-class AggregationConfig(Switches):
+class AggregationConfig(StageConfig):
     """How the losses of tokens become one number."""
 
     kind: Literal[
@@ -34,7 +34,7 @@ class AggregationConfig(Switches):
         return self
 
 
-class KlConfig(Switches):
+class KlConfig(StageConfig):
     """A pull towards the reference policy; which policy that is, the stage says."""
 
     coefficient: float = Field(gt=0.0)
@@ -63,7 +63,7 @@ class KlConfig(Switches):
         return self
 
 
-class EntropyConfig(Switches):
+class EntropyConfig(StageConfig):
     """A bonus for an undecided policy."""
 
     coefficient: float = Field(gt=0.0)
@@ -72,7 +72,7 @@ class EntropyConfig(Switches):
     """Pay -log p of the token drawn, or add the exact entropy with its own gradient."""
 
 
-class CriticConfig(Switches):
+class CriticConfig(StageConfig):
     """The loss of a value model: `coefficient x 1/2 max((V - R)^2, (clipped V - R)^2)`."""
 
     coefficient: float = Field(default=1.0, gt=0.0)
@@ -81,7 +81,7 @@ class CriticConfig(Switches):
     """How far a value may move before its gradient stops; none for the plain squared error."""
 
 
-class OverlongConfig(Switches):
+class OverlongConfig(StageConfig):
     """A penalty for completions that come near the limit of tokens, added to the reward."""
 
     share: float = Field(default=0.2, gt=0.0, le=1.0)
@@ -101,8 +101,10 @@ class OverlongConfig(Switches):
         return limit, max(1, round(self.share * limit))
 
 
-class Algorithm(Switches):
+class Algorithm(StageConfig):
     """The whole algorithm. Without any setting it is the preset `default`."""
+
+    IDENTITY_OF: ClassVar[str] = "policy-gradient"
 
     advantage: AdvantageConfig = Field(default_factory=GroupAdvantage)
     """How rewards become advantages."""
@@ -123,25 +125,25 @@ class Algorithm(Switches):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        estimator = self.advantage.estimator
+        estimator = self.advantage.kind
         if estimator == "gae" and self.critic is None:
             raise ValueError(
-                "advantage.estimator gae needs the values of a critic, and there is none;"
-                " add a critic section, or set advantage.estimator to group"
+                "advantage.kind gae needs the values of a critic, and there is none;"
+                " add a critic section, or set advantage.kind to group"
             )
         if estimator != "gae" and self.critic is not None:
             raise ValueError(
-                f"critic is set, but advantage.estimator {estimator} never asks it;"
-                " leave critic out, or set advantage.estimator to gae"
+                f"critic is set, but advantage.kind {estimator} never asks it;"
+                " leave critic out, or set advantage.kind to gae"
             )
-        if self.ratio.surrogate == "gmpo" and self.aggregation.kind != "sequence_mean_token_mean":
+        if self.ratio.kind == "gmpo" and self.aggregation.kind != "sequence_mean_token_mean":
             raise ValueError(
-                "ratio.surrogate gmpo has one loss per sequence;"
+                "ratio.kind gmpo has one loss per sequence;"
                 " set aggregation.kind to sequence_mean_token_mean"
             )
-        if self.ratio.surrogate == "gmpo" and self._varies_within_a_sequence():
+        if self.ratio.kind == "gmpo" and self._varies_within_a_sequence():
             raise ValueError(
-                "ratio.surrogate gmpo needs one advantage per sequence; take advantage.estimator"
+                "ratio.kind gmpo needs one advantage per sequence; take advantage.kind"
                 " group without turns, and an entropy or kl in the loss, or another surrogate"
             )
         return self

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.switches import Switches
+from posttrain.stage.config import StageConfig
 
 Level = Literal["token", "sequence_mean", "sequence_sum"]
 
@@ -17,7 +17,7 @@ _ENDS = {
 }
 
 
-class Weights(Switches):
+class Weights(StageConfig):
     """Importance weights `old / sampler` on the loss of each token, without gradient."""
 
     bound: Literal["none", "truncate", "clamp", "mask"] = "truncate"
@@ -39,7 +39,7 @@ class Weights(Switches):
         return self
 
 
-class Band(Switches):
+class Band(StageConfig):
     """Rollouts or tokens whose ratio to the sampler is outside lose their loss altogether."""
 
     level: Level = "sequence_mean"
@@ -50,7 +50,7 @@ class Band(Switches):
     """Largest ratio that is kept."""
 
 
-class CorrectionConfig(Switches):
+class CorrectionConfig(StageConfig):
     """Which policy the ratio compares with, and what is done about the sampler."""
 
     old: Literal["sampler", "recomputed", "interpolated"] = "sampler"

@@ -1,50 +1,79 @@
-"""One spelling and one hash for what an algorithm is, whatever it is called."""
+"""One spelling and one hash for what an algorithm or a whole method is, whatever it is called.
+
+Only what changes the mathematics and is not at its default is hashed (`stage.identity`), so a
+switch, a section or a kind more renames nothing. What is hashed says what it is of: an algorithm of
+RL, one on pairs, or the whole config of an RL stage with its sampling and its updates.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterator
-from typing import Any
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.preference import PreferenceAlgorithm
+from posttrain.learning.algorithms.digests_format_1 import FORMAT_1
+from posttrain.stage.config import StageConfig
+from posttrain.stage.identity import identity
 
-AnyAlgorithm = Algorithm | PreferenceAlgorithm
-
-# Digests of different formats are not to be compared: a format names the set of switches there is.
-_FORMAT = 1
+_FORMAT = 2
+_DIGEST = re.compile("[0-9a-f]{8,64}")
 
 
-def switches(algorithm: AnyAlgorithm) -> dict[str, Any]:
+@runtime_checkable
+class Identified(Protocol):
+    """A `StageConfig` that says what its identity is of."""
+
+    IDENTITY_OF: ClassVar[str]
+
+
+def switches(config: StageConfig) -> dict[str, Any]:
     """Every switch, resolved, as plain values; None where another one leaves it without effect."""
-    values = algorithm.model_dump(mode="json")
-    if isinstance(algorithm, PreferenceAlgorithm):
-        return values
-    advantage = values["advantage"]
-    if advantage["whiten"] == "none":
-        advantage["whiten_epsilon"] = None
-    if advantage.get("scale") == "none":
-        advantage["epsilon"] = None
+    values = config.model_dump(mode="json")
+    for name in type(config).model_fields:
+        inner = getattr(config, name)
+        if name in config.without_effect():
+            values[name] = None
+        elif isinstance(inner, StageConfig):
+            values[name] = switches(inner)
     return values
 
 
-def flat(algorithm: AnyAlgorithm) -> dict[str, Any]:
-    """The switches by dotted path, sorted: ``{"ratio.low": 0.2, ...}``."""
-    return dict(sorted(_leaves(switches(algorithm), ())))
+def flat(config: StageConfig) -> dict[str, Any]:
+    """The switches by dotted path, sorted: `{"ratio.low": 0.2, ...}`."""
+    return dict(sorted(_leaves(switches(config), ())))
 
 
-def canonical(algorithm: AnyAlgorithm) -> str:
-    """The switches as JSON: keys sorted, no spaces, numbers in their shortest exact spelling."""
+def canonical(config: Identified) -> str:
+    """The identity as JSON: keys sorted, no spaces, numbers in their shortest exact spelling."""
+    assert isinstance(config, StageConfig)
     return json.dumps(
-        {"format": _FORMAT, **switches(algorithm)},
+        {"format": _FORMAT, "of": config.IDENTITY_OF, **identity(config)},
         sort_keys=True,
         separators=(",", ":"),
         allow_nan=False,
     )
 
 
-def digest(algorithm: AnyAlgorithm) -> str:
-    """SHA-256 of `canonical`, 64 hex digits: equal for equal algorithms, in every process."""
-    return hashlib.sha256(canonical(algorithm).encode()).hexdigest()
+def digest(config: Identified) -> str:
+    """SHA-256 of `canonical`, 64 hex digits: equal for equal mathematics, in every process."""
+    return hashlib.sha256(canonical(config).encode()).hexdigest()
+
+
+def name_of(text: str, known: Mapping[str, Identified]) -> str | None:
+    """Find the name whose digest, of today's format or of format 1, begins with `text`.
+
+    Args:
+        text: At least eight hexadecimal digits; anything else is no digest.
+        known: The algorithms by name.
+
+    Returns:
+        The name, or None where no digest begins so.
+
+    """
+    if not _DIGEST.fullmatch(text):
+        return None
+    digests = {digest(each): name for name, each in known.items()} | FORMAT_1
+    return next((name for found, name in digests.items() if found.startswith(text)), None)
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:

@@ -1,9 +1,9 @@
 """A preference algorithm as independent switches, and the named ones as presets of them."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import nearest
@@ -12,7 +12,7 @@ from posttrain.stage.errors import nearest
 class PreferenceAlgorithm(StageConfig):
     """Which loss on which quantity of a pair; the name it goes by is no part of it."""
 
-    model_config = ConfigDict(allow_inf_nan=False)
+    IDENTITY_OF: ClassVar[str] = "preference"
 
     loss: Literal["sigmoid", "robust", "ipo", "hinge", "kto", "orpo", "simpo"] = "sigmoid"
     """Form of the loss; `orpo` and `simpo` need no reference policy."""

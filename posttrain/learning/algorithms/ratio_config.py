@@ -4,15 +4,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.switches import Switches
+from posttrain.stage.config import StageConfig
 
 _SWAP = "swap them, or set both to one value"
 
 
-class ClipRatio(Switches):
+class ClipRatio(StageConfig):
     """`max(-A r, -A clip(r, 1 - low, 1 + high))`: PPO, clip-higher, dual clip, GSPO."""
 
-    surrogate: Literal["clip"] = "clip"
+    kind: Literal["clip"] = "clip"
     """Tokens that a clip has caught have no gradient."""
     level: Literal["token", "sequence_mean", "sequence_token", "sequence_sum"] = "token"
     """Whose ratio: a token's, the geometric mean of a sequence (two gradients) or its product."""
@@ -35,10 +35,10 @@ class ClipRatio(Switches):
         return self
 
 
-class CispoRatio(Switches):
+class CispoRatio(StageConfig):
     """`-stop_gradient(bounded r) A log p`: the ratio is a weight; every token keeps a gradient."""
 
-    surrogate: Literal["cispo"] = "cispo"
+    kind: Literal["cispo"] = "cispo"
     """The bounded ratio multiplies the plain policy gradient."""
     level: Literal["token", "sequence_mean", "sequence_sum"] = "token"
     """Whose ratio."""
@@ -59,10 +59,10 @@ class CispoRatio(Switches):
         return self
 
 
-class SapoRatio(Switches):
+class SapoRatio(StageConfig):
     """`-A (4 / tau) sigmoid(tau (r - 1))`: a gate that fades where PPO cuts off."""
 
-    surrogate: Literal["sapo"] = "sapo"
+    kind: Literal["sapo"] = "sapo"
     """Soft adaptive policy optimisation."""
     level: Literal["token", "sequence_mean", "sequence_token"] = "token"
     """Whose ratio."""
@@ -72,10 +72,10 @@ class SapoRatio(Switches):
     """Temperature for bad ones; a larger one fades sooner."""
 
 
-class GmpoRatio(Switches):
+class GmpoRatio(StageConfig):
     """`-A exp(mean of bounded log-ratios)`: one number per sequence."""
 
-    surrogate: Literal["gmpo"] = "gmpo"
+    kind: Literal["gmpo"] = "gmpo"
     """Geometric-mean policy optimisation."""
     log_low: float = Field(default=0.4, ge=0.0)
     """How far below 0 a bad token's log-ratio counts."""
@@ -89,10 +89,10 @@ class GmpoRatio(Switches):
         return self
 
 
-class SquaredRatio(Switches):
+class SquaredRatio(StageConfig):
     """`-A l + (tau / 2) l^2`, l the log-ratio: a policy gradient with a square pull to old."""
 
-    surrogate: Literal["squared"] = "squared"
+    kind: Literal["squared"] = "squared"
     """No clip; the square keeps the policy near the old one."""
     level: Literal["token", "sequence_mean", "sequence_sum"] = "sequence_sum"
     """Whose log-ratio."""
@@ -100,14 +100,14 @@ class SquaredRatio(Switches):
     """Strength of the pull; the optimum of one rollout is at the log-ratio `A / tau`."""
 
 
-class ReinforceRatio(Switches):
+class ReinforceRatio(StageConfig):
     """`-A log p`: no ratio at all, right for rollouts of the current policy."""
 
-    surrogate: Literal["reinforce"] = "reinforce"
+    kind: Literal["reinforce"] = "reinforce"
     """The plain policy gradient."""
 
 
 RatioConfig = Annotated[
     ClipRatio | CispoRatio | SapoRatio | GmpoRatio | SquaredRatio | ReinforceRatio,
-    Field(discriminator="surrogate"),
+    Field(discriminator="kind"),
 ]

@@ -1,6 +1,6 @@
 """Parameters of reinforcement learning."""
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -45,6 +45,7 @@ class DrawConfig(StageConfig):
 class OptimisationConfig(StageConfig):
     """How the rollouts of a step become optimiser updates."""
 
+    MECHANICS = frozenset({"micro_batch_tokens"})
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """Shape of the learning rate after the warm-up; a falling one keeps what large steps found."""
     warmup_steps: int = Field(default=5, ge=0)
@@ -114,6 +115,9 @@ class StopConfig(StoppingConfig):
 class RlConfig(StageConfig):
     """Rollouts, advantages, loss and optimisation."""
 
+    IDENTITY_OF: ClassVar[str] = "rl"
+    # A method is the same whatever it runs on, and at any budget of steps.
+    MECHANICS = frozenset({"steps", "engine", "max_logprob_gap", "checkpoint_every"})
     algorithm: Chosen = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
     steps: int = Field(120, ge=1)

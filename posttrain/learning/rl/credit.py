@@ -52,7 +52,7 @@ def relative(groups: Sequence[Group], algorithm: Algorithm, *, max_tokens: int) 
     Without a group baseline that is every group, so the rewards themselves stand for it.
     """
     rollouts = [rollout for group in groups for rollout in group]
-    if algorithm.advantage.estimator != "group":
+    if algorithm.advantage.kind != "group":
         return [[r._replace(advantage=r.reward) for r in group] for group in groups]
     bare = algorithm.model_copy(
         update={

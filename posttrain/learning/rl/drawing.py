@@ -59,7 +59,7 @@ class Drawing:
         Where an advantage is more than a reward against those of its group, every group has.
         """
         advantage = self.config.algorithm.advantage
-        if advantage.estimator != "group":
+        if advantage.kind != "group":
             return True
         if advantage.baseline == "none" and advantage.whiten != "none":
             return True

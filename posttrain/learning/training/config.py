@@ -12,6 +12,7 @@ from posttrain.stage.config import StageConfig
 class LoraConfig(StageConfig):
     """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
 
+    MECHANICS = frozenset({"save"})
     rank: int = Field(8, ge=1)
     """Rank of each update."""
     alpha: int = Field(16, ge=1)
@@ -36,6 +37,7 @@ class EarlyStopConfig(StoppingConfig):
 class LearnerConfig(StageConfig):
     """How the gradient is computed and which weights it moves; every default changes nothing."""
 
+    MECHANICS = frozenset({"precision", "attention", "packing", "activation_checkpointing"})
     precision: Literal["fp32", "bf16"] = "fp32"
     """`bf16` computes in bfloat16 with weights, optimiser, logits and loss in float32."""
     attention: Attention | None = None
@@ -55,6 +57,7 @@ class LearnerConfig(StageConfig):
 class OptimisationConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
+    MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
     epochs: float = Field(1.0, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
     steps: int | None = Field(None, ge=1)

@@ -22,14 +22,14 @@ def parsed(value):
 
 CONTRADICTIONS = {
     "gae without critic": (
-        {"advantage": {"estimator": "gae"}},
-        "rl.algorithm: advantage.estimator gae needs the values of a critic, and there is none;"
-        " add a critic section, or set advantage.estimator to group",
+        {"advantage": {"kind": "gae"}},
+        "rl.algorithm: advantage.kind gae needs the values of a critic, and there is none;"
+        " add a critic section, or set advantage.kind to group",
     ),
     "value loss without use": (
         {"critic": {}},
-        "rl.algorithm: critic is set, but advantage.estimator group never asks it;"
-        " leave critic out, or set advantage.estimator to gae",
+        "rl.algorithm: critic is set, but advantage.kind group never asks it;"
+        " leave critic out, or set advantage.kind to gae",
     ),
     "clip low above high": (
         {"ratio": {"low": 0.3}},
@@ -98,19 +98,19 @@ CONTRADICTIONS = {
         " leaves no gradient; set one of them above 0",
     ),
     "cispo without its low": (
-        {"ratio": {"surrogate": "cispo", "bound": "two_sided"}},
+        {"ratio": {"kind": "cispo", "bound": "two_sided"}},
         "rl.algorithm.ratio: bound two_sided needs a low, and the other bounds have none;"
         " set low with two_sided, else leave it out",
     ),
     "gmpo by tokens": (
         {"preset": "gmpo", "aggregation": {"kind": "token_mean"}},
-        "rl.algorithm: ratio.surrogate gmpo has one loss per sequence;"
+        "rl.algorithm: ratio.kind gmpo has one loss per sequence;"
         " set aggregation.kind to sequence_mean_token_mean",
     ),
     "gmpo with advantages by turns": (
         {"preset": "gmpo", "advantage": {"turns": {}}},
-        "rl.algorithm: ratio.surrogate gmpo needs one advantage per sequence; take"
-        " advantage.estimator group without turns, and an entropy or kl in the loss, or another"
+        "rl.algorithm: ratio.kind gmpo needs one advantage per sequence; take"
+        " advantage.kind group without turns, and an entropy or kl in the loss, or another"
         " surrogate",
     ),
     "an infinite number": (
@@ -134,12 +134,12 @@ CONTRADICTIONS = {
         "rl.algorithm.advantage.baselin: unknown key; did you mean 'baseline'?",
     ),
     "a key of another surrogate": (
-        {"ratio": {"surrogate": "squared", "tau": 1, "low": 0.2}},
+        {"ratio": {"kind": "squared", "tau": 1, "low": 0.2}},
         "rl.algorithm.ratio.low: unknown key",
     ),
     "a surrogate that is none": (
-        {"ratio": {"surrogate": "ppo"}},
-        "rl.algorithm.ratio.surrogate: must be one of 'clip', 'cispo', 'sapo', 'gmpo',"
+        {"ratio": {"kind": "ppo"}},
+        "rl.algorithm.ratio.kind: must be one of 'clip', 'cispo', 'sapo', 'gmpo',"
         " 'squared', 'reinforce', got 'ppo'",
     ),
 }
@@ -169,7 +169,7 @@ UNFIT = {
         "ppo",
         {"has_critic": False},
         "rl.algorithm.critic: the stage has no value model to train;"
-        " give it one, or set advantage.estimator to group and leave critic out",
+        " give it one, or set advantage.kind to group and leave critic out",
     ),
     "no length to divide by": (
         "dr_grpo",
@@ -220,9 +220,9 @@ def test_a_penalty_may_start_at_the_last_token_but_not_beyond(choose):
 
 
 def test_defaults_of_sections_that_are_opened_without_a_word(choose):
-    critic = choose("default", advantage={"estimator": "gae"}, critic={}).critic
+    critic = choose("default", advantage={"kind": "gae"}, critic={}).critic
     assert (critic.coefficient, critic.clip) == (1.0, 0.2)
-    gae = choose("default", advantage={"estimator": "gae"}, critic={}).advantage
+    gae = choose("default", advantage={"kind": "gae"}, critic={}).advantage
     assert (gae.gamma, gae.lam, gae.whiten) == (1.0, 1.0, "none")
     overlong = choose("default", overlong={}).overlong
     assert (overlong.share, overlong.limit, overlong.factor) == (0.2, None, 1.0)
@@ -248,9 +248,9 @@ def test_a_change_keeps_the_rest_of_its_section_and_another_kind_starts_anew():
     assert (changed.ratio.low, changed.ratio.high) == (0.1, 0.2)
     assert changed.kl is None
     assert changed.advantage == preset("grpo").algorithm.advantage
-    other = parsed({"preset": "gspo", "ratio": {"surrogate": "clip"}})
+    other = parsed({"preset": "gspo", "ratio": {"kind": "clip"}})
     assert other.ratio == preset("gspo").algorithm.ratio
-    soft = parsed({"preset": "gspo", "ratio": {"surrogate": "sapo"}})
+    soft = parsed({"preset": "gspo", "ratio": {"kind": "sapo"}})
     assert (soft.ratio.level, soft.ratio.negative_tau) == ("token", 1.05)
     bare = parsed({"ratio": {"low": 0.1}})
     assert bare == parsed({"preset": "default", "ratio": {"low": 0.1}})

@@ -11,7 +11,7 @@ import torch
 from posttrain.learning.algorithms.objective import denominator, policy_objective
 
 # Rewards 2 and 0 less their mean: the advantages +1 and -1 of the golden values.
-CENTRED = {"estimator": "group", "baseline": "mean", "scale": "none"}
+CENTRED = {"kind": "group", "baseline": "mean", "scale": "none"}
 RATIO_02_028 = {"low": 0.2, "high": 0.28}
 PLAIN = {"kl": None, "overlong": None, "correction": {"old": "sampler", "weights": None}}
 BY_SEQUENCE = {"kind": "sequence_mean_token_mean"}

@@ -151,7 +151,7 @@ def assert_parity(data, ours, theirs):
     torch.testing.assert_close(results[0][1], results[1][1], atol=1e-6, rtol=1e-5)
 
 
-STANDARD = {"estimator": "group", "scale": "sample", "epsilon": 1e-4}
+STANDARD = {"kind": "group", "scale": "sample", "epsilon": 1e-4}
 AS_TRL = {"advantage": STANDARD, "correction": {"old": "recomputed", "weights": None}}
 VARIANTS = {
     "as it is": ("grpo_trl", {}, {}),
