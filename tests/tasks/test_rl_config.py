@@ -28,7 +28,7 @@ from posttrain.stage.errors import UserError
         ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
         (
             {"algorithm": {"advantage": {"kind": "gae"}}},
-            "estimator gae needs the values of a critic",
+            "kind gae needs the values of a critic",
         ),
         ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
         ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
