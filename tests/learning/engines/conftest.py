@@ -16,6 +16,7 @@ from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rollouts.engines.base import Prompt
+from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
 
 SIZES = {
     "hidden_size": 32,
@@ -106,6 +107,61 @@ def trainer_logprobs():
         return found.logprobs_BT[0, len(prompt.token_ids) :]
 
     return of
+
+
+TOLERANCE = 1e-4
+"""Nats by which a row's log-probabilities may differ alone and in company: `base.Sampler`."""
+
+
+@pytest.fixture(scope="session")
+def same_draws():
+    """Fails unless two calls drew the same, as far as kernels that a batch's shape chooses allow.
+
+    Tokens are equal up to the first draw that lies on a boundary between two tokens, and their
+    log-probabilities agree. `prompts` and `params` are those of both calls.
+    """
+
+    def check(model, prompts, params, found, expected):
+        by_id, parted = {prompt.id: prompt for prompt in prompts}, 0
+        for one, other in zip(found, expected, strict=True):
+            assert (one.prompt_id, one.index) == (other.prompt_id, other.index)
+            pairs = list(zip(one.token_ids, other.token_ids, strict=False))
+            common = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+            torch.testing.assert_close(
+                torch.tensor(one.logprobs[:common]),
+                torch.tensor(other.logprobs[:common]),
+                atol=TOLERANCE,
+                rtol=0,
+            )
+            if common == len(pairs):
+                assert (one.token_ids, one.text) == (other.token_ids, other.text)
+                assert one.finish_reason is other.finish_reason
+                continue
+            parted += 1
+            before = by_id[one.prompt_id].token_ids + one.token_ids[:common]
+            for token in pairs[common]:
+                distance = from_its_share(model, before, token, params, one, step=common)
+                assert distance <= 2 * TOLERANCE, (one.prompt_id, one.index, common, distance)
+        # A draw lies so near a boundary once in thousands.
+        assert parted <= len(found) // 20
+
+    return check
+
+
+def from_its_share(model, before, token, params, sample, *, step):
+    """How far this step's random number lies from those that draw `token`, in float64.
+
+    Where greedy, how far the token's log-probability lies below the largest.
+    """
+    with torch.no_grad():
+        logits = model(torch.tensor([before])).logits[0, -1].double()
+    if params.greedy:
+        return float(logits.max() - logits[token])
+    weights = (logits / params.temperature).softmax(-1)
+    upper = float(weights[: token + 1].sum())
+    keys = row_keys(params.seed, [sample.prompt_id], params.num_samples)
+    number = float(uniforms(keys[sample.index : sample.index + 1], step))
+    return max(upper - float(weights[token]) - number, number - upper, 0.0)
 
 
 KEY = "sk-loopback-only"

@@ -1,4 +1,4 @@
-"""Rows come and go: places are bounded, waiting prompts take them, and nobody draws otherwise."""
+"""Rows come and go: places are bounded, waiting prompts take them, and draws stay the same."""
 
 import copy
 
@@ -46,7 +46,7 @@ def some_prompts():
 
 @pytest.mark.parametrize("model", NAMES, indirect=True)
 def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_alone(
-    model, tokenizer, forwards
+    model, tokenizer, forwards, same_draws
 ):
     samples = TorchSampler(model, tokenizer, batch_size=PLACES).sample(some_prompts(), PARAMS)
     steps = [rows for rows, tokens in forwards if tokens == 1]
@@ -61,12 +61,7 @@ def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_al
 
     alone = TorchSampler(model, tokenizer)
     apart = [sample for prompt in some_prompts() for sample in alone.sample([prompt], PARAMS)]
-    for sample, expected in zip(samples, apart, strict=True):
-        assert sample.token_ids == expected.token_ids
-        assert sample.finish_reason is expected.finish_reason
-        torch.testing.assert_close(
-            torch.tensor(sample.logprobs), torch.tensor(expected.logprobs), atol=1e-4, rtol=0
-        )
+    same_draws(model, some_prompts(), PARAMS, samples, apart)
 
 
 @pytest.mark.parametrize("model", ["gemma-tied"], indirect=True)
@@ -82,22 +77,21 @@ def test_nothing_is_kept_for_a_backward_pass_and_the_mode_of_training_stays(mode
 
 
 @pytest.mark.parametrize("model", ["mistral-window"], indirect=True)
-def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer):
+def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer, same_draws):
     params = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3, stop=("a", "e", "#"))
     samples = TorchSampler(model, tokenizer, batch_size=PLACES).sample(some_prompts(), params)
     alone = TorchSampler(model, tokenizer)
     whole = [s for prompt in some_prompts() for s in alone.sample([prompt], params)]
-    assert [sample.token_ids for sample in samples] == [sample.token_ids for sample in whole]
-    assert [sample.text for sample in samples] == [sample.text for sample in whole]
+    same_draws(model, some_prompts(), params, samples, whole)
 
 
 @pytest.mark.parametrize("model", ["gpt-neox"], indirect=True)
-def test_one_prompt_with_more_samples_than_places_is_still_drawn(model, tokenizer):
+def test_one_prompt_with_more_samples_than_places_is_still_drawn(model, tokenizer, same_draws):
     params = SamplingParams(max_tokens=6, num_samples=5)
     prompts = some_prompts()[:3]
     few = TorchSampler(model, tokenizer, batch_size=2).sample(prompts, params)
     many = TorchSampler(model, tokenizer).sample(prompts, params)
-    assert [sample.token_ids for sample in few] == [sample.token_ids for sample in many]
+    same_draws(model, prompts, params, few, many)
 
 
 @pytest.mark.parametrize("model", ["mistral-window"], indirect=True)
@@ -134,14 +128,14 @@ def test_slots_that_cannot_be_had_are_refused_with_what_to_lower(model, tokenize
 
 
 @pytest.mark.slow
-def test_a_compiled_forward_draws_the_same(models, tokenizer):
+def test_a_compiled_forward_draws_the_same(models, tokenizer, same_draws):
     """A minute for its two shapes, so no row ends and no prompt waits."""
     policy = Policy(models["mistral-window"], tokenizer)
     prompts, params = some_prompts()[:4], SamplingParams(max_tokens=4, seed=3)
     ours = TorchSampler(policy.model, tokenizer).sample(prompts, params)
     with open_sampler(TorchEngine(compile=True), policy) as compiled:
         theirs = compiled.sample(prompts, params)
-    assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
+    same_draws(policy.model, prompts, params, theirs, ours)
     assert min(len(sample.token_ids) for sample in ours) == 4
 
 

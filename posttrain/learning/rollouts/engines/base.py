@@ -87,13 +87,21 @@ class Sample:
 
 
 class Sampler(Protocol):
-    """An engine.
+    """An engine: what draws samples from a policy.
 
-    Guaranteed by every engine: samples come back prompt by prompt in the order given, `index`
-    0..num_samples-1 within each. What is drawn depends on (seed, prompt id, index, step) and the
-    policy, not on the other prompts of the batch; only the rounding of matrix products may differ
-    with the shape of a batch, and that can flip a draw that falls on a boundary. The same call
-    twice gives the same samples, bit for bit.
+    Every engine guarantees:
+
+    - Samples come back prompt by prompt in the order given, `index` 0..num_samples-1 within each.
+    - The same call twice, on one machine with one policy, gives the same samples bit for bit.
+    - What is drawn depends on (seed, prompt id, index, step) and the policy, not on the other
+      prompts of the batch. Matrix products round differently with the shape of a batch, because
+      kernels are chosen by it, and differently on every kind of processor. So a row alone and in
+      company has log-probabilities that agree within 1e-4 nats (float32), and the same tokens up to
+      the first draw whose random number lies within twice that of the boundary between two tokens
+      (where greedy: whose two best logits lie so near each other). From there on the row is
+      another sample of the same policy.
+    - The torch engine's decoder for small Llamas goes further: a group's bits do not depend on how
+      many other groups of the same length there are.
     """
 
     @property
