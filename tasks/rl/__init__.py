@@ -11,8 +11,12 @@ TASK = Task(
     config=RlConfig,
     inputs={
         "policy": Port(ArtifactType.CHECKPOINT, "policy to improve"),
-        "problems": Port(ArtifactType.PROBLEMS, "problems to practise on"),
-        "solve_rates": Port(ArtifactType.SOLVE_RATES, "how often that policy solves them"),
+        "problems": Port(ArtifactType.PROBLEMS, "problems to practice on"),
+        "solve_rates": Port(
+            ArtifactType.SOLVE_RATES,
+            "how often that policy solves them, where the problem sampler begins from it",
+            optional=True,
+        ),
         "reference": Port(
             ArtifactType.CHECKPOINT,
             "policy to stay near, where the algorithm has a kl",
@@ -22,7 +26,7 @@ TASK = Task(
     outputs={
         "policy": Port(ArtifactType.CHECKPOINT, "the improved policy"),
         "rollouts": Port(ArtifactType.ROLLOUTS, "everything that was drawn, step by step"),
-        "curve": Port(ArtifactType.CURVE, "reward, length, yield and optimisation per step"),
+        "curve": Port(ArtifactType.CURVE, "reward, length, yield and optimization per step"),
         "report": Port(ArtifactType.REPORT, "the algorithm by switches and digest; how it ended"),
     },
     parallel=True,

@@ -10,7 +10,8 @@ from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
 from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PRESETS
-from posttrain.learning.curriculum.solve_rate import start_curriculum
+from posttrain.learning.curriculum.base import ProblemPool
+from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
 from posttrain.learning.rl.buffer import Buffer, Queue
@@ -126,18 +127,19 @@ def _drawing(
 ) -> Drawing:
     table = read_table(inputs["problems"], PROBLEMS)
     problems = problems_of(table)
-    curriculum = start_curriculum(
-        table,
-        read_table(inputs["solve_rates"], SOLVE_RATES),
+    rates = inputs.get("solve_rates")
+    pool = ProblemPool(
+        problems=table,
+        solve_rates=None if rates is None else read_table(rates, SOLVE_RATES),
         policy=digest,
-        draw=config.problems_per_step,
-        where=str(inputs["solve_rates"]),
-        sources=config.draw.sources,
+        where=str(rates or inputs["problems"]),
     )
+    draw = config.draw
+    stream = start_sampler(draw.sampler, pool, count=config.problems_per_step, sources=draw.sources)
     return Drawing(
         problems=problems,
         prompts=make_prompts(policy.tokenizer, problems),
-        curriculum=curriculum,
+        stream=stream,
         sampler=tools[0],
         config=config,
         seed=seed,

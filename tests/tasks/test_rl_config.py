@@ -57,6 +57,15 @@ from posttrain.stage.errors import UserError
             "no metric is called 'rl/rewards'; did you mean 'rl/reward'",
         ),
         (
+            {"stop": {"metric": "rl/curriculum_signl"}},
+            "sampler solve_rate does not measure; did you mean 'rl/curriculum_signal'",
+        ),
+        (
+            {"stop": {"metric": "rl/curriculum_signal"}, "draw": {"sampler": "uniform"}},
+            "which the sampler uniform does not measure; name another metric",
+        ),
+        ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
+        (
             {"algorithm": "reinforce", "optimisation": {"epochs": 2}},
             "rl: algorithm.ratio.kind reinforce has no ratio, .* a step makes 2 updates;"
             " set optimisation.epochs and optimisation.minibatches to 1",

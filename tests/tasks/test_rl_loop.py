@@ -5,7 +5,7 @@ import pytest
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
-from posttrain.learning.curriculum.solve_rate import Curriculum
+from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.rl.batch import Lesson
@@ -57,7 +57,7 @@ class Loop:
 
     def __init__(self, guesser, coins, folder):
         self.policy, self.problems, self.folder = load_policy(guesser), coins[:6], folder
-        self.events, self.sampler_type = [], FakeSampler
+        self.events, self.sampler_type, self.stream_type = [], FakeSampler, SolveRateStream
 
     def script(self, prompt, index, seed):
         number = self.place[prompt.id]
@@ -72,7 +72,9 @@ class Loop:
         drawing = Drawing(
             problems=self.problems,
             prompts=make_prompts(self.policy.tokenizer, self.problems),
-            curriculum=Curriculum(list(self.place), "abcdef", solved_N=[2] * 6, attempts_N=[4] * 6),
+            stream=self.stream_type(
+                list(self.place), "abcdef", solved=[2] * 6, attempts=[4] * 6, config=SolveRate()
+            ),
             sampler=self.sampler_type(self.policy.tokenizer, self.script),
             config=config,
             seed=0,
@@ -130,11 +132,34 @@ def test_metrics_count_all_groups(practised):
 
 def test_the_curriculum_learns_the_outcomes(practised):
     practice, _ = practised
-    curriculum = practice.drawing.curriculum
-    rates = curriculum.solved_N / curriculum.attempts_N
+    stream = practice.drawing.stream
+    rates = stream.solved_P / stream.attempts_P
     assert rates[:2].min() > 0.8
     assert rates[2:4].max() < 0.2
     assert rates[4:].tolist() == pytest.approx([0.5, 0.5])
+    # What the sampler measures stands in the curve after every step.
+    assert practice.curve.last("rl/curriculum_solve_rate") == pytest.approx(stream.rates().mean())
+
+
+def test_a_rule_may_watch_what_the_sampler_measures(loop):
+    watched = {"metric": "rl/curriculum_signal", "better": "lower", "target": 0.99}
+    assert loop.run(steps=9, stop=watched).num_steps == 1
+
+
+def test_what_is_ahead_is_drawn_before_the_results_of_the_step_that_is_learnt(loop):
+    """With one step ahead the second draw knows nothing; the third knows one step's results."""
+    seen = []
+
+    class Watching(SolveRateStream):
+        def draw(self, count, **where):
+            seen.append((where["step"], float(self.attempts_P.sum())))
+            return super().draw(count, **where)
+
+    loop.stream_type = Watching
+    practice = loop.run(steps=3, staleness=1)
+    assert [step for step, _ in seen] == [0, 1, 2]
+    assert [total for _, total in seen] == pytest.approx([24, 24, 24 * 0.98 + 24])
+    assert practice.num_steps == 3
 
 
 def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_path):

@@ -1,1 +1,1 @@
-"""Which problems are practiced on, and the state that decides it."""
+"""Problem samplers: which problems a step draws, and the state that decides it."""

@@ -1,6 +1,6 @@
 """Parameters of reinforcement learning."""
 
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -8,19 +8,25 @@ from posttrain.learning.algorithms.advantage_config import GroupAdvantage
 from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.choice import Chosen
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.rl.metrics import METRICS
+from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
+from posttrain.learning.curriculum.solve_rate import SolveRate
+from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.slots import InSlot
 
 
 class DrawConfig(StageConfig):
     """Which problems are practised on, and which of their groups are learnt from."""
 
+    sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = SolveRate()
+    """Chooses the problems: `solve_rate`, `uniform`, or a mapping with a kind and its settings."""
     sources: dict[str, float] = Field(default_factory=dict)
-    """Share of the problems that each source gives; empty leaves it to the curriculum."""
+    """Share of the problems that each source gives; empty leaves it to the sampler."""
     max_rounds: int = Field(default=1, ge=1)
     """Rounds of sampling per step; above 1, groups without signal are made up for."""
     train_on: Literal["signal", "all"] = "signal"
@@ -107,7 +113,8 @@ class StopConfig(StoppingConfig):
     @field_validator("metric")
     @classmethod
     def _known(cls, metric: str) -> str:
-        if metric not in METRICS:
+        # What a problem sampler measures, only it knows; `RlConfig` asks it.
+        if metric not in METRICS and not metric.startswith(CURRICULUM):
             raise ValueError(f"no metric is called '{metric}'{nearest(metric, METRICS)}")
         return metric
 
@@ -123,7 +130,7 @@ class RlConfig(StageConfig):
     steps: int = Field(120, ge=1)
     """Rounds of sampling and learning."""
     problems_per_step: int = Field(32, ge=1)
-    """Problems drawn per step, by the signal that their solve rate promises."""
+    """Problems drawn per step, by `draw.sampler`."""
     group_size: int = Field(8, ge=1)
     """Rollouts per problem."""
     draw: DrawConfig = DrawConfig()
@@ -178,6 +185,7 @@ class RlConfig(StageConfig):
             raise ValueError(
                 "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
             )
+        self._check_stop_metric()
         if self.stop is not None and self.stop.keep == "best" and self.staleness:
             raise ValueError(
                 f"stop.keep best keeps the policy that a step's rollouts are of, but staleness"
@@ -214,6 +222,17 @@ class RlConfig(StageConfig):
             raise ValueError(
                 "algorithm.advantage.turns gives credit by turns, but a rollout of this stage has"
                 " one; leave turns out"
+            )
+
+    def _check_stop_metric(self) -> None:
+        """Refuse a metric that the chosen problem sampler does not measure."""
+        if self.stop is None or not self.stop.metric.startswith(CURRICULUM):
+            return
+        known = [CURRICULUM + name for name in self.draw.sampler.METRICS]
+        if self.stop.metric not in known:
+            raise ValueError(
+                f"stop.metric is {self.stop.metric}, which the sampler {self.draw.sampler.kind}"
+                f" does not measure{nearest(self.stop.metric, known) or '; name another metric'}"
             )
 
     def _check_learner(self) -> None:

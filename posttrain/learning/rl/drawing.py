@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.curriculum.solve_rate import Curriculum
+from posttrain.learning.curriculum.base import GroupResult, ProblemStream
 from posttrain.learning.rl.buffer import Generation
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import relative
@@ -17,11 +17,11 @@ from posttrain.learning.rollouts.engines.noise import purpose_seed
 
 @dataclass(frozen=True)
 class Drawing:
-    """Where generations come from; all that changes is the curriculum."""
+    """Where generations come from; all that changes is the stream of problems."""
 
     problems: Sequence[Problem]
     prompts: Sequence[Prompt]
-    curriculum: Curriculum
+    stream: ProblemStream
     sampler: Sampler
     config: RlConfig
     seed: int
@@ -31,14 +31,14 @@ class Drawing:
         """What 0-based `step` will learn from, sampled with the present policy as `version`.
 
         Rounds of sampling go on until enough groups have signal, the cap is met, or no problem is
-        left. The draws depend on the seed, the step, the curriculum and the policy alone.
+        left. The draws depend on the seed, the step, the stream and the policy alone.
         """
         self.sampler.update(version)
         chosen: list[int] = []
         groups: list[Group] = []
         rounds, wanted = 0, self.config.problems_per_step
         while wanted and rounds < self.config.draw.max_rounds:
-            more = self.curriculum.draw(wanted, seed=self.seed, step=step, without=chosen)
+            more = self.stream.draw(wanted, seed=self.seed, step=step, without=chosen)
             if not more:
                 break
             chosen += more
@@ -46,12 +46,12 @@ class Drawing:
             rounds += 1
             wanted = self._missing(groups)
         groups = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
-        self.curriculum.observe(
-            chosen,
-            solved=[sum(rollout.reward for rollout in group) for group in groups],
-            attempts=[len(group) for group in groups],
-        )
         return Generation(step, self._select(groups), {"rounds": float(rounds)})
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        """Let the stream of problems know what became of the groups of one step."""
+        place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
+        self.stream.observe([_result(group, place[group[0].problem_id]) for group in groups])
 
     def teaches(self, group: Group) -> bool:
         """Whether the group, with its advantages, has something to teach.
@@ -102,3 +102,13 @@ class Drawing:
             room -= trained
             selected.append(marked(group, trained=trained))
         return selected
+
+
+def _result(group: Group, problem: int) -> GroupResult:
+    return GroupResult(
+        problem=problem,
+        rewards=tuple(rollout.reward for rollout in group),
+        solved=tuple(rollout.reward >= 1 if rollout.scored else None for rollout in group),
+        lengths=tuple(len(rollout.completion_ids) for rollout in group),
+        advantages=tuple(rollout.advantage for rollout in group),
+    )

@@ -11,7 +11,7 @@ from posttrain.learning.rl.buffer import Buffer, Generation, Queue
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.learner import Learner
-from posttrain.learning.rl.metrics import describe
+from posttrain.learning.rl.metrics import CURRICULUM, describe
 from posttrain.learning.rl.rollout import Group, marked
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
@@ -65,7 +65,7 @@ class Practice:
             **learner.trainable.parts(),
             "optimizer": learner.optimizer,
             "learner": learner,
-            "curriculum": self.drawing.curriculum,
+            "curriculum": self.drawing.stream,
             "queue": self.queue,
             "buffer": self.buffer,
             "curve": self.curve,
@@ -109,6 +109,8 @@ def train(
             num_masked = sum(map(len, trained)) - sum(map(len, lessons))
             if num_masked:
                 generation.facts["rollouts_masked"] = float(num_masked)
+            # Only now everything is known of a group that a problem sampler may ask.
+            practice.drawing.observe(generation.groups)
             buffer.open(generation, lessons)
 
         sampled = time.perf_counter()
@@ -126,6 +128,8 @@ def train(
         generation = buffer.close()
         measured = figures(practice, generation, version=step) | measured
         named = {f"rl/{name}": value for name, value in measured.items()}
+        sampler = practice.drawing.stream.metrics()
+        named |= {CURRICULUM + name: value for name, value in sampler.items()}
         practice.curve.log(step + 1, named)
         practice.store.add(generation.groups, step=step + 1)
         practice.observe(named, step=step)

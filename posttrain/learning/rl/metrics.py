@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from posttrain.learning.rl.rollout import Group
 
+CURRICULUM = "rl/curriculum_"
+"""Before the names of what a problem sampler measures."""
 METRICS: Mapping[str, str] = {
     # Rollouts of the step, all that were drawn for it.
     "rl/reward": "mean reward",
@@ -47,12 +49,10 @@ METRICS: Mapping[str, str] = {
     "rl/value_grad_norm": "norm of the critic's gradient before clipping",
     "rl/grad_norm": "norm of the gradient before clipping",
     "rl/learning_rate": "learning rate",
-    # The curriculum after the step, where a recipe states shares of sources or several rounds.
-    "rl/curriculum_solve_rate": "mean expected solve rate of all problems",
-    "rl/curriculum_signal": "mean promise of all problems; 1 at a solve rate of one half",
 }
 """Metrics of a step by name, as they stand in the curve and in the tracker.
 
+Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`.
 The tracker has two more, `rl/seconds_sampling` and `rl/seconds_learning`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.

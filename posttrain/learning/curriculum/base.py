@@ -1,0 +1,130 @@
+"""The slot of the problem samplers: what a part of it implements."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    import polars as pl
+    from torch import Tensor
+
+    from posttrain.learning.rollouts.engines.noise import Keys
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """What became of one group of rollouts; the tuples have one entry per rollout, ``[G]``."""
+
+    problem: int
+    """Row of the problem in the table that the sampler was started with."""
+    rewards: tuple[float, ...]
+    """What was learnt from."""
+    solved: tuple[bool | None, ...]
+    """Whether the answer counts as right; None where it could not be judged."""
+    lengths: tuple[int, ...]
+    """Drawn tokens."""
+    advantages: tuple[float, ...]
+    """Mean advantage of the drawn tokens, as it was learnt from."""
+
+
+@dataclass(frozen=True)
+class ProblemPool:
+    """What a sampler is started with."""
+
+    problems: "pl.DataFrame"
+    """A PROBLEMS table; samplers speak of its rows by their index."""
+    solve_rates: "pl.DataFrame | None" = None
+    """A SOLVE_RATES table, where one is connected."""
+    policy: str = ""
+    """Digest of the policy that training starts from."""
+    where: str = "solve_rates"
+    """Where the solve rates are from, for errors."""
+
+
+class ProblemStream:
+    """A started sampler: draws problems, and hears what became of them.
+
+    Its state is part of the checkpoint, so everything that `observe` changes must be in
+    `state_dict`. Draws may depend on seed, step and state alone: then a resumed run draws what the
+    uninterrupted one would have.
+    """
+
+    def draw(
+        self, count: int, *, seed: int, step: int, without: Collection[int] = ()
+    ) -> Sequence[int]:
+        """Choose the problems of one round of sampling.
+
+        Args:
+            count: Problems wanted.
+            seed: Seed of the run.
+            step: 0-based step that the rollouts will be learnt from in.
+            without: Problems that earlier rounds of the same step have drawn.
+
+        Returns:
+            Indices of different problems, at most `count`; fewer where no more are left.
+
+        """
+        raise NotImplementedError
+
+    def observe(self, results: Sequence[GroupResult]) -> None:
+        """Take in all groups of one step, trained on or not, once their advantages are known."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, as tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+
+    def metrics(self) -> dict[str, float]:
+        """Figures after the last observed step, by the names in the part's `METRICS`."""
+        return {}
+
+
+class WeightedStream(ProblemStream):
+    """Draws each problem with a probability in proportion to its weight."""
+
+    def __init__(self, ids: Sequence[str]) -> None:
+        self.ids = ids
+        self._keys: dict[int, Keys] = {}
+
+    def weights(self) -> "Tensor":
+        """Weight of every problem, not negative, ``[P]`` float64."""
+        raise NotImplementedError
+
+    def draw(
+        self, count: int, *, seed: int, step: int, without: Collection[int] = ()
+    ) -> Sequence[int]:
+        """Sample by weight without replacement, by exponential races.
+
+        The noise depends on seed, step and problem alone, so a later round of a step goes on where
+        the earlier ones, its `without`, ended.
+
+        Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
+        """
+        import torch
+
+        from posttrain.learning.rollouts.engines.noise import purpose_seed, row_keys, uniforms
+
+        if seed not in self._keys:
+            self._keys[seed] = row_keys(purpose_seed(seed, "curriculum"), self.ids, 1)
+        finish_P = -torch.log1p(-uniforms(self._keys[seed], step).double()) / self.weights()
+        order: list[int] = torch.argsort(finish_P, stable=True).tolist()
+        taken = set(without)
+        return [index for index in order if index not in taken][:count] if taken else order[:count]
+
+
+class ProblemSampler(Part):
+    """Which problems a step's rollouts are drawn for."""
+
+    METRICS: ClassVar[Mapping[str, str]] = {}
+    """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``."""
+
+    def start(self, pool: ProblemPool) -> ProblemStream:
+        """Begin to draw from a pool of problems.
+
+        A part that cannot do without the pool's solve rates has ``"solve_rates"`` in `NEEDS`.
+        """
+        raise NotImplementedError

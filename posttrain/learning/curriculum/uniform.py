@@ -1,0 +1,31 @@
+"""Draw every problem with the same probability."""
+
+from typing import TYPE_CHECKING, Literal
+
+from posttrain.learning.curriculum.base import ProblemPool, ProblemSampler, WeightedStream
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Uniform(ProblemSampler):
+    """Draw every problem with the same probability, whatever became of it before.
+
+    The problems of a step are different ones; those of two steps are drawn independently.
+    """
+
+    kind: Literal["uniform"] = "uniform"
+
+    def start(self, pool: ProblemPool) -> WeightedStream:
+        """Begin to draw; solve rates are not looked at."""
+        return UniformStream(pool.problems["id"].to_list())
+
+
+class UniformStream(WeightedStream):
+    """Equal weights."""
+
+    def weights(self) -> "Tensor":
+        """1 for every problem, ``[P]``."""
+        import torch
+
+        return torch.ones(len(self.ids), dtype=torch.float64)
