@@ -33,11 +33,11 @@ class SolveRate(ProblemSampler):
     }
 
     kind: Literal["solve_rate"] = "solve_rate"
-    prior: float = Field(2.0, gt=0.0)
+    prior: float = Field(default=2.0, gt=0.0)
     """Attempts, at the rate of its stratum, that every problem is taken to have had."""
-    memory: float = Field(0.98, gt=0.0, le=1.0)
+    memory: float = Field(default=0.98, gt=0.0, le=1.0)
     """What an attempt counts for one step later, as the policy moves on."""
-    exponent: float = Field(0.5, ge=0.0)
+    exponent: float = Field(default=0.5, ge=0.0)
     """0.5 draws by the standard deviation of the reward, 1 by its variance, 0 uniformly."""
 
     def start(self, pool: ProblemPool) -> "SolveRateStream":
