@@ -49,6 +49,9 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
             "posttrain.cli.algorithm:algorithm",
             "Show what an algorithm's name stands for: switches, equation, source and hash.",
         ),
+        "parts": Verb(
+            "posttrain.cli.parts:parts", "List what a recipe's slots take: kind, purpose, source."
+        ),
         "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
         "replay": Verb(

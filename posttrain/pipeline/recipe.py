@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, read_format
+from posttrain.pipeline.slots import refuse_unknown_slots
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -84,10 +85,11 @@ class Recipe:
 
     def resolve(self, root: Path) -> Dag:
         """Let the flow declare its DAG from this recipe, and check the result."""
-        if str(root) not in sys.path:
-            sys.path.insert(0, str(root))
+        let_import(root)
         build = FlowBuilder(self)
-        with plugged(self.plugins, where=f"{self.path.name}: plugins"):
+        where = f"{self.path.name}: plugins"
+        with plugged(self.plugins, where=where) as offered:
+            refuse_unknown_slots(offered, where)
             _load_flow(self, root).declare(build)
         return build.finish()
 
@@ -166,6 +168,12 @@ class FlowBuilder:
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
         self._dag.check()
         return self._dag
+
+
+def let_import(root: Path) -> None:
+    """Let flows, tasks and plug-ins of the project at `root` be imported."""
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:

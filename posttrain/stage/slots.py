@@ -63,6 +63,11 @@ class Slot(Generic[P]):
 
         """
         added = (_plugged.get() or {}).get(self.name, {})
+        if kind in added and kind in self.parts:
+            raise ValueError(
+                f"{added[kind].__module__} offers the {self.name} '{kind}', and one of that name"
+                " ships with posttrain; rename the plug-in's"
+            )
         offered: Mapping[str, type[Any]] = {**added, **self.parts}
         part = offered.get(kind) or self._installed(kind)
         if part is None:
@@ -92,9 +97,14 @@ class Slot(Generic[P]):
             raise PydanticCustomError("in_part", "{inner}", context) from None
 
     def _installed(self, kind: str) -> type[Any] | None:
-        for point in entry_points(group=ENTRY_POINTS, name=f"{self.name}.{kind}"):
-            return _loaded(point)
-        return None
+        points = installed_parts(self.name, kind)
+        if len({point.value for point in points}) > 1:
+            places = " and ".join(sorted(point.value for point in points))
+            raise ValueError(
+                f"several installed packages offer the {self.name} '{kind}': {places}; uninstall"
+                " all but one of them"
+            )
+        return _loaded(points[0]) if points else None
 
 
 class InSlot:
@@ -153,15 +163,27 @@ def plugged(modules: Sequence[str], *, where: str = "plugins") -> Iterator[Plugi
     offered: dict[str, dict[str, type[Part]]] = {}
     for name in modules:
         for slot, parts in _parts_of(name, where).items():
+            known = offered.setdefault(slot, {})
             for kind, part in parts.items():
-                if kind in offered.setdefault(slot, {}):
+                if kind in known:
                     raise UserError(f"{where}: two modules offer the {slot} '{kind}'; rename one")
-                offered[slot][kind] = part
+                known[kind] = part
     token = _plugged.set(offered)
     try:
         yield offered
     finally:
         _plugged.reset(token)
+
+
+def installed_parts(slot: str, kind: str | None = None) -> list[EntryPoint]:
+    """Entry points of installed packages with parts of a slot, by name; none is imported."""
+    points = entry_points(group=ENTRY_POINTS)
+    wanted = [
+        point
+        for point in points
+        if (point.name == f"{slot}.{kind}" if kind else point.name.startswith(f"{slot}."))
+    ]
+    return sorted(wanted, key=lambda point: point.name)
 
 
 def parts_in(value: Any) -> Iterator[Part]:
@@ -185,6 +207,11 @@ def _parts_of(name: str, where: str) -> Plugins:
             f"{where}: the module '{name}' cannot be imported ({error}); correct its name, or put"
             " it at the root of the project"
         ) from None
+    except Exception as error:
+        raise UserError(
+            f"{where}: the module '{name}' cannot be imported ({type(error).__name__}: {error});"
+            " correct its code"
+        ) from error
     parts = getattr(module, "PARTS", None)
     if not isinstance(parts, Mapping):
         raise UserError(

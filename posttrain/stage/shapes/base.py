@@ -4,7 +4,7 @@ from posttrain.stage.slots import Part
 
 
 class ScheduleShape(Part):
-    """The way from a schedule's first value to its last one."""
+    """Lead a scheduled number from its first value to its last."""
 
     def refuse(self, start: float, end: float) -> str | None:
         """Say why this shape cannot lead from `start` to `end`.

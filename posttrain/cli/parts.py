@@ -1,0 +1,82 @@
+"""`posttrain parts`: what may stand in a recipe's slots, and where it comes from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from posttrain.pipeline.recipe import RECIPE_FILE, let_import, load_recipe
+from posttrain.pipeline.slots import (
+    SLOTS,
+    OfferedPart,
+    find_slot,
+    first_sentence,
+    offered_parts,
+)
+from posttrain.pipeline.workspace import Workspace
+
+_COLUMNS = ("slot", "kind", "what it does", "source", "from")
+
+
+@click.command(
+    epilog="""
+\b
+A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as a
+mapping with a kind and the values of its fields:
+\b
+  rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: cosine}}
+  rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: {kind: step, jumps: 4}}}
+\b
+To add a part of your own, write a module with PARTS = {"slot": {"kind": YourPart}} at the root of
+the project and name it in the recipe: plugins: [your_module]. docs/extending.md has one for every
+slot. Parts of installed packages (entry points of the group posttrain.parts) need no such line.
+\b
+Examples:
+  posttrain parts                 every slot
+  posttrain parts schedule        one of them
+  posttrain parts --tsv | cut -f1,2
+"""
+)
+@click.argument("slots", nargs=-1, metavar="[SLOT]...")
+@click.option("--tsv", is_flag=True, help="Print tab-separated lines, with a heading.")
+def parts(slots: Sequence[str], tsv: bool) -> None:
+    """List the parts that a recipe may name: kind, purpose, source and origin.
+
+    The plug-ins of the recipe in this folder, if there is one, are listed too.
+    """
+    found = list(offered_parts([find_slot(name).name for name in slots] or [*SLOTS], _plugins()))
+    if tsv:
+        rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
+        for row in [_COLUMNS, *rows]:
+            click.echo("\t".join(cell.replace("\t", " ") for cell in row))
+        return
+    Console(highlight=False).print(_table(found))
+
+
+def _plugins() -> Sequence[str]:
+    if not Path(RECIPE_FILE).is_file():
+        return ()
+    recipe = load_recipe(Path())
+    if recipe.plugins:
+        let_import(Workspace.of(recipe).root)
+    return recipe.plugins
+
+
+def _table(found: Sequence[OfferedPart]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("kind", no_wrap=True)
+    table.add_column("what it does", overflow="fold", ratio=3)
+    table.add_column("source", overflow="fold", ratio=2)
+    table.add_column("from", no_wrap=True)
+    slot = ""
+    for each in found:
+        if each.slot != slot:
+            if slot:
+                table.add_row()
+            slot = each.slot
+            purpose = first_sentence(find_slot(slot).base.__doc__ or "")
+            table.add_row(f"[bold]{slot}[/]", f"[bold]{purpose}[/]")
+        table.add_row(f"  {each.kind}", each.summary, f"[dim]{each.source}[/]", each.origin)
+    return table

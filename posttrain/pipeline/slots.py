@@ -1,0 +1,108 @@
+"""All slots that posttrain has, and who offers which part for them.
+
+A new slot is one line in `SLOTS`: its name, and where its literal dict stands.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.slots import Plugins, Slot, installed_parts, plugged
+
+SLOTS: Mapping[str, str] = {
+    "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
+}
+"""Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""
+
+
+@dataclass(frozen=True)
+class OfferedPart:
+    """A part that a recipe may name, and where it comes from."""
+
+    slot: str
+    kind: str
+    summary: str
+    """First sentence of its docstring."""
+    source: str
+    """Paper and equation, or code at a commit."""
+    origin: str
+    """`posttrain`, `plug-in MODULE`, or `package NAME VERSION`."""
+
+
+def find_slot(name: str) -> Slot[Any]:
+    """The slot of that name.
+
+    Raises:
+        UserError: There is none; the nearest one is named.
+
+    """
+    if name not in SLOTS:
+        known = nearest(name, SLOTS) or f"; there are {', '.join(SLOTS)}"
+        raise UserError(f"there is no slot '{name}'{known}")
+    module, _, variable = SLOTS[name].partition(":")
+    slot = getattr(importlib.import_module(module), variable)
+    assert isinstance(slot, Slot)
+    return slot
+
+
+def refuse_unknown_slots(offered: Plugins, where: str) -> None:
+    """Refuse plug-ins that offer parts for a slot that does not exist.
+
+    Args:
+        offered: What the plug-ins offer: slot -> kind -> part.
+        where: Place in the recipe, for errors.
+
+    Raises:
+        UserError: There is no such slot; the nearest one is named.
+
+    """
+    for name in offered:
+        if name not in SLOTS:
+            known = nearest(name, SLOTS) or f"; there are {', '.join(SLOTS)}"
+            raise UserError(f"{where}: a plug-in offers a part for the slot '{name}'{known}")
+
+
+def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[OfferedPart]:
+    """List the parts of some slots: those that ship, of plug-ins, of installed packages.
+
+    Args:
+        names: Slots, in the order wanted.
+        plugins: Modules whose parts count beside those that ship.
+
+    Yields:
+        Each part once, by slot, sorted by kind among those of one origin.
+
+    """
+    with plugged(plugins) as added:
+        refuse_unknown_slots(added, "plugins")
+        for name in names:
+            slot = find_slot(name)
+            for kind, part in sorted(slot.parts.items()):
+                yield _offered(name, kind, part, "posttrain")
+            for kind, part in sorted(added.get(name, {}).items()):
+                yield _offered(name, kind, part, f"plug-in {part.__module__}")
+            for point in installed_parts(name):
+                kind = point.name.partition(".")[2]
+                package = f"package {point.dist.name} {point.dist.version}" if point.dist else ""
+                yield _offered(name, kind, point.load(), package)
+
+
+def _offered(slot: str, kind: str, part: Any, origin: str) -> OfferedPart:
+    source = " ".join(str(getattr(part, "SOURCE", "")).split())
+    return OfferedPart(slot, kind, first_sentence(part.__doc__ or ""), source, origin)
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a docstring, in one line, without its backticks.
+
+    >>> first_sentence("Take the mean, i.e. the `average`.  More follows.")
+    'Take the mean, i.e. the average.'
+    """
+    paragraph = " ".join(text.strip().partition("\n\n")[0].split()).replace("`", "")
+    words = paragraph.split(" ")
+    for end, word in enumerate(words, start=1):
+        if word.endswith(".") and (end == len(words) or words[end][:1].isupper()):
+            return " ".join(words[:end])
+    return paragraph

@@ -1,0 +1,152 @@
+"""The list of all slots: complete, light, and who offers what."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from posttrain.cli.main import cli
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence, offered_parts
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Slot
+
+ROOT = Path(__file__).parents[2]
+PART = '''
+from typing import Literal
+from posttrain.stage.shapes.base import ScheduleShape
+class {name}(ScheduleShape):
+    """Turn at the {kind}. And no more."""
+    SOURCE = "nobody 2026"
+    kind: Literal["{kind}"] = "{kind}"
+    def value(self, start, end, progress):
+        return end
+'''
+
+
+def test_every_registry_is_listed_under_its_own_name():
+    files = [*ROOT.glob("posttrain/**/registry.py"), *ROOT.glob("tasks/**/registry.py")]
+    modules = [".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files]
+    found = {
+        slot.name: f"{module}:{variable}"
+        for module in modules
+        for variable, slot in vars(importlib.import_module(module)).items()
+        if isinstance(slot, Slot)
+    }
+    assert found == dict(SLOTS)
+
+
+@pytest.mark.parametrize("name", SLOTS)
+def test_every_part_that_ships_says_what_it_does(name):
+    slot = find_slot(name)
+    assert slot.name == name
+    assert slot.base.__doc__
+    for kind, part in slot.parts.items():
+        assert issubclass(part, slot.base)
+        assert part.model_fields["kind"].default == kind
+        assert part.__doc__ not in (None, slot.base.__doc__), kind
+        for field, info in part.model_fields.items():
+            assert field == "kind" or info.description, f"{name} {kind}: {field} has no doc string"
+
+
+def test_listing_all_parts_imports_nothing_heavy():
+    code = (
+        "from posttrain.pipeline.slots import SLOTS, offered_parts; list(offered_parts([*SLOTS],"
+        " [])); import json, sys; print(json.dumps(sorted(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    heavy = {"torch", "transformers", "polars", "datasets", "pyarrow", "mlflow", "prefect", "dvc"}
+    assert not heavy & set(json.loads(done.stdout))
+
+
+def test_the_first_sentence():
+    assert first_sentence("One `x`\n    of e.g. two.  Three.\n\nFour.") == "One x of e.g. two."
+    assert first_sentence("Nothing ends") == "Nothing ends"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An installed package that offers two schedules, one of which a recipe may name."""
+    home = tmp_path / "site"
+    info = home / "turns-1.5.dist-info"
+    info.mkdir(parents=True)
+    (home / "turns.py").write_text(PART.format(name="Left", kind="left"))
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: turns\nVersion: 1.5\n")
+    (info / "entry_points.txt").write_text("[posttrain.parts]\nschedule.left = turns:Left\n")
+    monkeypatch.syspath_prepend(str(home))
+    yield home
+    sys.modules.pop("turns", None)
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """A module `my_turns` with the schedule `right`."""
+    text = PART.format(name="Right", kind="right") + "PARTS = {'schedule': {'right': Right}}\n"
+    (tmp_path / "my_turns.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / "my_turns.py"
+    sys.modules.pop("my_turns", None)
+
+
+def test_parts_say_where_they_come_from(package, plugin):
+    found = {each.kind: each for each in offered_parts(["schedule"], ["my_turns"])}
+    assert found["linear"].origin == "posttrain"
+    right, left = found["right"], found["left"]
+    assert (right.origin, left.origin) == ("plug-in my_turns", "package turns 1.5")
+    assert (left.summary, left.source) == ("Turn at the left.", "nobody 2026")
+
+
+def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch):
+    toy.recipe("plugins: [my_turns]\n")
+    monkeypatch.chdir(toy.root)
+    listed = CliRunner().invoke(cli, ["parts", "schedule", "--tsv"])
+    rows = [line.split("\t") for line in listed.output.splitlines()]
+    assert rows[0] == ["slot", "kind", "what it does", "source", "from"]
+    assert ["schedule", "right", "Turn at the right.", "nobody 2026", "plug-in my_turns"] in rows
+    table = CliRunner().invoke(cli, ["parts"]).output
+    assert "Turn at the right." in table
+    with pytest.raises(UserError, match="there is no slot 'shedule'; did you mean 'schedule'"):
+        CliRunner().invoke(cli, ["parts", "shedule"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (
+            "PARTS = {'shedule': {}}",
+            "offers a part for the slot 'shedule'; did you mean 'schedule'",
+        ),
+        ("1 / 0", "'my_turns' cannot be imported (ZeroDivisionError: division by zero); correct"),
+        ("PARTS = 3", "'my_turns' has no PARTS; give it PARTS = {slot: {kind: part}}"),
+    ],
+)
+def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence):
+    plugin.write_text(text)
+    toy.recipe("plugins: [my_turns]\n")
+    with pytest.raises(UserError) as caught:
+        load_recipe(toy.root).resolve(toy.root)
+    assert sentence in str(caught.value)
+
+
+def test_a_kind_is_offered_once(package, plugin):
+    from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
+    from posttrain.stage.slots import plugged
+
+    text = plugin.read_text().replace("right", "linear")
+    plugin.write_text(text)
+    with plugged(["my_turns"]), pytest.raises(ValueError, match="ships with posttrain; rename"):
+        SCHEDULE_SHAPES.find("linear")
+    assert SCHEDULE_SHAPES.find("left").__module__ == "turns"
+    (package / "turns-1.5.dist-info" / "entry_points.txt").write_text(
+        "[posttrain.parts]\nschedule.left = turns:Left\n[posttrain.parts]\n"
+    )
+    other = package / "twists-1.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: twists\nVersion: 1.0\n")
+    (other / "entry_points.txt").write_text("[posttrain.parts]\nschedule.left = twists:Left\n")
+    with pytest.raises(ValueError, match="turns:Left and twists:Left; uninstall all but one"):
+        SCHEDULE_SHAPES.find("left")
