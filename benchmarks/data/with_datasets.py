@@ -9,9 +9,11 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import datasets
 
+from posttrain.data.filters.length import LengthFilter
 from tasks.curate.config import CurateConfig
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -21,34 +23,38 @@ _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}\b)")
 
 
 def curate(config: CurateConfig, inputs: dict[str, Path], outputs: dict[str, Path]) -> None:
-    """Read the three tables, sift problems and traces, write what stays and what goes."""
+    """Read the three tables, filter problems and traces, write what stays and what goes."""
     datasets.disable_caching()
     datasets.disable_progress_bars()
     problems = _load(inputs["problems"]).sort("id")
     heldout = _load(inputs["heldout"]).sort("id")
     traces = _load(inputs["traces"]).sort("id")
 
-    problems, dropped = _sift_problems(config, problems, heldout)
-    traces, dropped_traces = _sift_traces(config, traces, problems, dropped)
+    problems, dropped = _filter_problems(config, problems, heldout)
+    traces, dropped_traces = _filter_traces(config, traces, problems, dropped)
     problems.sort(["difficulty", "id"]).to_parquet(outputs["problems"])
     traces.sort(["difficulty", "id"]).to_parquet(outputs["traces"])
     dropped.to_parquet(outputs["dropped_problems"])
     dropped_traces.to_parquet(outputs["dropped_traces"])
 
 
+def _filter(config: CurateConfig, label: str) -> Any:
+    return next(f for f in (*config.problem_filters, *config.trace_filters) if f.label == label)
+
+
 def _load(path: Path) -> datasets.Dataset:
     return datasets.Dataset.from_parquet(str(path), cache_dir=str(path.parent / "cache"))
 
 
-def _sift_problems(config, problems, heldout):
+def _filter_problems(config, problems, heldout):
     seen: set[str] = set()
     prompts = {_skeleton(prompt): 0 for prompt in heldout["prompt"]}
     steps = [
-        lambda row: {"reason": _length(row["prompt"], config.prompt_chars)},
+        lambda row: {"reason": _length(row["prompt"], _filter(config, "prompt_length"))},
         lambda row: {"reason": "" if row["answer"].strip() else "empty"},
         lambda row: {"reason": _repeats(seen, " ".join(row["prompt"].split()))},
     ]
-    problems, dropped = _sift_each(problems, steps)
+    problems, dropped = _filter_each(problems, steps)
     asked = [_words(prompt) for prompt in heldout["prompt"]]
     template = _template(config, problems, asked)
     grams = {gram for words in asked for gram in _evidence(config, words, template)}
@@ -64,24 +70,24 @@ def _sift_problems(config, problems, heldout):
     def near(row):
         return {"reason": "near_duplicate" if _is_near(config, blocks, row) else ""}
 
-    problems, more = _sift_each(problems, [leaks, near])
+    problems, more = _filter_each(problems, [leaks, near])
     return problems, datasets.concatenate_datasets([dropped, more])
 
 
-def _sift_traces(config, traces, problems, dropped):
+def _filter_traces(config, traces, problems, dropped):
     fates = {row["id"]: "problem_" + row["reason"] for row in dropped}
     fates |= dict.fromkeys(problems["id"], "")
     seen: set[str] = set()
     steps = [
         lambda row: {"reason": fates.get(row["problem_id"], "unknown_problem")},
         lambda row: {"reason": "" if row["verified"] else row["verdict"] or "unverified"},
-        lambda row: {"reason": _length(row["text"], config.trace_chars)},
+        lambda row: {"reason": _length(row["text"], _filter(config, "text_length"))},
         lambda row: {"reason": _repeats(seen, row["problem_id"] + " ".join(row["text"].split()))},
     ]
-    return _sift_each(traces.rename_column("reason", "verdict"), steps)
+    return _filter_each(traces.rename_column("reason", "verdict"), steps)
 
 
-def _sift_each(table, steps):
+def _filter_each(table, steps):
     losses = []
     for step in steps:
         judged = table.map(step)
@@ -90,11 +96,11 @@ def _sift_each(table, steps):
     return table, datasets.concatenate_datasets(losses)
 
 
-def _length(text: str, bounds: tuple[int, int]) -> str:
+def _length(text: str, part: LengthFilter) -> str:
     size = len(text.strip())
     if size == 0:
         return "empty"
-    return "too_short" if size < bounds[0] else "too_long" if size > bounds[1] else ""
+    return "too_short" if size < part.least else "too_long" if size > part.most else ""
 
 
 def _repeats(seen: set[str], key: str) -> str:
@@ -120,7 +126,7 @@ def _runs(words: list[str], size: int) -> Iterator[tuple[str, ...]]:
 
 
 def _template(config, problems, asked):
-    size = config.contamination_ngram // 2
+    size = _filter(config, "contamination").ngram // 2
     counts: Counter[tuple[str, ...]] = Counter()
     for words in asked:
         counts.update(set(_runs(words, size)))
@@ -130,26 +136,30 @@ def _template(config, problems, asked):
         counts.update(known.intersection(_runs(_words(row["prompt"]), size)))
 
     problems.map(count)
-    return {run for run, number in counts.items() if number > config.contamination_boilerplate}
+    return {
+        run
+        for run, number in counts.items()
+        if number > _filter(config, "contamination").boilerplate
+    }
 
 
 def _evidence(config, words, template):
-    size = config.contamination_ngram // 2
+    size = _filter(config, "contamination").ngram // 2
     stays = [True] * len(words)
     for start, run in enumerate(_runs(words, size)):
         if run in template:
             stays[start : start + size] = [False] * size
     rest = [word for word, stay in zip(words, stays, strict=True) if stay]
-    return set(_runs(rest, config.contamination_ngram))
+    return set(_runs(rest, _filter(config, "contamination").ngram))
 
 
 def _is_near(config, blocks, row):
     symbols = " ".join(_SYMBOL.findall(_plain(row["prompt"])))
     words = _words(row["prompt"])
-    grams = set(_runs(words, config.near_duplicate_shingle)) or {tuple(words)}
+    grams = set(_runs(words, _filter(config, "near_duplicates").shingle)) or {tuple(words)}
     block = blocks.setdefault((row["answer"].strip(), symbols), [])
     near = any(
-        len(grams & other) >= config.near_duplicate_similarity * len(grams | other)
+        len(grams & other) >= _filter(config, "near_duplicates").similarity * len(grams | other)
         for other in block
     )
     block.append(grams)

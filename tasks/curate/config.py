@@ -1,51 +1,99 @@
 """Parameters of the curation of problems and their solutions."""
 
-from typing import Literal, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
+from posttrain.data.filters.base import Filter
+from posttrain.data.filters.bucket_size import BucketSizeFilter
+from posttrain.data.filters.contamination import ContaminationFilter
+from posttrain.data.filters.difficulty_range import DifficultyRangeFilter
+from posttrain.data.filters.dropped_problem import DroppedProblemFilter
+from posttrain.data.filters.exact_duplicates import ExactDuplicatesFilter
+from posttrain.data.filters.length import LengthFilter
+from posttrain.data.filters.near_duplicates import NearDuplicatesFilter
+from posttrain.data.filters.per_problem import PerProblemFilter
+from posttrain.data.filters.registry import FILTERS
+from posttrain.data.filters.verified import VerifiedFilter
 from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
+
+# Leaks go before near duplicates, so that a leak does not take its innocent neighbors along.
+PROBLEM_FILTERS: tuple[Filter, ...] = (
+    LengthFilter(column="prompt", most=4000),
+    LengthFilter(column="answer"),
+    DifficultyRangeFilter(),
+    ExactDuplicatesFilter(),
+    ContaminationFilter(),
+    NearDuplicatesFilter(),
+    BucketSizeFilter(),
+)
+TRACE_FILTERS: tuple[Filter, ...] = (
+    DroppedProblemFilter(),
+    VerifiedFilter(),
+    LengthFilter(column="text", most=8000),
+    ExactDuplicatesFilter(columns=("problem_id", "text")),
+    PerProblemFilter(),
+)
+
+
+def _changes_to(defaults: Sequence[Filter]) -> Callable[[Any], Any]:
+    """Make a list of filters from a mapping of labels to what is changed; null takes one out.
+
+    A label that is not among the defaults adds a filter at the end: one of that kind, or of the
+    `kind` that it states.
+    """
+
+    def changed(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        filters: dict[str, Any] = {each.label: each for each in defaults}
+        for label, fields in value.items():
+            known = filters.get(label)
+            start = {"kind": label} if known is None else known.model_dump()
+            filters[label] = None if fields is None else {**start, **dict(fields)}
+        return [each for each in filters.values() if each is not None]
+
+    return changed
+
+
+_InList = Annotated[Filter, InSlot(FILTERS)]
 
 
 class CurateConfig(StageConfig):
     """Which rows stay, and in which order."""
 
-    prompt_chars: tuple[int, int] = (1, 4000)
-    """Fewest and most characters of a prompt."""
-    trace_chars: tuple[int, int] = (1, 8000)
-    """Fewest and most characters of a solution."""
-    require_verified: bool = True
-    """Drop solutions that no verifier accepted."""
-    exact_duplicates: bool = True
-    """Keep one of the problems whose prompts are equal but for white space."""
-    near_duplicate_similarity: float | None = Field(0.8, ge=0.7, le=1.0)
-    """Keep one of the problems with this Jaccard similarity of words; equal numbers, operators and
-    answer are needed too, so that variants with other numbers stay. null keeps them all."""
-    near_duplicate_shingle: int = Field(3, ge=1)
-    """Words per n-gram of that comparison."""
-    contamination_ngram: int | None = Field(13, ge=4)
-    """Drop problems that share so many words in a row with an evaluation problem; null compares
-    whole prompts only."""
-    contamination_boilerplate: int = Field(20, ge=1)
-    """Words in a row that stand in more problems than this are a template and prove nothing."""
-    difficulty_range: tuple[int, int] | None = None
-    """Least and greatest difficulty that stays; null keeps all."""
+    problem_filters: Annotated[
+        tuple[_InList, ...], BeforeValidator(_changes_to(PROBLEM_FILTERS))
+    ] = PROBLEM_FILTERS
+    """Filters of problems, in order; a mapping changes some of the default ones by their label:
+    `near_duplicates: {similarity: 0.9}`, `contamination: null`."""
+    trace_filters: Annotated[tuple[_InList, ...], BeforeValidator(_changes_to(TRACE_FILTERS))] = (
+        TRACE_FILTERS
+    )
+    """Filters of solutions, likewise: `verified: null`."""
     difficulty_edges: tuple[int, ...] = ()
     """Greatest difficulty of each bucket but the last; () gives every difficulty its own bucket."""
-    max_per_bucket: int | None = Field(None, ge=1)
-    """Problems per difficulty bucket, chosen by id; null keeps all."""
-    max_traces_per_problem: int | None = Field(None, ge=1)
-    """Solutions per problem, chosen by id; null keeps all."""
     order: Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"] = "easy_to_hard"
     """Order of the kept rows; the second is for data that come without difficulties."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in ("prompt_chars", "trace_chars", "difficulty_range"):
-            bounds = getattr(self, name)
-            if bounds is not None and bounds[0] > bounds[1]:
-                raise ValueError(f"{name} is {list(bounds)}; write the smaller number first")
         edges = list(self.difficulty_edges)
         if edges != sorted(set(edges)):
             raise ValueError(f"difficulty_edges is {edges}; write each edge once, in rising order")
+        for name, given in (("problem_filters", {"heldout"}), ("trace_filters", _OF_TRACES)):
+            labels = [each.label for each in getattr(self, name)]
+            if twice := next((label for label in labels if labels.count(label) > 1), None):
+                raise ValueError(f"{name} has '{twice}' twice; leave one out")
+            for each in getattr(self, name):
+                if missing := sorted(each.NEEDS - given):
+                    raise ValueError(
+                        f"{name} has '{each.label}', which needs the {missing[0]} that stay;"
+                        " move it to trace_filters"
+                    )
         return self
+
+
+_OF_TRACES = {"heldout", "problems"}

@@ -1,23 +1,24 @@
-"""Sift problems and their solutions; what goes is kept beside what stays, with the reason."""
+"""Filter problems and their solutions; what goes is kept beside what stays, with the reason."""
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from posttrain.data.filters.difficulty import bucket
+from posttrain.data.filters.apply import apply_filters
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.bucket_size import bucket
+from posttrain.data.filters.count import count_reasons, count_reasons_by
 from posttrain.data.filters.order import ORDERS
-from posttrain.data.filters.sieve import sift_all
-from posttrain.data.filters.spread import spread_over
-from posttrain.data.filters.tally import tally, tally_by
+from posttrain.data.filters.parallel import parallel_over
 from posttrain.data.schemas import COMPLETIONS, DROPPED, PROBLEMS
 from posttrain.data.tables import read_table, write_table
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.curate.config import CurateConfig
-from tasks.curate.filters import problem_filters, trace_filters
 
 
 def run(
@@ -26,17 +27,21 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Sift the problems, then the traces of those that stay; order both; write all and a report."""
+    """Filter problems, then the traces of those that stay; order both; write all and a report."""
     # Sorted by id, every "first one stays" below means the same for any order of the input.
     problems = read_table(inputs["problems"], PROBLEMS).sort("id", "difficulty", "metadata")
     heldout = read_table(inputs["heldout"], PROBLEMS, columns=["id", "prompt"])
     traces = read_table(inputs["traces"], COMPLETIONS).sort("id", "score", "reason")
 
-    with spread_over(context.ray) as spread:
-        kept, dropped = sift_all(problems, problem_filters(config, heldout, spread=spread))
+    known = FilterInputs(heldout, difficulty_edges=config.difficulty_edges)
+    with parallel_over(context.ray) as parallel:
+        kept, dropped = apply_filters(
+            problems, config.problem_filters, replace(known, parallel=parallel)
+        )
     _refuse_empty(kept, dropped, "problems")
     context.progress(1, 2, "table")
-    kept_traces, dropped_traces = sift_all(traces, trace_filters(config, kept, dropped))
+    known = replace(known, problems=kept, dropped=dropped)
+    kept_traces, dropped_traces = apply_filters(traces, config.trace_filters, known)
     _refuse_empty(kept_traces, dropped_traces, "traces")
     context.progress(2, 2, "table")
 
@@ -63,9 +68,9 @@ def run(
 def _counts(config: CurateConfig, kept: pl.DataFrame, dropped: pl.DataFrame) -> dict[str, Any]:
     """The part of the report about one table."""
     buckets = bucket(config.difficulty_edges)
-    return tally(kept, dropped) | {
-        "by_source": tally_by(kept, dropped, "source", pl.col("source")),
-        "by_difficulty": tally_by(kept, dropped, "bucket", buckets),
+    return count_reasons(kept, dropped) | {
+        "by_source": count_reasons_by(kept, dropped, "source", pl.col("source")),
+        "by_difficulty": count_reasons_by(kept, dropped, "bucket", buckets),
     }
 
 
@@ -75,7 +80,7 @@ def _refuse_empty(kept: pl.DataFrame, dropped: pl.DataFrame, what: str) -> None:
         return
     if not len(dropped):
         raise UserError(f"curate: there are no {what} to curate; check the stage before")
-    reason, count = next(iter(tally(kept, dropped)["dropped"].items()))
+    reason, count = next(iter(count_reasons(kept, dropped)["dropped"].items()))
     raise UserError(
         f"curate: no {what} are left; {count} of {len(dropped)} went as '{reason}', "
         "so loosen that filter or check the data"

@@ -15,7 +15,7 @@ synthesize:
     name: coins
     path: coins.jsonl
     columns: {prompt: question, answer: answer, solution: answer}
-curate: {near_duplicate_similarity: null, contamination_ngram: null}
+curate: {problem_filters: {near_duplicates: null, contamination: {ngram: null}}}
 pretrain: {steps: 140, hidden: 32, layers: 1, batch_tokens: 1024, vocab_size: 280}
 sft: {steps: 2, batch_tokens: 512, learning_rate: 1e-4}
 probe: {num_problems: 150, num_samples: 4, max_tokens: 16}

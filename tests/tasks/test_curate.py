@@ -5,6 +5,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.dropped_problem import DroppedProblemFilter
+from posttrain.data.filters.verified import VerifiedFilter
 from posttrain.data.schemas import (
     COMPLETIONS,
     DROPPED,
@@ -19,7 +22,6 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.curate import TASK
 from tasks.curate.config import CurateConfig
-from tasks.curate.filters import of_a_dropped_problem, unverified
 from tasks.curate.stage import run
 
 
@@ -45,7 +47,8 @@ _TRACES = [
     _trace(_LEAK, "#### 5"),
     _trace(_problem("never seen"), "#### 5"),
 ]
-_CONFIG = CurateConfig(prompt_chars=(1, 100))
+_SHORT = {"prompt_length": {"most": 100}}
+_CONFIG = CurateConfig(problem_filters=_SHORT)
 
 
 class _Bench:
@@ -147,7 +150,7 @@ def test_the_same_row_twice_stays_once_with_its_traces(bench):
 
 def test_the_report_counts_per_reason_source_and_bucket(bench):
     kept, _ = _kept_twin()
-    config = CurateConfig(prompt_chars=(1, 100), difficulty_edges=(2,))
+    config = CurateConfig(problem_filters=_SHORT, difficulty_edges=(2,))
     bench.run([_HARD, _EASY, _TWIN, _LEAK, _LONG], [_trace(kept, "#### 5")], config=config)
     problems = json.loads(bench.outputs["report"].read_text())["problems"]
     reasons = {"evaluation_prompt": 1, "exact_duplicate": 1, "too_long": 1}
@@ -180,10 +183,12 @@ def test_the_outputs_have_the_types_of_their_ports(bench):
 
 def test_filters_that_are_switched_off_drop_nothing(bench):
     loose = CurateConfig(
-        require_verified=False,
-        exact_duplicates=False,
-        near_duplicate_similarity=None,
-        contamination_ngram=None,
+        problem_filters={
+            "exact_duplicates": None,
+            "near_duplicates": None,
+            "contamination": {"ngram": None},
+        },
+        trace_filters={"verified": None},
     )
     wrong = _trace(_EASY, "#### 6", "wrong_answer")
     bench.run([_EASY, _TWIN], [wrong], config=loose)
@@ -194,7 +199,9 @@ def test_filters_that_are_switched_off_drop_nothing(bench):
 def test_limits_per_bucket_and_per_problem_choose_by_id(bench):
     problems = [_problem(f"{i} + 0", str(i), difficulty=i % 2) for i in range(10)]
     traces = [_trace(problem, f"{way} #### 5") for problem in problems for way in range(4)]
-    config = CurateConfig(max_per_bucket=3, max_traces_per_problem=2)
+    config = CurateConfig(
+        problem_filters={"bucket_size": {"most": 3}}, trace_filters={"per_problem": {"most": 2}}
+    )
     bench.run(problems, traces, config=config, heldout=[_LEAK])
     for level in (0, 1):
         ids = sorted(problem.id for problem in problems if problem.difficulty == level)
@@ -219,16 +226,49 @@ def test_nothing_left_is_one_sentence_that_names_the_worst_filter(bench):
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"prompt_chars": (9, 3)}, "curate: prompt_chars is .9, 3.; write the smaller"),
+        (
+            {"problem_filters": {"prompt_length": {"least": 9, "most": 3}}},
+            "curate.problem_filters.0: least 9 is more than most 3; exchange them",
+        ),
         ({"difficulty_edges": (3, 3)}, "curate: difficulty_edges is .3, 3.; write each edge once"),
-        ({"near_duplicate_similarty": 0.9}, "did you mean 'near_duplicate_similarity'"),
-        ({"near_duplicate_similarity": 0.3}, "greater than or equal to 0.7"),
+        ({"problem_filters": {"near_duplicate": {}}}, "did you mean 'near_duplicates'"),
+        (
+            {"problem_filters": {"near_duplicates": {"similarity": 0.3}}},
+            "curate.problem_filters.5.similarity: input should be greater than or equal to 0.7",
+        ),
+        ({"problem_filters": {"near_duplicates": {"similarty": 1}}}, "did you mean 'similarity'"),
+        ({"problem_filters": ["verified", "verified"]}, "has 'verified' twice; leave one out"),
+        (
+            {"problem_filters": ["dropped_problem"]},
+            "problem_filters has 'dropped_problem', which needs the problems that stay",
+        ),
         ({"order": "random"}, "curate.order: input should be 'easy_to_hard'"),
     ],
 )
 def test_a_config_that_makes_no_sense_is_refused(values, sentence):
     with pytest.raises(UserError, match=sentence):
         CurateConfig.parse(values, where="curate")
+
+
+def test_a_label_changes_a_filter_in_its_place_and_a_new_one_comes_last():
+    given = {"contamination": {"ngram": 8}, "exact_duplicates": None, "more": {"kind": "verified"}}
+    labels = [each.label for each in CurateConfig(problem_filters=given).problem_filters]
+    assert labels == [
+        "prompt_length",
+        "answer_length",
+        "difficulty_range",
+        "contamination",
+        "near_duplicates",
+        "bucket_size",
+        "verified",
+    ]
+    parsed = CurateConfig.parse({"problem_filters": given}, where="curate")
+    assert parsed.problem_filters[3].model_dump() == {
+        "kind": "contamination",
+        "ngram": 8,
+        "boilerplate": 20,
+    }
+    assert CurateConfig.parse(parsed.model_dump(), where="curate") == parsed
 
 
 def test_a_verdict_is_the_reason_and_silence_is_unverified():
@@ -238,7 +278,8 @@ def test_a_verdict_is_the_reason_and_silence_is_unverified():
             "reason": ["correct", "no_answer", "", "correct"],
         }
     )
-    assert unverified(traces)["reason"].to_list() == ["", "no_answer", "unverified", "unverified"]
+    reasons = VerifiedFilter().reasons(traces, FilterInputs())["reason"].to_list()
+    assert reasons == ["", "no_answer", "unverified", "unverified"]
 
 
 def test_of_equal_problems_the_one_that_came_furthest_decides_about_the_traces():
@@ -247,7 +288,8 @@ def test_of_equal_problems_the_one_that_came_furthest_decides_about_the_traces()
         {"id": ["a", "b", "b"], "reason": ["exact_duplicate", "exact_duplicate", "too_hard"]}
     )
     traces = pl.DataFrame({"problem_id": ["b", "a", "c"]})
-    judged = of_a_dropped_problem(traces, problems=kept, dropped=dropped)
+    inputs = FilterInputs(problems=kept, dropped=dropped)
+    judged = DroppedProblemFilter().reasons(traces, inputs)
     assert judged["reason"].to_list() == ["problem_too_hard", "", "unknown_problem"]
 
 

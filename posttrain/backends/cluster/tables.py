@@ -17,7 +17,7 @@ _MAX_RETRIES = 3
 
 @dataclass(frozen=True)
 class Tasks:
-    """Parts of equal size as tasks, what they share stored once; a `curation.spread.Spread`."""
+    """Parts of equal size as tasks, what they share stored once; a `Parallel` of the filters."""
 
     ray: Any
     rows: int

@@ -1,1 +1,1 @@
-"""Filters over tables of problems: each keeps a row or says why not, over whole columns at once."""
+"""Filters of tables of problems and solutions: each keeps a row or says why not."""

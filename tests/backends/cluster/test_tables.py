@@ -10,9 +10,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from posttrain.backends.cluster.tables import on_cluster
-from posttrain.data.filters.contamination import contamination
-from posttrain.data.filters.dedup import near_duplicates
-from posttrain.data.filters.spread import HERE
+from posttrain.data.filters.minhash import near_duplicates
+from posttrain.data.filters.overlap import evaluation_overlap
+from posttrain.data.filters.parallel import IN_PROCESS
 from posttrain.data.schemas import Problem, problems_table
 from posttrain.learning import rewards
 from posttrain.learning.rewards import Verdict, verify_all
@@ -40,23 +40,23 @@ def table(number, seed, *more):
 def test_the_judgements_are_those_of_one_process_whatever_the_parts(cluster, some, rows):
     train, heldout = table(60, 1, f"{LEAK}, with more"), table(40, 2, f"here are {LEAK}")
     settings = {"ngram": 4, "boilerplate": 1000}
-    here = contamination(train, heldout, **settings)
+    here = evaluation_overlap(train, heldout, **settings)
     alike = near_duplicates(train, 0.6, shingle=2)
     if rows == 7:
         assert here["reason"].n_unique() == 3
         assert 5 < (alike["reason"] == "near_duplicate").sum() < 50
-    with on_cluster(some(2, rows=rows)) as spread:
-        assert len(spread.slices(len(train))) == -(-len(train) // rows)
-        there = contamination(train, heldout, **settings, spread=spread)
+    with on_cluster(some(2, rows=rows)) as parallel:
+        assert len(parallel.slices(len(train))) == -(-len(train) // rows)
+        there = evaluation_overlap(train, heldout, **settings, parallel=parallel)
         assert_frame_equal(there, here)
-        assert_frame_equal(near_duplicates(train, 0.6, shingle=2, spread=spread), alike)
+        assert_frame_equal(near_duplicates(train, 0.6, shingle=2, parallel=parallel), alike)
 
 
 def test_no_rows_are_no_trouble(cluster, some):
     none = table(10, 1).clear()
-    with on_cluster(some(1, rows=5)) as spread:
-        assert near_duplicates(none, 0.6, shingle=2, spread=spread).is_empty()
-        found = contamination(none, none, ngram=4, boilerplate=5, spread=spread)
+    with on_cluster(some(1, rows=5)) as parallel:
+        assert near_duplicates(none, 0.6, shingle=2, parallel=parallel).is_empty()
+        found = evaluation_overlap(none, none, ngram=4, boilerplate=5, parallel=parallel)
         assert found.is_empty()
 
 
@@ -96,7 +96,7 @@ def test_a_mistake_of_the_user_in_a_task_arrives_as_it_was_raised(cluster, some)
 
 
 def test_a_task_that_is_lost_is_done_again(cluster, some, tmp_path):
-    with on_cluster(some(1)) as spread:
-        assert spread.each(doubled, range(6), str(tmp_path)) == [0, 2, 4, 6, 8, 10]
+    with on_cluster(some(1)) as parallel:
+        assert parallel.each(doubled, range(6), str(tmp_path)) == [0, 2, 4, 6, 8, 10]
     assert (tmp_path / "died").exists()
-    assert HERE.each(doubled, range(6), str(tmp_path)) == [0, 2, 4, 6, 8, 10]
+    assert IN_PROCESS.each(doubled, range(6), str(tmp_path)) == [0, 2, 4, 6, 8, 10]

@@ -1,7 +1,8 @@
 import polars as pl
 import pytest
 
-from posttrain.data.filters.contamination import contamination
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.contamination import ContaminationFilter
 from posttrain.data.schemas import Problem, problems_table
 
 
@@ -13,7 +14,8 @@ def _table(*prompts: str, prefix: str = "t") -> pl.DataFrame:
 
 def _judged(train, heldout, *, ngram=4, boilerplate=20):
     heldout = _table(*heldout, prefix="h")
-    return contamination(_table(*train), heldout, ngram=ngram, boilerplate=boilerplate).rows()
+    part = ContaminationFilter(ngram=ngram, boilerplate=boilerplate)
+    return part.reasons(_table(*train), FilterInputs(heldout)).rows()
 
 
 @pytest.mark.parametrize("prompt", ["Add 2 and 3", "add 2\nand 3.", 'ADD "2" and 3?'])

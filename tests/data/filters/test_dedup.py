@@ -3,7 +3,9 @@ import random
 import polars as pl
 import pytest
 
-from posttrain.data.filters.dedup import exact_duplicates, near_duplicates
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.exact_duplicates import ExactDuplicatesFilter
+from posttrain.data.filters.minhash import near_duplicates
 from posttrain.data.schemas import Problem, problems_table
 
 
@@ -11,6 +13,10 @@ def _table(*rows: tuple[str, str]) -> pl.DataFrame:
     """Problems in the given order, with the ids a, b, c, ..."""
     table = problems_table([Problem("s", prompt, answer, 1, "exact") for prompt, answer in rows])
     return table.with_columns(pl.Series("id", [chr(ord("a") + i) for i in range(len(rows))]))
+
+
+def exact_duplicates(frame: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFrame:
+    return ExactDuplicatesFilter(columns=columns).reasons(frame, FilterInputs())
 
 
 def _judged(judgements: pl.DataFrame) -> list[tuple[str, str]]:

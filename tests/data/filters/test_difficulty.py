@@ -1,7 +1,9 @@
 import polars as pl
 import pytest
 
-from posttrain.data.filters.difficulty import bucket, bucket_size, difficulty_range
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.bucket_size import BucketSizeFilter, bucket
+from posttrain.data.filters.difficulty_range import DifficultyRangeFilter
 
 
 def _frame(*levels: int) -> pl.DataFrame:
@@ -9,8 +11,15 @@ def _frame(*levels: int) -> pl.DataFrame:
 
 
 def test_both_ends_of_the_range_stay():
-    reasons = difficulty_range(_frame(1, 2, 3, 4, 5), (2, 4))["reason"].to_list()
+    part, frame = DifficultyRangeFilter(least=2, most=4), _frame(1, 2, 3, 4, 5)
+    reasons = part.reasons(frame, FilterInputs())["reason"].to_list()
     assert reasons == ["too_easy", "", "", "", "too_hard"]
+
+
+def test_a_bound_that_is_not_set_drops_nothing():
+    frame = _frame(1, 2, 3)
+    for part in (DifficultyRangeFilter(), BucketSizeFilter()):
+        assert part.reasons(frame, FilterInputs())["reason"].to_list() == [""] * 3
 
 
 @pytest.mark.parametrize(
@@ -27,5 +36,6 @@ def test_an_edge_is_the_last_difficulty_of_its_bucket(edges, names):
 
 
 def test_a_full_bucket_takes_no_more():
-    judged = bucket_size(_frame(1, 9, 2, 9, 1, 9), (2,), most=2)
+    inputs = FilterInputs(difficulty_edges=(2,))
+    judged = BucketSizeFilter(most=2).reasons(_frame(1, 9, 2, 9, 1, 9), inputs)
     assert judged["reason"].to_list() == ["", "", "", "", "bucket_full", "bucket_full"]

@@ -1,6 +1,12 @@
 import polars as pl
 
-from posttrain.data.filters.length import length
+from posttrain.data.filters.base import FilterInputs
+from posttrain.data.filters.length import LengthFilter
+
+
+def length(frame: pl.DataFrame, column: str, bounds: tuple[int, int]) -> pl.DataFrame:
+    part = LengthFilter(column=column, least=bounds[0], most=bounds[1])
+    return part.reasons(frame, FilterInputs())
 
 
 def test_both_bounds_are_allowed_and_the_ends_are_stripped():

@@ -13,8 +13,8 @@ STAGES = """
 import tasks.curate.stage, tasks.evaluate.stage, tasks.import_model.stage, tasks.preference.stage
 import tasks.pretrain.stage, tasks.probe.stage, tasks.reward.stage, tasks.rl.stage, tasks.sft.stage
 from posttrain.learning.rollouts.attempts import judging
-from posttrain.data.filters.spread import HERE, spread_over
-with spread_over(None) as spread, judging(None): assert spread is HERE
+from posttrain.data.filters.parallel import IN_PROCESS, parallel_over
+with parallel_over(None) as parallel, judging(None): assert parallel is IN_PROCESS
 """
 
 

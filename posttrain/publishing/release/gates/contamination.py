@@ -1,7 +1,7 @@
 """Is the evaluation in the training data? Asked again, of the bytes that are released."""
 
-from posttrain.data.filters.contamination import contamination as judged
-from posttrain.data.filters.sieve import KEEP
+from posttrain.data.filters.base import KEEP
+from posttrain.data.filters.overlap import evaluation_overlap
 from posttrain.data.schemas import PROBLEMS
 from posttrain.data.tables import read_table
 from posttrain.publishing.release.config import ContaminationGate
@@ -27,7 +27,9 @@ def contamination(gate: ContaminationGate, evidence: Evidence) -> Verdict:
         if "prompt" not in table.columns:
             continue
         prompts = table.unique("prompt", maintain_order=True)
-        reasons = judged(prompts, heldout, ngram=gate.ngram, boilerplate=gate.boilerplate)
+        reasons = evaluation_overlap(
+            prompts, heldout, ngram=gate.ngram, boilerplate=gate.boilerplate
+        )
         bad = prompts.filter(reasons["reason"] != KEEP)
         rows += len(table)
         if len(bad):

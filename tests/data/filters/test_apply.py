@@ -1,44 +1,56 @@
 import polars as pl
 import pytest
 
-from posttrain.data.filters.sieve import judge, sift, sift_all
-from posttrain.data.filters.tally import tally, tally_by
+from posttrain.data.filters.apply import apply_filters, split_by_reason
+from posttrain.data.filters.base import Filter, FilterInputs, reasons_from
+from posttrain.data.filters.count import count_reasons, count_reasons_by
 
 _FRAME = pl.DataFrame({"id": ["a", "b", "c"], "size": [1, 2, 3]})
 
 
-def _below(least: int, reason: str):
-    return lambda frame: judge(frame, pl.when(pl.col("size") < least).then(pl.lit(reason)))
+class _Below(Filter):
+    kind: str = "below"
+    least: int
+    reason: str
+
+    def reasons(self, frame, inputs):
+        small = pl.col("size") < self.least
+        return reasons_from(frame, pl.when(small).then(pl.lit(self.reason)))
+
+
+def _below(least: int, reason: str) -> Filter:
+    return _Below(least=least, reason=reason)
 
 
 def test_a_row_stays_as_it_was_or_goes_with_the_reason():
     judgements = pl.DataFrame({"reason": ["", "bad", ""], "match": ["", "a", ""]})
-    kept, dropped = sift(_FRAME, judgements)
+    kept, dropped = split_by_reason(_FRAME, judgements)
     assert kept.equals(_FRAME[[0, 2]])
     assert dropped.rows(named=True) == [{"id": "b", "size": 2, "reason": "bad", "match": "a"}]
 
 
 def test_the_reason_for_dropping_takes_the_place_of_a_verdict():
     frame = _FRAME.with_columns(pl.lit("correct").alias("reason"))
-    kept, dropped = sift(frame, _below(2, "small")(frame))
+    kept, dropped = split_by_reason(frame, _below(2, "small").reasons(frame, FilterInputs()))
     assert kept["reason"].to_list() == ["correct", "correct"]
     assert dropped["reason"].to_list() == ["small"]
 
 
-def test_a_judgement_is_needed_for_every_row():
-    with pytest.raises(ValueError, match="2 judgements for 3 rows"):
-        sift(_FRAME, pl.DataFrame({"reason": ["", ""], "match": ["", ""]}))
+def test_a_reason_is_needed_for_every_row():
+    with pytest.raises(ValueError, match="2 reasons for 3 rows"):
+        split_by_reason(_FRAME, pl.DataFrame({"reason": ["", ""], "match": ["", ""]}))
 
 
 def test_the_first_filter_that_objects_gives_the_reason():
-    filters = {"one": _below(2, "tiny"), "two": _below(3, "small")}
-    kept, dropped = sift_all(_FRAME, filters)
+    filters = [_below(2, "tiny"), _below(3, "small")]
+    kept, dropped = apply_filters(_FRAME, filters, FilterInputs())
     assert kept["id"].to_list() == ["c"]
     assert dropped.select("id", "reason").rows() == [("a", "tiny"), ("b", "small")]
 
 
-def test_nothing_dropped_is_an_empty_table_with_all_columns():
-    _, dropped = sift_all(_FRAME, {"none": _below(0, "small")})
+@pytest.mark.parametrize("filters", [[_below(0, "small")], []])
+def test_nothing_dropped_is_an_empty_table_with_all_columns(filters):
+    _, dropped = apply_filters(_FRAME, filters, FilterInputs())
     assert dropped.schema == pl.Schema(
         {"id": pl.String, "size": pl.Int64, "reason": pl.String, "match": pl.String}
     )
@@ -51,14 +63,14 @@ _DROPPED = pl.DataFrame(
 )
 
 
-def test_a_tally_counts_rows_and_reasons_most_frequent_first():
-    counts = tally(_KEPT, _DROPPED)
+def test_rows_and_reasons_are_counted_most_frequent_first():
+    counts = count_reasons(_KEPT, _DROPPED)
     assert counts == {"read": 6, "kept": 3, "dropped": {"twin": 2, "long": 1}}
     assert list(counts["dropped"]) == ["twin", "long"]
 
 
 def test_groups_come_from_kept_and_dropped_rows_easiest_first():
-    groups = tally_by(_KEPT, _DROPPED, "bucket", pl.col("difficulty"))
+    groups = count_reasons_by(_KEPT, _DROPPED, "bucket", pl.col("difficulty"))
     assert groups == [
         {"bucket": "2", "read": 2, "kept": 0, "dropped": {"twin": 2}},
         {"bucket": "9", "read": 2, "kept": 2, "dropped": {}},

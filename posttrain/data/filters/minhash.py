@@ -1,7 +1,4 @@
-"""Duplicates: one row of each group of equal or nearly equal rows stays, the first in the table.
-
-Sort the table by id first, and which row stays does not depend on the order of the input.
-"""
+"""Near duplicates by MinHash: candidates by bands of signatures, each then compared exactly."""
 
 from dataclasses import dataclass
 
@@ -9,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from posttrain.data.filters.base import KEEP
 from posttrain.data.filters.ngrams import (
     NGrams,
     U64Array,
@@ -18,8 +16,7 @@ from posttrain.data.filters.ngrams import (
     text_hashes,
     word_ngrams,
 )
-from posttrain.data.filters.sieve import KEEP
-from posttrain.data.filters.spread import HERE, Spread
+from posttrain.data.filters.parallel import IN_PROCESS, Parallel
 
 # 16 bands of 4 rows put two texts of similarity 0.8 into a common bucket with probability
 # 1 - (1 - 0.8**4)**16 = 0.9998, of 0.7 with 0.988; a candidate is then compared exactly.
@@ -27,59 +24,43 @@ _NUM_BANDS = 16
 _BAND_ROWS = 4
 
 
-def exact_duplicates(frame: pl.DataFrame, texts: tuple[str, ...]) -> pl.DataFrame:
-    """Judge rows whose columns `texts` equal an earlier row's but for white space.
-
-    Where the table has an `answer` and the two differ, the reason is "conflicting_answer", else
-    "exact_duplicate"; `match` is the earlier row.
-    """
-    keys = [pl.col(name).str.replace_all(r"\s+", " ").str.strip_chars() for name in texts]
-    answer = pl.col("answer") if "answer" in frame.columns else pl.lit("")
-    rows = frame.select("id", answer.alias("answer"), pl.struct(keys).alias("key")).with_row_index()
-    earlier = pl.struct("index", "id", "answer").first().over("key").struct
-    first = rows.select(
-        pl.col("index") == earlier.field("index"),
-        earlier.field("id").alias("match"),
-        (pl.col("answer") == earlier.field("answer")).alias("same_answer"),
-    )
-    reason = (
-        pl.when("index")
-        .then(pl.lit(KEEP))
-        .when("same_answer")
-        .then(pl.lit("exact_duplicate"))
-        .otherwise(pl.lit("conflicting_answer"))
-    )
-    match = pl.when("index").then(pl.lit("")).otherwise("match")
-    return first.select(reason.alias("reason"), match.alias("match"))
-
-
 def near_duplicates(
-    frame: pl.DataFrame, similarity: float, *, shingle: int, spread: Spread = HERE
+    frame: pl.DataFrame, similarity: float, *, shingle: int, parallel: Parallel = IN_PROCESS
 ) -> pl.DataFrame:
-    """Judge problems that say nearly the same as an earlier one: "near_duplicate".
+    """Find problems that say nearly the same as an earlier one: "near_duplicate".
 
     Two problems are nearly the same if their answers and their symbols are equal and the Jaccard
-    similarity of their word `shingle`-grams is at least `similarity`. Candidates come from MinHash
-    with banding (Broder 1997); each is compared exactly with the first row of its bucket, so a
-    wrong hit is impossible and a miss is rare. Of a chain of alike rows, one stays.
+    similarity of their word n-grams is at least `similarity`. Candidates come from MinHash with
+    banding (Broder 1997); each is compared exactly with the first row of its bucket, so a wrong
+    hit is impossible and a miss is rare. Of a chain of alike rows, one stays.
+
+    Args:
+        frame: PROBLEMS, sorted by id.
+        similarity: Least Jaccard similarity, 0 to 1.
+        shingle: Words per n-gram.
+        parallel: How the work is shared out.
+
+    Returns:
+        `reason` and `match` per row.
+
     """
     texts = frame.select("prompt", "answer")
-    parts = [texts[rows] for rows in spread.slices(len(texts))]
-    signed = spread.each(_sign, parts, shingle)
+    parts = [texts[rows] for rows in parallel.slices(len(texts))]
+    signed = parallel.each(_sign, parts, shingle)
     grams = NGrams.on_end([each.grams for each in signed], [len(part) for part in parts])
     candidates = _candidates(np.concatenate([each.keys_NB for each in signed]))
     compared = grams.frame(rows=pl.concat([candidates["leader"], candidates["row"]]))
-    chosen = [candidates[rows] for rows in spread.slices(len(candidates))]
-    pairs = pl.concat(spread.each(_similar, chosen, compared, similarity))
+    chosen = [candidates[rows] for rows in parallel.slices(len(candidates))]
+    pairs = pl.concat(parallel.each(_similar, chosen, compared, similarity))
     earliest = pairs.group_by("row").agg(pl.col("leader").min())
     rows = frame.select(pl.int_range(pl.len()).alias("row"), "id")
     leaders = rows.rename({"row": "leader", "id": "match"})
     matches = earliest.join(leaders, on="leader").select("row", "match")
-    judged = rows.join(matches, on="row", how="left", maintain_order="left")
+    found = rows.join(matches, on="row", how="left", maintain_order="left")
     reason = (
         pl.when(pl.col("match").is_null()).then(pl.lit(KEEP)).otherwise(pl.lit("near_duplicate"))
     )
-    return judged.select(reason.alias("reason"), pl.col("match").fill_null(""))
+    return found.select(reason.alias("reason"), pl.col("match").fill_null(""))
 
 
 _SYMBOLS = symbols(pl.col("prompt"))

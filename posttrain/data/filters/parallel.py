@@ -7,40 +7,40 @@ from typing import Any, Protocol
 from posttrain.stage.resources import RayResources
 
 
-class Spread(Protocol):
+class Parallel(Protocol):
     """How a filter's expensive steps are shared out. It must not change what they give."""
 
     def slices(self, num_rows: int) -> list[slice]:
-        """Parts of so many rows, in order; at least one, also where there is no row."""
+        """Cut so many rows into parts, in order; at least one, also where there is no row."""
         ...
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
-        """`function(part, *shared)` of every part, in the order of the parts."""
+        """Compute `function(part, *shared)` of every part, in the order of the parts."""
         ...
 
 
-class Here:
+class InProcess:
     """The whole table as one part, in this process."""
 
     def slices(self, num_rows: int) -> list[slice]:
-        """One slice of all rows."""
+        """Return one slice of all rows."""
         return [slice(0, num_rows)]
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *shared: Any) -> list[Any]:
-        """Part by part."""
+        """Compute part by part."""
         return [function(part, *shared) for part in parts]
 
 
-HERE = Here()
+IN_PROCESS = InProcess()
 
 
 @contextmanager
-def spread_over(resources: RayResources | None) -> Iterator[Spread]:
-    """On the cluster where there is one to take, else here."""
+def parallel_over(resources: RayResources | None) -> Iterator[Parallel]:
+    """Share work out over the cluster of `resources`, or do it here where there is none."""
     if resources is None:
-        yield HERE
+        yield IN_PROCESS
         return
     from posttrain.backends.cluster.tables import on_cluster
 
-    with on_cluster(resources) as spread:
-        yield spread
+    with on_cluster(resources) as tasks:
+        yield tasks
