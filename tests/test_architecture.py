@@ -252,7 +252,10 @@ def test_deps_cover_all_that_a_stage_imports():
         ours = {
             name
             for name in loaded_after(f"import tasks.{stage}.stage")
-            if name.split(".")[0] in PACKAGES and name not in outside
+            if name.split(".")[0] in PACKAGES
+            and name not in outside
+            # It only lists parts; those that the recipe names are in the key.
+            and name.rpartition(".")[2] != "registry"
         }
         ours -= only_listed(ours)
         files = {ROOT.joinpath(*name.split(".")) for name in ours}

@@ -6,7 +6,8 @@ line, and what it spells as of today stays. A recipe of a newer format is refuse
 
 To rename a field, add one line to `RENAMES` in the commit that renames it, and correct the shipped
 recipes; to drop a field, one to `GONE`; to rename a value (a kind, a choice), one to `VALUES`,
-under the path that the field has after all renames. A field is never renamed back: its old name may
+under the path that the field has after all renames; what needs more than that is a function in
+`recipe_rewrites`. A field is never renamed back: its old name may
 stand in somebody's recipe. tests/pipeline/recipes_0_1 holds recipes of 0.1, which must resolve.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from posttrain.pipeline.recipe_rewrites import REWRITES, Rewrite
 from posttrain.stage.errors import UserError
 
 FORMAT = 2
@@ -48,6 +50,7 @@ def migrate(
     renames: Mapping[str, str] = RENAMES,
     respelled: Mapping[str, Mapping[Any, Any]] = VALUES,
     gone: Mapping[str, str] = GONE,
+    rewrites: Mapping[str, Rewrite] = REWRITES,
 ) -> Migrated:
     """Translate what is spelled as of old.
 
@@ -56,6 +59,7 @@ def migrate(
         renames: Old path -> new path.
         respelled: Path -> old value -> new value.
         gone: Path -> why it is dropped.
+        rewrites: Section -> function that brings it to today's form.
 
     Returns:
         The values, and one clause for each translation.
@@ -82,6 +86,9 @@ def migrate(
         for names in list(_matches(changed, path.split("."))):
             del _at(changed, names[:-1])[names[-1]]
             changes.append(f"{'.'.join(names)} is left out, {reason}")
+    for name, rewrite in rewrites.items():
+        if isinstance(changed.get(name), dict):
+            changes += rewrite(changed[name])
     return Migrated(changed, tuple(changes))
 
 

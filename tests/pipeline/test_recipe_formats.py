@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.stage.errors import UserError
+from tasks.curate.config import CurateConfig
 
 ROOT = Path(__file__).parents[2]
 OLD = sorted((Path(__file__).parent / "recipes_0_1").iterdir())
@@ -64,6 +65,35 @@ def test_values_are_respelled_and_fields_dropped():
         "rl.also.0: group is now mean",
         "rl.noise is left out, as nothing read it",
     )
+
+
+def test_the_flat_fields_of_curate_become_those_of_its_filters():
+    flat = {
+        "prompt_chars": [2, 100],
+        "require_verified": False,
+        "exact_duplicates": True,
+        "near_duplicate_similarity": None,
+        "near_duplicate_shingle": 4,
+        "contamination_ngram": 8,
+        "contamination_boilerplate": 5,
+        "difficulty_range": None,
+        "max_per_bucket": 7,
+        "order": "mixed",
+    }
+    curated = migrate({"curate": flat}).values["curate"]
+    assert curated == {
+        "order": "mixed",
+        "problem_filters": {
+            "prompt_length": {"least": 2, "most": 100},
+            "exact_duplicates": {},
+            "near_duplicates": None,
+            "contamination": {"ngram": 8, "boilerplate": 5},
+            "difficulty_range": {"least": None, "most": None},
+            "bucket_size": {"most": 7},
+        },
+        "trace_filters": {"verified": None},
+    }
+    CurateConfig.parse(curated, where="curate")
 
 
 def test_a_field_given_under_both_names_is_refused():

@@ -1,0 +1,68 @@
+"""Sections of old recipes that one renamed field does not bring to today's form.
+
+Each function changes a copy of one section in place and yields a clause for each change.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Rewrite = Callable[[dict[str, Any]], Iterator[str]]
+
+_NO_VALUE = object()
+
+
+def rewrite_curate(section: dict[str, Any]) -> Iterator[str]:
+    """Turn the flat fields of 0.1 into changes of the filters that they were about.
+
+    >>> section = {"prompt_chars": [1, 100], "require_verified": False}
+    >>> list(rewrite_curate(section))[0]
+    'curate.prompt_chars is now curate.problem_filters.prompt_length'
+    >>> section["trace_filters"]
+    {'verified': None}
+    """
+    for old, (list_name, label, fields_of) in _FILTER_OF.items():
+        value = section.pop(old, _NO_VALUE)
+        if value is _NO_VALUE:
+            continue
+        filters = section.setdefault(list_name, {})
+        fields = fields_of(value)
+        if fields is None:
+            filters[label] = None
+        elif filters.get(label, {}) is not None:
+            filters[label] = {**filters.get(label, {}), **fields}
+        yield f"curate.{old} is now curate.{list_name}.{label}"
+
+
+def _bounds(value: Any) -> dict[str, Any]:
+    least, most = value or (None, None)
+    return {"least": least, "most": most}
+
+
+def _kept(value: Any) -> dict[str, Any] | None:
+    return {} if value else None
+
+
+def _as(name: str, *, null_takes_out: bool = False) -> Callable[[Any], dict[str, Any] | None]:
+    return lambda value: None if value is None and null_takes_out else {name: value}
+
+
+_FILTER_OF: Mapping[str, tuple[str, str, Callable[[Any], dict[str, Any] | None]]] = {
+    "prompt_chars": ("problem_filters", "prompt_length", _bounds),
+    "trace_chars": ("trace_filters", "text_length", _bounds),
+    "require_verified": ("trace_filters", "verified", _kept),
+    "exact_duplicates": ("problem_filters", "exact_duplicates", _kept),
+    "near_duplicate_similarity": (
+        "problem_filters",
+        "near_duplicates",
+        _as("similarity", null_takes_out=True),
+    ),
+    "near_duplicate_shingle": ("problem_filters", "near_duplicates", _as("shingle")),
+    "contamination_ngram": ("problem_filters", "contamination", _as("ngram")),
+    "contamination_boilerplate": ("problem_filters", "contamination", _as("boilerplate")),
+    "difficulty_range": ("problem_filters", "difficulty_range", _bounds),
+    "max_per_bucket": ("problem_filters", "bucket_size", _as("most")),
+    "max_traces_per_problem": ("trace_filters", "per_problem", _as("most")),
+}
+
+REWRITES: Mapping[str, Rewrite] = {"curate": rewrite_curate}
+"""Section -> what brings it to today's form; after renames, values and gone fields."""
