@@ -1,7 +1,8 @@
-"""A small project of real stages in a folder of its own, for tests of everything around stages."""
+"""Shards of the tests; a small project of real stages, for tests of everything around stages."""
 
 from __future__ import annotations
 
+import datetime
 import importlib.util
 import itertools
 import os
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,101 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what needs vLLM where it is not."""
     if item.get_closest_marker("engines") and importlib.util.find_spec("vllm") is None:
         pytest.skip("vLLM is not installed here; run: make test-engines")
+
+
+ROOT = Path(__file__).parents[1]
+DURATIONS = ROOT / "tests/durations.tsv"
+PASSED = ROOT / "docs/shards.tsv"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options for a part of the tests, and for noting how long they take."""
+    group = parser.getgroup("shards")
+    group.addoption("--shard", metavar="K/N", help="run the K-th of N parts, about equally long")
+    group.addoption(
+        "--record",
+        action="store_true",
+        help="write how long the tests took to tests/durations.tsv, and a shard that passed to"
+        " docs/shards.tsv",
+    )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep one shard of what the markers selected."""
+    if not config.option.shard:
+        return
+    number, shards = (int(word) for word in config.option.shard.split("/"))
+    if not 1 <= number <= shards:
+        raise pytest.UsageError("--shard takes K/N with 1 <= K <= N, such as 2/6")
+    durations = read_durations()
+    weights: dict[str, float] = {}
+    for item in items:
+        unit = unit_of(item.nodeid, durations)
+        # What was never measured counts as one second a test.
+        weights[unit] = durations[unit] if unit in durations else weights.get(unit, 0.0) + 1.0
+    mine = {unit for unit, shard in assign(weights, shards).items() if shard == number}
+    kept = [item for item in items if unit_of(item.nodeid, durations) in mine]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
+def read_durations() -> dict[str, float]:
+    """Seconds of every unit: a file, or tests of it that share no fixture with the rest of it."""
+    lines = DURATIONS.read_text().splitlines() if DURATIONS.exists() else []
+    return {unit: float(seconds) for unit, seconds in (line.split("\t") for line in lines)}
+
+
+def unit_of(nodeid: str, durations: Mapping[str, float]) -> str:
+    """The longest unit listed that a test belongs to; its file where none is."""
+    listed = (unit for unit in durations if "::" in unit and nodeid.startswith(unit))
+    return max(listed, key=len, default=nodeid.partition("::")[0])
+
+
+def assign(weights: Mapping[str, float], shards: int) -> dict[str, int]:
+    """The shard of every unit, from 1: the longest first, each to the shard with least so far."""
+    loads, chosen = [0.0] * shards, {}
+    for unit, seconds in sorted(weights.items(), key=lambda item: (-item[1], item[0])):
+        lightest = loads.index(min(loads))
+        loads[lightest] += seconds
+        chosen[unit] = lightest + 1
+    return chosen
+
+
+_TOOK: dict[str, float] = {}
+_BEGAN = time.monotonic()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Add up the time of every test, its fixtures included."""
+    _TOOK[report.nodeid] = _TOOK.get(report.nodeid, 0.0) + report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write what was recorded, in the process that hears of all tests."""
+    if not session.config.option.record or hasattr(session.config, "workerinput"):
+        return
+    durations, sums = read_durations(), dict[str, float]()
+    for nodeid, seconds in _TOOK.items():
+        unit = unit_of(nodeid, durations)
+        sums[unit] = sums.get(unit, 0.0) + seconds
+    rows = sorted((durations | sums).items())
+    DURATIONS.write_text("".join(f"{unit}\t{seconds:.1f}\n" for unit, seconds in rows))
+    if session.config.option.shard and exitstatus == 0:
+        note_passed(session.config.option.shard)
+
+
+def note_passed(shard: str) -> None:
+    """Write the commit that passed a shard, the day, and the minutes that it took."""
+    rows = [line.split("\t") for line in PASSED.read_text().splitlines()] if PASSED.exists() else []
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True
+    )
+    minutes = f"{(time.monotonic() - _BEGAN) / 60:.0f}"
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    kept = {row[0]: row for row in rows} | {shard: [shard, told.stdout.strip(), today, minutes]}
+    header = kept.pop("shard", ["shard", "commit", "day", "minutes"])
+    PASSED.write_text("".join("\t".join(row) + "\n" for row in [header, *sorted(kept.values())]))
 
 
 _NUMBERS = itertools.count()
