@@ -4,13 +4,16 @@ VENV   ?= .venv
 ENGINES ?= .venv-engines
 BIN    := $(VENV)/bin
 QUIET  := --disable-pip-version-check --quiet
-# One worker a core, up to four; a file stays on one worker, whose servers its tests share.
-PARALLEL := -n auto --maxprocesses 4 --dist loadfile
+# A worker more than cores, up to four (tests/conftest.py), as many tests wait for processes of their own;
+# a file stays on one worker, whose servers its tests share.
+PARALLEL := -n auto --dist loadfile
+# A part of all tests, about 30 minutes on two cores: make test-all SHARD=2/3
+SHARD ?=
 PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-all test-engines lint clean
+.PHONY: run test test-core test-slice test-all test-engines lint clean
 
 run: $(VENV)/.installed
 	posttrain run
@@ -18,8 +21,17 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed-test
 	python -m pytest -m "not slow" $(PARALLEL)
 
+# The long tests of what the README promises first: in every .ci/run.
+test-core: $(VENV)/.installed-test
+	python -m pytest -m "slow and core" $(PARALLEL) --durations 10
+
+# The other long tests, of which .ci/run takes a part by the commit.
+test-slice: $(VENV)/.installed-test
+	python -m pytest -m "slow and not core" $(PARALLEL) --durations 10 $(if $(SHARD),--shard $(SHARD))
+
+# Writes how long tests took and, where a shard passed, its row of docs/shards.tsv: commit both.
 test-all: $(VENV)/.installed-test
-	python -m pytest $(PARALLEL)
+	python -m pytest $(PARALLEL) --record $(if $(SHARD),--shard $(SHARD))
 
 # In an environment of its own: vLLM wants an older transformers, and a hundred packages that nothing else needs.
 test-engines: export PATH := $(CURDIR)/$(ENGINES)/bin:$(PATH)

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,26 +60,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         raise pytest.UsageError("--shard takes K/N with 1 <= K <= N, such as 2/6")
     durations = read_durations()
     weights: dict[str, float] = {}
-    for item in items:
-        unit = unit_of(item.nodeid, durations)
-        # What was never measured counts as one second a test.
-        weights[unit] = durations[unit] if unit in durations else weights.get(unit, 0.0) + 1.0
+    units = {item: unit_of(tiered(item.nodeid, item.keywords), durations) for item in items}
+    for item, unit in units.items():
+        # What was never measured: most quick tests take a fifth of a second, slow ones ten.
+        guess = weights.get(unit, 0.0) + (10.0 if item.get_closest_marker("slow") else 0.2)
+        weights[unit] = durations.get(unit, guess)
     mine = {unit for unit, shard in assign(weights, shards).items() if shard == number}
-    kept = [item for item in items if unit_of(item.nodeid, durations) in mine]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
-    items[:] = kept
+    config.hook.pytest_deselected(items=[item for item in items if units[item] not in mine])
+    items[:] = [item for item in items if units[item] in mine]
 
 
 def read_durations() -> dict[str, float]:
-    """Seconds of every unit: a file, or tests of it that share no fixture with the rest of it."""
+    """Seconds of every unit: the slow or the quick tests of a file, or some that share no fixture.
+
+    `slow tests/test_x.py` are those of a file that no longer unit names, such as
+    `slow tests/test_x.py::test_y[1]`.
+    """
     lines = DURATIONS.read_text().splitlines() if DURATIONS.exists() else []
     return {unit: float(seconds) for unit, seconds in (line.split("\t") for line in lines)}
 
 
-def unit_of(nodeid: str, durations: Mapping[str, float]) -> str:
-    """The longest unit listed that a test belongs to; its file where none is."""
-    listed = (unit for unit in durations if "::" in unit and nodeid.startswith(unit))
-    return max(listed, key=len, default=nodeid.partition("::")[0])
+def tiered(nodeid: str, keywords: Container[str]) -> str:
+    """A test's name with its tier before it."""
+    return f"{'slow' if 'slow' in keywords else 'quick'} {nodeid}"
+
+
+def unit_of(name: str, durations: Mapping[str, float]) -> str:
+    """The longest unit listed that a test belongs to; its tier of its file where none is."""
+    listed = (unit for unit in durations if "::" in unit and name.startswith(unit))
+    return max(listed, key=len, default=name.partition("::")[0])
 
 
 def assign(weights: Mapping[str, float], shards: int) -> dict[str, int]:
@@ -92,13 +101,20 @@ def assign(weights: Mapping[str, float], shards: int) -> dict[str, int]:
     return chosen
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Workers for `-n auto`: one more than cores, as many tests wait for processes of their own."""
+    return min(4, len(os.sched_getaffinity(0)) + 1)
+
+
 _TOOK: dict[str, float] = {}
 _BEGAN = time.monotonic()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up the time of every test, its fixtures included."""
-    _TOOK[report.nodeid] = _TOOK.get(report.nodeid, 0.0) + report.duration
+    name = tiered(report.nodeid, report.keywords)
+    _TOOK[name] = _TOOK.get(name, 0.0) + report.duration
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -106,8 +122,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if not session.config.option.record or hasattr(session.config, "workerinput"):
         return
     durations, sums = read_durations(), dict[str, float]()
-    for nodeid, seconds in _TOOK.items():
-        unit = unit_of(nodeid, durations)
+    for name, seconds in _TOOK.items():
+        unit = unit_of(name, durations)
         sums[unit] = sums.get(unit, 0.0) + seconds
     rows = sorted((durations | sums).items())
     DURATIONS.write_text("".join(f"{unit}\t{seconds:.1f}\n" for unit, seconds in rows))

@@ -14,6 +14,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+core = pytest.mark.core
+
+HERE = Path(sys.prefix)
 
 # Every stage for a moment: what is tested with these is not what is learned.
 SHORT = (
@@ -32,7 +35,7 @@ SHORT = (
 
 @dataclass
 class Clone:
-    """A clone of this repository with the environment that `make run` made in it."""
+    """A clone of this repository, and an environment that runs the clone's own code."""
 
     root: Path
     venv: Path
@@ -98,9 +101,15 @@ def on_two_cores():
 
 
 @pytest.fixture
-def short_clone(main_job, tmp_path):
-    """Another fresh clone that shares the first one's environment."""
-    return fresh_clone(tmp_path / "clone", main_job.venv)
+def clone(tmp_path):
+    """A fresh clone that runs in the environment of these tests."""
+    return fresh_clone(tmp_path / "clone", HERE)
+
+
+@pytest.fixture
+def other_clone(tmp_path):
+    """A second one."""
+    return fresh_clone(tmp_path / "other", HERE)
 
 
 def at(policy, k):
@@ -117,11 +126,13 @@ def check_learning(report):
     assert best_of_8["value"] >= sft["value"] + 0.05
 
 
+@core
 def test_the_default_recipe_learns(main_job):
     check_learning(main_job.report())
     assert "pass@1" in main_job.output
 
 
+@core
 def test_the_report_page_is_whole_and_needs_no_network(main_job):
     page = (main_job.root / "report.html").read_text()
     assert "<html" in page
@@ -129,6 +140,7 @@ def test_the_report_page_is_whole_and_needs_no_network(main_job):
     assert 'href="http' not in page.split("<body")[0]
 
 
+@core
 def test_a_second_run_does_nothing_and_imports_nothing_heavy(main_job):
     again = main_job.command("python", "-X", "importtime", "-m", "posttrain", "run")
     assert "Everything is up to date" in again.stderr
@@ -137,6 +149,7 @@ def test_a_second_run_does_nothing_and_imports_nothing_heavy(main_job):
     assert not imported & {"prefect", "mlflow", "torch", "transformers", "dvc.repo"}
 
 
+@core
 def test_a_changed_learning_rate_concerns_rl_and_evaluate_alone(main_job):
     plan = main_job.posttrain("plan", "--set", "rl.learning_rate=0.00012").stdout
     actions = {line.split()[0]: line for line in plan.splitlines() if line.strip()}
@@ -146,6 +159,7 @@ def test_a_changed_learning_rate_concerns_rl_and_evaluate_alone(main_job):
         assert "up to date" in actions[stage]
 
 
+@core
 def test_stock_dvc_agrees_and_restores(main_job):
     status = main_job.command("dvc", "status").stdout
     assert "Data and pipelines are up to date" in status
@@ -160,6 +174,7 @@ def test_stock_dvc_agrees_and_restores(main_job):
     assert "Everything is up to date" in main_job.posttrain("run").stderr
 
 
+@core
 def test_the_released_policy_loads_with_plain_transformers(main_job):
     code = (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n"
@@ -171,49 +186,41 @@ def test_the_released_policy_loads_with_plain_transformers(main_job):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_other_seeds_learn_as_much(main_job, seed, tmp_path):
-    clone = fresh_clone(tmp_path / "clone", main_job.venv)
+def test_the_other_seeds_learn_as_much(clone, seed):
     clone.posttrain("run", "--set", f"run.seed={seed}")
     check_learning(clone.report())
 
 
-def test_two_clean_clones_make_identical_artifacts(short_clone, main_job, tmp_path):
-    other = fresh_clone(tmp_path / "other", main_job.venv)
-    short_clone.run_short()
-    other.run_short("--local")
-    assert short_clone.digests() == other.digests()
+def test_two_clean_clones_make_identical_artifacts(clone, other_clone):
+    clone.run_short()
+    other_clone.run_short("--local")
+    assert clone.digests() == other_clone.digests()
 
 
-def test_kill_9_during_rl_then_run_again_ends_with_the_same_digests(
-    short_clone, main_job, tmp_path
-):
-    other = fresh_clone(tmp_path / "other", main_job.venv)
-    other.run_short("--local")
+def test_kill_9_during_rl_then_run_again_ends_with_the_same_digests(clone, other_clone):
+    other_clone.run_short("--local")
     sets = [word for item in (*SHORT, "run.seed=0") for word in ("--set", item)]
-    command = [main_job.venv / "bin/python", "-m", "posttrain", "run", "--local", *sets]
-    process = subprocess.Popen(command, cwd=short_clone.root, stderr=subprocess.DEVNULL)
-    scratch = short_clone.root / ".posttrain/scratch"
+    command = [clone.venv / "bin/python", "-m", "posttrain", "run", "--local", *sets]
+    process = subprocess.Popen(command, cwd=clone.root, stderr=subprocess.DEVNULL)
+    scratch = clone.root / ".posttrain/scratch"
     while not list(scratch.glob("*-rl-*/checkpoint*")):
         assert process.poll() is None, "the run ended before rl wrote a checkpoint"
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    short_clone.run_short("--local")
-    logs = "".join(path.read_text() for path in short_clone.root.glob(".posttrain/runs/*/rl.log"))
+    clone.run_short("--local")
+    logs = "".join(path.read_text() for path in clone.root.glob(".posttrain/runs/*/rl.log"))
     assert "resuming after step" in logs
-    assert short_clone.digests() == other.digests()
+    assert clone.digests() == other_clone.digests()
 
 
-def test_its_release_rebuilds_to_equal_digests(main_job, tmp_path):
-    """Two more evaluations for its gates, then a release, made again in an empty folder."""
-    project, keys, again = tmp_path / "project", tmp_path / "keys", tmp_path / "again"
-    left_out = shutil.ignore_patterns(".venv", "mlflow*", "prefect*")
-    shutil.copytree(main_job.root, project, symlinks=True, ignore=left_out)
+def test_its_release_rebuilds_to_equal_digests(clone, tmp_path):
+    """The recipe with three evaluations for its gates, a release, and that made again elsewhere."""
+    project, keys, again = clone.root, tmp_path / "keys", tmp_path / "again"
     env = {**os.environ, "POSTTRAIN_TRACKING": "off", "POSTTRAIN_KEYS": str(keys)}
     env.pop("PYTHONPATH", None)
 
     def call(*arguments):
-        # This interpreter has the packages that only releases need; the code is the clone's.
         done = subprocess.run(
             arguments, cwd=project, env=env, check=False, text=True, capture_output=True
         )
@@ -223,6 +230,7 @@ def test_its_release_rebuilds_to_equal_digests(main_job, tmp_path):
     def posttrain(*arguments):
         return call(sys.executable, "-m", "posttrain", *arguments)
 
+    posttrain("run", "--local")
     for seed in (1, 2):
         posttrain("run", "--only", "evaluate", "--local", "--set", f"run.seed={seed}")
     posttrain("run", "--local")
@@ -245,11 +253,11 @@ def test_its_release_rebuilds_to_equal_digests(main_job, tmp_path):
     assert all(each["agrees"] and each["binding"] for each in report["comparisons"])
 
 
-def test_gsm8k_passes_through_synthesize_and_curate(short_clone):
+def test_gsm8k_passes_through_synthesize_and_curate(clone):
     source = ROOT.parent / "shared/data/gsm8k"
     if not source.is_dir():
         pytest.skip("the GSM8K files are not beside the checkout")
-    recipe = short_clone.root / "recipes/gsm8k-rows"
+    recipe = clone.root / "recipes/gsm8k-rows"
     recipe.mkdir(parents=True)
     columns = "{prompt: question, answer: answer, solution: answer}"
     lines = [
@@ -262,6 +270,6 @@ def test_gsm8k_passes_through_synthesize_and_curate(short_clone):
     ]
     (recipe / "recipe.yaml").write_text("\n".join(lines) + "\n")
     for stage in ("synthesize", "curate"):
-        short_clone.posttrain("run", str(recipe), "--only", stage, "--local")
+        clone.posttrain("run", str(recipe), "--only", stage, "--local")
     report = json.loads((recipe / "data/curate/report.json").read_text())
     assert report

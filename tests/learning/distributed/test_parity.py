@@ -16,6 +16,7 @@ def gap(one, two):
     return max(abs(one[key] - two[key]) for key in one if not key[1].endswith("accuracy"))
 
 
+@pytest.mark.core
 def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
     one = stages.run("sft", tmp_path / "one", processes=1)
     two = stages.run("sft", tmp_path / "two", processes=2)

@@ -10,7 +10,7 @@ from posttrain.publishing.release.contents import ArchiveContents, FolderContent
 from posttrain.publishing.release.rebuild import rebuild
 from posttrain.publishing.release.verify import read_claims, verify_path
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.core, pytest.mark.timeout(900)]
 RECIPE = """
 flow: flows.post_training
 run: {threads: 1, retries: 0, level: L2}

@@ -27,6 +27,7 @@ def claims(released):
     return found
 
 
+@pytest.mark.core
 @pytest.mark.slow
 def test_the_toy_release_rebuilds_to_equal_digests(released, claims, tmp_path):
     archive = tmp_path / "release.tar"

@@ -1,0 +1,310 @@
+"""Budgets of the tree: rooms and arrows, circles, sizes of classes, fan-out, names.
+
+Code lines are those that hold a statement or a part of one: prose counts nowhere. Imports count
+wherever they stand, in functions and under TYPE_CHECKING too.
+"""
+
+import ast
+from collections import defaultdict
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("posttrain", "tasks", "flows")
+
+MAX_ROOMS, MAX_ARROWS = 16, 55
+MAX_CLASS_LINES, MAX_CLASS_METHODS, MAX_FAN_OUT = 180, 15, 15
+BRITISH = (
+    "optimise", "optimisa", "optimisi", "normalis", "tokenis", "regularis", "parameteris",
+    "serialis", "initialis", "summaris", "quantis", "behaviour", "colour", "favour", "centre",
+)  # fmt: skip
+
+# What was over a budget when the budgets were set. It only shrinks: no entry may be added.
+KNOWN = {
+    "class lines": {
+        "Executor",
+        "Graph",
+        "Learner",
+        "LlamaDecoder",
+        "Scanner",
+    },
+    "class methods": {
+        "Executor",
+        "Graph",
+        "Journal",
+        "Learner",
+        "Ledger",
+        "LlamaDecoder",
+        "Scanner",
+        "Server",
+        "SourceTree",
+    },
+    "fan-out": {
+        "posttrain.cli.release",
+        "posttrain.learning.preference.rounds",
+        "posttrain.learning.rl.learner",
+        "posttrain.learning.rl.loop",
+        "posttrain.learning.rl.sharded",
+        "posttrain.learning.training.supervised",
+        "posttrain.pipeline.execution.executor",
+        "posttrain.pipeline.execution.session",
+        "posttrain.publishing.release.assemble",
+        "posttrain.publishing.release.create",
+        "tasks.preference.stage",
+        "tasks.rl.stage",
+    },
+    "shared class names": {
+        "Assignment",
+        "Change",
+        "Claims",
+        "Comparison",
+        "Decision",
+        "Exhibit",
+        "Finding",
+        "Found",
+        "Graph",
+        "Interval",
+        "Learner",
+        "Lesson",
+        "Line",
+        "Node",
+        "OptimisationConfig",
+        "Outcome",
+        "Part",
+        "Place",
+        "Plan",
+        "Reference",
+        "Row",
+        "ShardedLearner",
+        "Spread",
+        "Step",
+        "Verdict",
+        "Worker",
+        "Workspace",
+    },
+    "British spellings": {
+        "OptimisationConfig",
+        "Parameterisation",
+        "_CENTRED",
+        "_COLOUR",
+        "_COLOURS",
+        "_coloured",
+        "_leave_one_out_centred",
+        "behaviour_BT",
+        "behaviour_logprobs_BT",
+        "centre_N",
+        "centred_B",
+        "centred_BT",
+        "centres",
+        "colour",
+        "normalise",
+        "optimisation",
+        "parameterisation",
+        "summarise",
+    },
+    "circles of files": {
+        "posttrain.learning.rollouts.engines.config",
+        "posttrain.learning.training.learner",
+        "posttrain.learning.training.sharded",
+        "posttrain.provenance.ledger.server",
+    },
+}
+
+
+@cache
+def modules():
+    """Path of every module by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def parsed(module):
+    return ast.parse(modules()[module].read_text())
+
+
+@cache
+def imported(module):
+    """The modules of ours that a module imports anywhere in it."""
+    package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
+    names = set()
+    for node in ast.walk(parsed(module)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1]
+            parts = [*(above if node.level else []), *([node.module] if node.module else [])]
+            names.update(".".join([*parts, alias.name]) for alias in node.names)
+    return {ours for name in names if (ours := nearest(name))} - {module}
+
+
+def nearest(name):
+    """The module of ours that a dotted name lies in; None where it is another's."""
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def room(module):
+    """The folder directly under posttrain/; tasks and flows are one room each."""
+    parts = module.split(".")
+    return parts[1] if parts[0] == "posttrain" and len(parts) > 1 else parts[0]
+
+
+def arrows():
+    """Which room imports which."""
+    pairs = {(room(module), room(other)) for module in modules() for other in imported(module)}
+    return {(a, b) for a, b in pairs if a != b and "posttrain" not in (a, b) and a != "__main__"}
+
+
+def circle(graph):
+    """Some circle of a graph, as a path that ends where it began; empty where there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def classes():
+    """Every class with the module that it stands in."""
+    for module in modules():
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.ClassDef):
+                yield module, node
+
+
+def code_lines(text, node):
+    """How many lines of a definition in this text hold code."""
+    text = text.splitlines()
+    lines = set(range(node.lineno, node.end_lineno + 1))
+    for part in ast.walk(node):
+        if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
+            lines -= set(range(part.lineno, part.end_lineno + 1))
+    return sum(
+        bool(text[line - 1].strip()) and not text[line - 1].strip().startswith("#")
+        for line in lines
+    )
+
+
+def over_class_lines():
+    texts = {module: path.read_text() for module, path in modules().items()}
+    return {node.name for m, node in classes() if code_lines(texts[m], node) > MAX_CLASS_LINES}
+
+
+def over_class_methods():
+    def methods(node):
+        return [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+    return {node.name for _, node in classes() if len(methods(node)) > MAX_CLASS_METHODS}
+
+
+def over_fan_out():
+    return {module for module in modules() if len(imported(module)) > MAX_FAN_OUT}
+
+
+def shared_names():
+    places = defaultdict(set)
+    for module, node in classes():
+        if not node.name.startswith("_"):
+            places[node.name].add(module)
+    return {name for name, found in places.items() if len(found) > 1}
+
+
+def british_names():
+    found = set()
+    for module in modules():
+        names = {Path(part).stem for part in module.split(".")}
+        for node in ast.walk(parsed(module)):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.arg | ast.keyword):
+                names.add(node.arg or "")
+            elif isinstance(node, ast.Name):
+                names.add(node.id)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                names.add(node.attr)
+        found |= {n for n in names if any(word in n.lower() for word in BRITISH)}
+    return found
+
+
+def circles_of_files():
+    """One module of each circle that must be opened, alphabetically first of what is found."""
+    graph = {module: set(imported(module)) for module in modules()}
+    found = set()
+    while path := circle(graph):
+        found.add(min(path))
+        graph.pop(min(path))
+        for others in graph.values():
+            others.discard(min(path))
+    return found
+
+
+BUDGETS = {
+    "class lines": over_class_lines,
+    "class methods": over_class_methods,
+    "fan-out": over_fan_out,
+    "shared class names": shared_names,
+    "British spellings": british_names,
+    "circles of files": circles_of_files,
+}
+
+
+def over(budget):
+    """What is over a budget and was not already when it was set."""
+    return sorted(BUDGETS[budget]() - KNOWN.get(budget, set()))
+
+
+def test_rooms_are_few_and_seldom_import_each_other():
+    rooms = {room(module) for module in modules()} - {"posttrain", "__main__"}
+    assert len(rooms) <= MAX_ROOMS, sorted(rooms)
+    assert len(arrows()) <= MAX_ARROWS, sorted(arrows())
+
+
+def test_rooms_import_each_other_in_no_circle():
+    graph = defaultdict(set)
+    for one, other in arrows():
+        graph[one].add(other)
+    assert circle(graph) == []
+
+
+def test_files_import_each_other_in_no_circle():
+    assert over("circles of files") == []
+
+
+def test_a_class_has_few_lines_of_code():
+    assert over("class lines") == []
+
+
+def test_a_class_has_few_methods():
+    assert over("class methods") == []
+
+
+def test_a_module_imports_few_others_of_ours():
+    assert over("fan-out") == []
+
+
+def test_no_two_public_classes_share_a_name():
+    assert over("shared class names") == []
+
+
+def test_identifiers_are_spelled_the_american_way():
+    assert over("British spellings") == []
+
+
+def test_prose_is_no_code():
+    source = (
+        'class A:\n    """Says what."""\n\n    # why\n    x: int = 1\n    """What x is."""\n\n'
+        "    def f(self):\n        return (\n            1\n        )\n"
+    )
+    assert code_lines(source, ast.parse(source).body[0]) == 6
+
+
+def test_a_circle_is_found():
+    assert circle({"a": {"b"}, "b": {"c"}}) == []
+    assert set(circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}})) == {"a", "b", "c"}
