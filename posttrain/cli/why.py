@@ -141,7 +141,7 @@ def _side_of_now(
 
 
 def _show(session: Session, found: Explanation, *, verbose: bool) -> None:
-    sources = Sources(session.workspace.root, session.planner.archive, session.workspace.packages())
+    sources = Sources(session.workspace.root, session.planner.archive, session.planner.packages)
     shown = found.differences if verbose else found.differences[:1]
     for difference in shown:
         click.echo(f"  {difference.sentence}")

@@ -136,12 +136,20 @@ class Planner:
         return self._closures_by_name[name]
 
     @property
+    def packages(self) -> list[str]:
+        """First-party code, and installed packages whose parts the recipe names."""
+        stages = self.dag.stages.values()
+        modules = {type(part).__module__ for stage in stages for part in parts_in(stage.config)}
+        heads = {module.partition(".")[0] for module in modules}
+        return sorted(heads.union(self.workspace.packages()))
+
+    @property
     def reader(self) -> CodeReader:
         """The project's code as it was when this planner first looked."""
         if self._reader is None:
             self._reader = CodeReader(
                 self.workspace.root,
-                packages=self.workspace.packages(),
+                packages=self.packages,
                 outside=INTERFACE,
                 cache=self.workspace.state / "code",
             )

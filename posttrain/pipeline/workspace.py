@@ -25,13 +25,15 @@ class Workspace:
 
     root: Path
     recipe_dir: Path
+    plugins: tuple[str, ...] = ()
+    """Modules that the recipe names; they may lie in folders without an `__init__.py`."""
 
     @classmethod
     def of(cls, recipe: Recipe) -> "Workspace":
         """The workspace of a recipe: its project is the nearest folder above that has `.dvc`."""
         for folder in (recipe.directory, *recipe.directory.parents):
             if (folder / ".dvc").is_dir():
-                return cls(folder, recipe.directory)
+                return cls(folder, recipe.directory, recipe.plugins)
         raise UserError(
             f"{recipe.directory} is not inside a posttrain project (no .dvc folder above it); "
             "run the command in a clone of the project"
@@ -49,8 +51,11 @@ class Workspace:
         return "root" if relative == "." else relative.replace("/", "-")
 
     def packages(self) -> list[str]:
-        """First-party code: the Python packages at the project's root, and posttrain's own."""
+        """First-party code: packages and modules at the project's root, and posttrain's own."""
         own = {path.parent.name for path in self.root.glob("*/__init__.py")}
+        own |= {path.stem for path in self.root.glob("*.py") if path.stem.isidentifier()}
+        heads = {plugin.partition(".")[0] for plugin in self.plugins}
+        own |= {head for head in heads if (self.root / head).is_dir()}
         return sorted({"posttrain", *SHARED} | own)
 
     def staging(self, stage: str, attempt_id: str) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
-from posttrain.provenance.code.distributions import distributions
+from posttrain.provenance.code.distributions import distributions, released
 from posttrain.provenance.code.graph import Graph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.symbols import Node, Symbol
@@ -74,11 +74,13 @@ class CodeReader:
                 symbols |= {f"{node.module}:<file {name}>": files[name] for name in files}
             elif (symbol := self._graph.symbol(node)) is not None:
                 symbols[f"{node.module}:{node.name}"] = symbol.digest
+        plugins = {head for head in _heads(reached) if self._tree.is_installed(head)}
         self._tree.save()
         ordered = dict(sorted(symbols.items()))
         return CodeClosure(
             symbols=ordered,
-            packages=distributions(imported, cache=self._cache),
+            packages=distributions(imported, cache=self._cache)
+            | released(plugins, cache=self._cache),
             modules=frozenset(node.module for node in reached if node.module),
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
             digest=_digest(ordered),
@@ -142,6 +144,10 @@ class CodeReader:
             reached |= fresh
             pending += fresh
         return reached, reasons
+
+
+def _heads(reached: Iterable[Node]) -> set[str]:
+    return {node.module.partition(".")[0] for node in reached if node.module}
 
 
 def _digest(symbols: Mapping[str, str]) -> str:

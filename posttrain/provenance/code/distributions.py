@@ -23,6 +23,15 @@ def distributions(imports: Iterable[str], *, cache: Path | None = None) -> froze
     return frozenset(found for name in third_party for found in _providers(name, cache))
 
 
+def released(imports: Iterable[str], *, cache: Path | None = None) -> frozenset[str]:
+    """Distributions of `imports` that have a version to go by: installed, and not for editing.
+
+    What else is there counts by its source alone: an editable install, a folder on the path.
+    """
+    found = distributions(imports, cache=cache)
+    return frozenset(name for name in found if version(name) != ABSENT and not _editable(name))
+
+
 @memoize
 def version(distribution: str) -> str:
     """Installed version of a distribution."""
@@ -30,6 +39,13 @@ def version(distribution: str) -> str:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return ABSENT
+
+
+def _editable(distribution: str) -> bool:
+    """True for what `pip install -e` installed (PEP 660: direct_url.json says so)."""
+    text = importlib.metadata.distribution(distribution).read_text("direct_url.json")
+    origin = json.loads(text) if text else {}
+    return bool(origin.get("dir_info", {}).get("editable", False))
 
 
 @memoize

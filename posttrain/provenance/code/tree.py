@@ -22,6 +22,7 @@ class SourceTree:
     """
 
     def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
+        self._root = root
         self._packages = tuple(packages)
         self._homes = {name: _homes(root, name) for name in packages}
         self._places: dict[str, Path | None] = {}
@@ -32,6 +33,10 @@ class SourceTree:
     def is_first_party(self, module: str) -> bool:
         """Whether the module belongs to one of the packages whose code counts."""
         return bool(self._homes.get(module.partition(".")[0]))
+
+    def is_installed(self, package: str) -> bool:
+        """True for a package of others, which lies neither in the project nor beside posttrain."""
+        return self._homes.get(package, ())[:1] not in ((), (self._root,), (home(),))
 
     def place(self, module: str) -> Path | None:
         """The module's file; its directory where it is a package without `__init__.py`."""
@@ -161,5 +166,8 @@ def _homes(root: Path, package: str) -> tuple[Path, ...]:
     if not found:
         spec = find_spec(package)
         locations = spec.submodule_search_locations if spec is not None else None
-        found = [Path(next(iter(locations))).parent] if locations else []
+        if locations:
+            found = [Path(next(iter(locations))).parent]
+        elif spec is not None and spec.has_location and spec.origin:
+            found = [Path(spec.origin).parent]
     return tuple(found)

@@ -31,6 +31,10 @@ def unpack_code(archive: bytes, folder: Path) -> None:
 def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
     for package in workspace.packages():
         own = workspace.root / package
+        module = own.with_suffix(".py")
+        if module.is_file() and not own.is_dir():
+            yield module.name, module
+            continue
         if not own.is_dir() or package in SHARED:
             yield from _code(package, home() / package, besides=own)
         # In a checkout of this library its packages are the project's own; the shared ones of
