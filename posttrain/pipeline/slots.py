@@ -12,6 +12,8 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.slots import Plugins, Slot, installed_parts, plugged
 
 SLOTS: Mapping[str, str] = {
+    "filter": "posttrain.data.filters.registry:FILTERS",
+    "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""
