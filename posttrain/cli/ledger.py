@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.files import replacing
-from posttrain.provenance.ledger import Conflict, Ledger, open_ledger
+from posttrain.provenance.ledger import Conflict, Ledger, conflicts, open_ledger
 from posttrain.provenance.ledger.location import ENVIRONMENT, ledger_location, project_root
 from posttrain.stage.errors import UserError
 
@@ -106,7 +106,7 @@ def audit(ledger_at: str | None) -> None:
     Also those of which `posttrain verify` last said so. Exits with 1 when there are any.
     """
     with existing_ledger(ledger_at) as source:
-        findings = [_finding(conflict) for conflict in source.conflicts()]
+        findings = [_finding(conflict) for conflict in conflicts(source.store)]
         findings += _refuted(source)
     for finding in findings:
         click.echo(finding)
@@ -117,7 +117,7 @@ def audit(ledger_at: str | None) -> None:
 
 def _refuted(source: Ledger) -> Iterator[str]:
     """Stage runs whose last verification at a level did not hold."""
-    last = {(each.subject, each.level): each for each in source.verifications()}
+    last = {(each.subject, each.level): each for each in source.annotations.verifications()}
     for found in last.values():
         record = None if found.holds else source.stage_run(found.subject)
         if record is not None:

@@ -94,7 +94,7 @@ def _refused(ledger: Ledger, found: Impact) -> list[Node]:
 def recalls(ledger_at: str | None) -> None:
     """List the recalls that are in force."""
     with existing_ledger(ledger_at) as ledger:
-        standing = ledger.recalls()
+        standing = ledger.annotations.recalls()
     for each in standing:
         day = time.strftime("%Y-%m-%d", time.gmtime(each.recalled))
         rows = f" (rows where {each.predicate})" if each.predicate else ""

@@ -39,7 +39,7 @@ def _stages(session: Session) -> Table:
         right = heading in ("rows", "size")
         table.add_column(heading, justify="right" if right else "left", no_wrap=True)
     for decision in session.planner.plan():
-        made = decision.known or session.ledger.latest(decision.stage, session.recipe.name)
+        made = decision.known or session.ledger.history.latest(decision.stage, session.recipe.name)
         state = _STATES[decision.action] if made else "[red]never ran[/]"
         table.add_row(f"[bold]{decision.stage}[/] {state}")
         for record in made.outputs if made else ():

@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 
 from posttrain.pipeline.execution.session import Session
+from posttrain.provenance.ledger import conflicts
 from posttrain.views.report import StageFacts, summary_table, write_report
 
 REPORT_FILE = "report.html"
@@ -20,8 +21,8 @@ def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
     """Print the summary of the session's stages; renew the report page if any of them ran."""
     # What another recipe made and this one took over lasted as long as it did there.
     names = list(session.dag.stages)
-    lasting = session.ledger.durations(names)
-    lasting |= session.ledger.durations(names, session.recipe.name)
+    lasting = session.ledger.history.durations(names)
+    lasting |= session.ledger.history.durations(names, session.recipe.name)
     records = [session.records[name] for name in session.dag.order() if name in session.records]
     stages = [StageFacts(record, lasting.get(record.stage, 0.0)) for record in records]
     artifacts = {
@@ -66,7 +67,7 @@ def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
 def _say_conflicts(session: Session) -> None:
     """One key, two results: the stage is not reproducible, and that must not pass in silence."""
     keys = [record.key for record in session.records.values()]
-    for conflict in session.ledger.conflicts(keys):
+    for conflict in conflicts(session.ledger.store, keys):
         click.echo(
             f"warning: stage '{conflict.stage}' has made {len(conflict.runs)} different outputs "
             f"from the same key {conflict.key[:12]}; it is not reproducible (posttrain audit)",

@@ -99,7 +99,7 @@ def verify(
                 within=within or 0.05,
                 told=partial(click.echo, err=True),
             )
-        ledger.verified(*verdict.verifications())
+        ledger.annotations.verify(*verdict.verifications())
     _show(verdict, output)
     if not verdict.holds:
         sys.exit(1)

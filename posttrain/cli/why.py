@@ -60,8 +60,8 @@ def why(
 
 def _explain_now(session: Session, stage: str, *, verbose: bool) -> None:
     decisions = {decision.stage: decision for decision in session.planner.plan()}
-    executions = session.ledger.executions(stage, session.recipe.name, limit=2)
-    last = session.ledger.latest(stage, session.recipe.name) or next(iter(executions), None)
+    executions = session.ledger.history.executions(stage, session.recipe.name, limit=2)
+    last = session.ledger.history.latest(stage, session.recipe.name) or next(iter(executions), None)
     if last is None:
         click.echo(f"{stage} never ran: there is nothing to compare with")
     elif decisions[stage].action != "cached":

@@ -68,7 +68,7 @@ class Planner:
     def plan(self) -> list[Decision]:
         """Decide for every stage before anything runs, without touching the workspace."""
         decisions: dict[str, Decision] = {}
-        lasting = self.ledger.durations(list(self.dag.stages), self.recipe.name)
+        lasting = self.ledger.history.durations(list(self.dag.stages), self.recipe.name)
         for name in self.dag.order():
             known = {
                 upstream: decisions[upstream].known
@@ -82,7 +82,7 @@ class Planner:
         """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""
         inputs = self.input_records(name, made)
         key = self.key(name, {role: record.digest for role, record in inputs.items()})
-        last = self.ledger.latest(name, self.recipe.name)
+        last = self.ledger.history.latest(name, self.recipe.name)
         if name in self.forced:
             return Decision(name, "run", ("asked for on the command line",), key)
         known = self.ledger.succeeded(key.digest)
@@ -200,7 +200,7 @@ class Planner:
         if name in self.forced:
             reasons = ("asked for on the command line",)
         else:
-            last = self.ledger.latest(name, self.recipe.name)
+            last = self.ledger.history.latest(name, self.recipe.name)
             if last is None:
                 reasons = ("it never ran",)
             else:

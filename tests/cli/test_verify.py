@@ -21,7 +21,7 @@ def verdict(said):
 
 def kept(toy):
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
-        return ledger.verifications()
+        return ledger.annotations.verifications()
 
 
 def test_a_run_of_plain_sums_holds_bit_for_bit_and_the_workspace_stays(toy, posttrain, contents):

@@ -45,7 +45,7 @@ def claims_of(ledger: Ledger, keep: Keep) -> Claims:
     for run in stage_runs:
         _note(claims, run)
     digests = {r.digest: r.md5 for run in stage_runs for r in (*run.inputs, *run.outputs) if r.md5}
-    for release in ledger.releases():
+    for release in ledger.annotations.releases():
         for member in release.members:
             claims.claim(member.md5 or digests.get(member.digest), f"release {release.tag}")
     for digest, name in pinned(ledger).items():

@@ -1,7 +1,6 @@
 """Artifacts that a person wants kept, whatever the budget says."""
 
 from posttrain.provenance.ledger import Ledger
-from posttrain.provenance.ledger.additions import write_annotations
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.lineage.names import Selected
 from posttrain.stage.errors import UserError
@@ -13,15 +12,14 @@ _NO_MORE = ""
 
 def pinned(ledger: Ledger) -> dict[str, str]:
     """Digest of every pinned artifact -> the name under which it was pinned."""
-    sql = "SELECT subject,value FROM annotations WHERE name=:name ORDER BY num"
-    rows = ledger.store.query(sql, {"name": _PIN})
-    return {digest: value for digest, value in rows if value != _NO_MORE}
+    noted = ledger.annotations.noted(_PIN)
+    return {digest: name for digest, name in noted.items() if name != _NO_MORE}
 
 
 def pin(ledger: Ledger, node: Selected, name: str) -> list[str]:
     """Keep an artifact, all outputs of a stage run, or all members of a release."""
     digests = _digests(ledger, node)
-    write_annotations(ledger.store, _PIN, dict.fromkeys(digests, name))
+    ledger.annotations.note(_PIN, dict.fromkeys(digests, name))
     return digests
 
 
@@ -30,7 +28,7 @@ def unpin(ledger: Ledger, node: Selected) -> list[str]:
     digests = [digest for digest in _digests(ledger, node) if digest in pinned(ledger)]
     if not digests:
         raise UserError("that node is not pinned; see posttrain gc pins")
-    write_annotations(ledger.store, _PIN, dict.fromkeys(digests, _NO_MORE))
+    ledger.annotations.note(_PIN, dict.fromkeys(digests, _NO_MORE))
     return digests
 
 

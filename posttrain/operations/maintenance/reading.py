@@ -6,7 +6,8 @@ from pathlib import Path
 
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.location import ledger_location
-from posttrain.provenance.ledger.store import Store, open_store
+from posttrain.provenance.ledger.opening import open_store
+from posttrain.provenance.ledger.store import Store
 from posttrain.provenance.ledger.version import HEAD, stored_version
 from posttrain.stage.errors import UserError
 

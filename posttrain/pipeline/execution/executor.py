@@ -217,7 +217,7 @@ class Executor:
             )
             for role, relative in stage.outputs().items()
         )
-        self.ledger.compose(
+        self.ledger.compositions.add(
             *[Composition(each, parts[each.role]) for each in outputs if each.role in parts]
         )
         return replace(
@@ -248,7 +248,7 @@ class Executor:
         """Parts of the outputs, judges with what they are asked where outputs or inputs tell it."""
         if all(part.digest for parts in outcome.parts.values() for part in parts):
             return outcome.parts
-        known = self.ledger.parts_of([record.digest for record in base.inputs])
+        known = self.ledger.compositions.parts_of([record.digest for record in base.inputs])
         judges = [part for parts in known.values() for part in parts if part.type == "judge"]
         return with_settings(outcome.parts, {part.path.partition(":")[2] for part in judges})
 
@@ -285,7 +285,9 @@ class Executor:
     def note_late_ids(self) -> None:
         """Let the ledger know the tracker's ids that came after the records they belong to."""
         found = {each: self.tracker.external_id(handle) for each, handle in self.late.items()}
-        self.ledger.tracked({each: name for each, name in found.items() if name is not None})
+        self.ledger.annotations.track(
+            {each: name for each, name in found.items() if name is not None}
+        )
 
     def _assignment(self, base: StageRun, staged: Mapping[str, Path], log: Path) -> Assignment:
         stage = self.planner.dag.stages[base.stage]

@@ -22,7 +22,7 @@ _ONE_OF = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE)
 def refuse_unfit(planner: Planner, decisions: Sequence[Decision]) -> None:
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
     refuse_recalled(planner.ledger, _used(decisions))
-    if planner.ledger.recalls():
+    if planner.ledger.annotations.recalls():
         refuse_recalled(planner.ledger, _judges(planner, decisions))
     for decision in decisions:
         if decision.action == "run" and decision.key is not None:
@@ -57,7 +57,7 @@ def models(
         for port in [ports[role.partition(".")[0]]]
         if port.type.is_directory and not port.own_tokenizer
     }
-    known = ledger.parts_of(sorted(set(chosen.values()))) if chosen else {}
+    known = ledger.compositions.parts_of(sorted(set(chosen.values()))) if chosen else {}
     found: dict[str, Parts] = {
         f"its input '{role}'": known[digest] for role, digest in chosen.items() if digest in known
     }
@@ -88,14 +88,14 @@ def _used(decisions: Sequence[Decision]) -> list[ArtifactRecord]:
 def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRecord]:
     """The judges that stages of the plan asked last time, as their code is now."""
     last = [
-        planner.ledger.latest(decision.stage, planner.recipe.name)
+        planner.ledger.history.latest(decision.stage, planner.recipe.name)
         for decision in decisions
         if decision.action in ("run", "pending")
     ]
     made = [output.digest for run in last if run is not None for output in run.outputs]
     asked = {
         part.path: part
-        for parts in planner.ledger.parts_of(made).values()
+        for parts in planner.ledger.compositions.parts_of(made).values()
         for part in parts
         if part.type == ArtifactType.JUDGE
     }

@@ -1,11 +1,14 @@
 """The ledger: every stage run ever, append-only, in SQLite or PostgreSQL.
 
-SQLAlchemy Core declares the schema and drives PostgreSQL. For SQLite the same SQL texts go through
-the standard library's driver, because importing SQLAlchemy costs more than a whole lineage query.
+One set of SQL texts serves both; `dialects` holds the few that differ. SQLAlchemy declares the
+schema and drives PostgreSQL; SQLite is reached by the standard library's driver, because importing
+SQLAlchemy costs more than a whole lineage query (docs/decisions/ledger.md).
 """
 
-from posttrain.provenance.ledger.ledger import Conflict, Ledger, open_ledger
+from posttrain.provenance.ledger.conflicts import Conflict, conflicts
+from posttrain.provenance.ledger.ledger import Ledger, open_ledger
 from posttrain.provenance.ledger.records import (
+    Adoption,
     ArtifactRecord,
     Composition,
     Recall,
@@ -16,6 +19,7 @@ from posttrain.provenance.ledger.records import (
 )
 
 __all__ = [
+    "Adoption",
     "ArtifactRecord",
     "Composition",
     "Conflict",
@@ -25,5 +29,6 @@ __all__ = [
     "Run",
     "StageRun",
     "Verification",
+    "conflicts",
     "open_ledger",
 ]

@@ -31,7 +31,8 @@ def _numbers(
 ) -> dict[Row, int]:
     sql = f"SELECT num,{','.join(columns)} FROM {table} WHERE {columns[0]} IN ({{values}})"
     found = query_in(store, sql, list(dict.fromkeys(name[0] for name in wanted)))
-    return {tuple(row[1:]): row[0] for row in found if tuple(row[1:]) in wanted}
+    numbers = {tuple(row[1:]): row.num for row in found}
+    return {name: number for name, number in numbers.items() if name in wanted}
 
 
 def encode(value: object) -> str:

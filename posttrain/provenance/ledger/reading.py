@@ -17,7 +17,7 @@ def annotated(column: str, table: str) -> str:
 
 _COLUMNS = (
     "num,id,run_id,stage,task,key,status,derivation,started,ended,components,timings,metrics,host,"
-    f"log_path,error,attempt,{annotated('mlflow_run_id', 'stage_runs')}"
+    f"log_path,error,attempt,{annotated('mlflow_run_id', 'stage_runs')} AS mlflow_run_id"
 )
 _EDGES = (
     "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,o.md5"
@@ -34,9 +34,17 @@ def read_edges(store: Store, derivations: Sequence[int]) -> dict[int, Sides]:
     """Inputs and outputs of each derivation; one without any is absent."""
     sides: dict[int, tuple[list[ArtifactRecord], list[ArtifactRecord]]] = {}
     for row in query_in(store, _EDGES, sorted(set(derivations))):
-        derivation, direction, role, kind, path, digest, size, rows, producer, md5 = row
-        record = ArtifactRecord(role, kind, path, digest, size, rows, producer or None, md5)
-        sides.setdefault(derivation, ([], []))[direction].append(record)
+        record = ArtifactRecord(
+            role=row.role,
+            type=row.type,
+            path=row.path,
+            digest=row.digest,
+            size=row.size,
+            rows=row.rows,
+            producer=row.producer or None,
+            md5=row.md5,
+        )
+        sides.setdefault(row.derivation, ([], []))[row.direction].append(record)
     return {number: (tuple(read), tuple(made)) for number, (read, made) in sides.items()}
 
 
@@ -57,14 +65,14 @@ class StageRunReader:
         """As `where`, with one `{values}` list of any length in the condition."""
         sql = f"SELECT {_COLUMNS} FROM stage_runs WHERE {condition}"
         rows = query_in(self._store, sql, values)
-        return self._build(sorted(rows, key=lambda row: -row[0]))
+        return self._build(sorted(rows, key=lambda row: -row.num))
 
     def _build(self, rows: Sequence[Row]) -> list[StageRun]:
-        edges = read_edges(self._store, [row[7] for row in rows])
-        parsed = [json.loads(row[10]) for row in rows]
+        edges = read_edges(self._store, [row.derivation for row in rows])
+        parsed = [json.loads(row.components) for row in rows]
         self._load_documents({sha for groups in parsed for sha in groups.values()})
         return [
-            self._stage_run(row, groups, edges.get(row[7], ((), ())))
+            self._stage_run(row, groups, edges.get(row.derivation, ((), ())))
             for row, groups in zip(rows, parsed, strict=True)
         ]
 
@@ -74,31 +82,15 @@ class StageRunReader:
         groups: Mapping[str, str],
         edges: Sides,
     ) -> StageRun:
-        _num, id_, run_id, stage, task, key, status, _derivation, started, ended, *rest = row
-        _components, timings, metrics, host, log_path, error, attempt, mlflow_run_id = rest
-        return StageRun(
-            id=id_,
-            run_id=run_id,
-            stage=stage,
-            task=task,
-            key=key,
-            status=status,
-            started=started,
-            ended=ended,
-            components={name: self._documents[sha] for name, sha in groups.items()},
-            timings=json.loads(timings),
-            inputs=edges[0],
-            outputs=edges[1],
-            metrics=json.loads(metrics),
-            host=host,
-            log_path=log_path,
-            error=error,
-            attempt=attempt,
-            mlflow_run_id=mlflow_run_id,
-        )
+        fields = row._asdict()
+        del fields["num"], fields["derivation"]
+        fields |= {name: json.loads(fields[name]) for name in ("timings", "metrics")}
+        fields["components"] = {name: self._documents[sha] for name, sha in groups.items()}
+        fields["inputs"], fields["outputs"] = edges
+        return StageRun(**fields)
 
     def _load_documents(self, shas: set[str]) -> None:
         missing = sorted(shas - self._documents.keys())
         sql = "SELECT sha,body FROM documents WHERE sha IN ({values})"
-        for sha, body in query_in(self._store, sql, missing):
-            self._documents[sha] = json.loads(body)
+        for row in query_in(self._store, sql, missing):
+            self._documents[row.sha] = json.loads(row.body)

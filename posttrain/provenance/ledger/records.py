@@ -128,3 +128,23 @@ class Verification:
     holds: bool
     verified: float
     details: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """A result was taken over from under another key, without running the stage again.
+
+    Args:
+        subject: Id of the stage run that was recorded for it.
+        source: Id of the stage run that made the bytes.
+        reason: Why the result holds under today's key, in a sentence.
+        adopted: UTC epoch seconds.
+        differences: Sentences on what a person took over `anyway`; empty where nothing differs.
+
+    """
+
+    subject: str
+    source: str
+    reason: str
+    adopted: float
+    differences: tuple[str, ...] = ()

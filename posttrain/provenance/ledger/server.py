@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.patience import patient, was_cut
-from posttrain.provenance.ledger.store import Params, Row
+from posttrain.provenance.ledger.store import Params, Row, row_type
 from posttrain.stage.errors import UserError
 
 # One writer at a time, also across machines: any constant will do as long as it is ours.
@@ -33,12 +33,18 @@ class ServerStore:
         self._lock = threading.RLock()
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT."""
+        """Rows of a SELECT, with the names of its columns."""
         with self._lock:
-            rows = [tuple(row) for row in self._begun(sql, params)]
+            result = self._begun(sql, params)
+            row = row_type(tuple(result.keys()))
+            rows = [row._make(each) for each in result]
             if not self._depth:
                 self._connection.rollback()
             return rows
+
+    def column(self, sql: str, params: Params | None = None) -> list[Any]:
+        """The first column of a SELECT."""
+        return [row[0] for row in self.query(sql, params)]
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
         """One statement for each of `rows`."""

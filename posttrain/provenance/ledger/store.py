@@ -1,30 +1,16 @@
-"""How SQL reaches a database: SQLite by the standard library, anything else by SQLAlchemy."""
+"""How SQL reaches a database: what a store of either kind offers, and rows with names."""
 
-import os
-import sqlite3
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections import namedtuple
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
 from typing import Any, Protocol
 
-from posttrain.stage.errors import UserError
-
-Row = tuple[Any, ...]
+Row = Any
+"""A named tuple: the value of column `stage` is `row.stage`."""
 Params = Mapping[str, object]
 
-BUSY_SECONDS = 60.0
 _CHUNK = 500
-_REMEDIES = {
-    sqlite3.SQLITE_FULL: "free some disk space and run again",
-    sqlite3.SQLITE_IOERR: "check the disk and its free space",
-    sqlite3.SQLITE_READONLY: "make its folder writable",
-    sqlite3.SQLITE_CANTOPEN: "check the path and its rights",
-    sqlite3.SQLITE_BUSY: "another process holds it; wait for that one, or stop it",
-    sqlite3.SQLITE_CORRUPT: "restore it from a copy, or import an export of it",
-    sqlite3.SQLITE_NOTADB: "that file is something else; name another path",
-}
 
 
 class Store(Protocol):
@@ -32,9 +18,13 @@ class Store(Protocol):
 
     url: str
     dialect: str
+    """`sqlite` or `postgresql`: where the two differ, `dialects` has a text for each."""
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT."""
+        """Rows of a SELECT, with the names of its columns."""
+
+    def column(self, sql: str, params: Params | None = None) -> list[Any]:
+        """The first column of a SELECT: for long results, at half the price of rows."""
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
         """One statement for each of `rows`."""
@@ -46,12 +36,30 @@ class Store(Protocol):
         """Give the connection back."""
 
 
+@cache
+def row_type(columns: tuple[str, ...]) -> Any:
+    """The named tuple for rows of these columns; a column without a name is `_0`, `_1`, ...
+
+    >>> row_type(("id", "COUNT(*)"))("r1", 3)
+    Row(id='r1', _1=3)
+    """
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - its fields are a query's
+
+
 def query_in(
     store: Store, sql: str, values: Sequence[object], *, fixed: Params | None = None
 ) -> list[Row]:
     """Run `sql`, whose `{values}` stands for the list of an IN, for any number of values.
 
-    `fixed` are the parameters that are not in that list.
+    Args:
+        store: The database.
+        sql: A SELECT with one `{values}`.
+        values: The list; asked for 500 at a time, so rows come in no order.
+        fixed: Parameters that are not in that list.
+
+    Returns:
+        The rows of all those queries.
+
     """
     rows: list[Row] = []
     for start in range(0, len(values), _CHUNK):
@@ -60,113 +68,3 @@ def query_in(
         names = ",".join(f":{name}" for name in params)
         rows += store.query(sql.replace("{values}", names), {**params, **(fixed or {})})
     return rows
-
-
-def open_store(url: str, *, create: bool = True) -> Store:
-    """Connect to a path, a `sqlite:///` URL, or any other URL that SQLAlchemy knows."""
-    if "://" not in url or url.startswith("sqlite:"):
-        path = Path(url.removeprefix("sqlite:///"))
-        if not create and not path.exists():
-            raise UserError(f"there is no ledger at {path}; run the recipe first: posttrain run")
-        return SqliteStore(path)
-    from posttrain.provenance.ledger.server import ServerStore
-
-    return ServerStore(url)
-
-
-class SqliteStore:
-    """A SQLite file in WAL mode, so that readers never wait for the writer.
-
-    `synchronous=NORMAL`: a killed process loses nothing; a power cut may lose the last
-    transactions, never tear one, and the price of a lost record is running that stage again.
-    """
-
-    dialect = "sqlite"
-
-    def __init__(self, path: Path) -> None:
-        self.url = f"sqlite:///{path}"
-        self._path = path
-        self._lock = threading.RLock()
-        with self._explained("opened"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = self._connect()
-
-    def _connect(self) -> sqlite3.Connection:
-        try:
-            return _prepared(str(self._path))
-        except sqlite3.OperationalError:
-            # WAL needs to write beside the file. Where nobody can, nobody else writes either.
-            if not self._path.exists() or os.access(self._path.parent, os.W_OK):
-                raise
-            return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
-
-    @contextmanager
-    def _explained(self, attempted: str) -> Iterator[None]:
-        """Turn what the machine did (disk full, no rights, damage) into a sentence for the user."""
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"the ledger {self._path} cannot be {attempted}: {error}") from None
-        except sqlite3.DatabaseError as error:
-            code = (error.sqlite_errorcode or 0) & 0xFF
-            if code not in _REMEDIES:
-                raise
-            remedy = _REMEDIES[code]
-            raise UserError(
-                f"the ledger {self._path} cannot be {attempted}: {error}; {remedy}"
-            ) from None
-
-    def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT."""
-        with self._lock, self._explained("read"):
-            return self._connection.execute(sql, dict(params or {})).fetchall()
-
-    def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        """One statement for each of `rows`."""
-        with self._lock:
-            self._connection.executemany(sql, [dict(row) for row in rows])
-
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All or nothing. IMMEDIATE waits for the other writer now instead of failing later."""
-        with self._lock, self._explained("written"):
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            finally:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-
-    def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
-
-
-def _prepared(target: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        target,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
-        uri=target.startswith("file:"),
-    )
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    connection.execute("PRAGMA mmap_size=1073741824")
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        _switch_to_wal(connection)
-    return connection
-
-
-def _switch_to_wal(connection: sqlite3.Connection) -> None:
-    """SQLite does not wait here for its busy timeout, so the first openers take turns."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                raise
-            time.sleep(0.02)

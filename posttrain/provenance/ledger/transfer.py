@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from posttrain.provenance.ledger.ledger import Ledger
-from posttrain.provenance.ledger.marks import read_recalls
 from posttrain.provenance.ledger.records import (
+    Adoption,
     ArtifactRecord,
     Composition,
     Recall,
@@ -57,20 +57,22 @@ def import_ledger(ledger: Ledger, lines: Iterable[str], *, where: str) -> int:
 
 def _records(ledger: Ledger) -> Iterator[dict[str, Any]]:
     rows = ledger.store.query("SELECT id,status,process FROM runs")
-    stored = {row[0]: {"status": row[1], "process": row[2]} for row in rows}
+    stored = {row.id: {"status": row.status, "process": row.process} for row in rows}
     for run in reversed(ledger.runs()):
         yield {"kind": "run", **asdict(run), **stored[run.id]}
     for stage_run in ledger.every_stage_run():
         yield {"kind": "stage_run", **_plain(stage_run), "metrics": _finite(stage_run.metrics)}
-    for composition in ledger.compositions():
+    for composition in ledger.compositions.all():
         whole = vars(composition.whole)
         yield {"kind": "composition", **_plain(composition), "whole": whole}
-    for release in ledger.releases():
+    for release in ledger.annotations.releases():
         yield {"kind": "release", **_plain(release)}
-    for recall in read_recalls(ledger.store):
+    for recall in ledger.annotations.every_recall():
         yield {"kind": "recall", **asdict(recall)}
-    for verification in ledger.verifications():
+    for verification in ledger.annotations.verifications():
         yield {"kind": "verification", **asdict(verification)}
+    for adoption in ledger.annotations.adoptions().values():
+        yield {"kind": "adoption", **asdict(adoption)}
 
 
 def _plain(record: StageRun | Release | Composition) -> dict[str, Any]:
@@ -93,7 +95,8 @@ def _line(record: Mapping[str, Any]) -> str:
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
 
 
-_Record = tuple[Run, str] | StageRun | Composition | Release | Recall | Verification | int
+_Said = Composition | Release | Recall | Verification | Adoption
+_Record = tuple[Run, str] | StageRun | _Said | int
 
 
 def _parse_all(lines: Iterable[str], where: str) -> list[_Record]:
@@ -126,6 +129,8 @@ def _parse(line: str, where: str) -> _Record:
             return Recall(**{**fields, "cleared": tuple(fields["cleared"])})
         if kind == "verification":
             return Verification(**fields)
+        if kind == "adoption":
+            return Adoption(**{**fields, "differences": tuple(fields["differences"])})
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{where} is damaged ({error}); export the ledger again") from None
     raise UserError(f"{where} is of unknown kind '{kind}'; a newer posttrain may have written it")
@@ -157,13 +162,13 @@ def _artifacts(rows: Sequence[Mapping[str, Any]]) -> tuple[ArtifactRecord, ...]:
 def _known(ledger: Ledger) -> dict[str, str]:
     """Identity of every run, release and recall that is there, with a run's status."""
     runs = ledger.store.query("SELECT id,status FROM runs")
-    releases = ledger.store.query("SELECT tag FROM releases")
-    recalls = ledger.store.query("SELECT id FROM recalls")
-    known = {f"run {row[0]}": str(row[1]) for row in runs}
-    known |= {f"release {row[0]}": "" for row in releases}
-    known |= {_identity(each): "" for each in ledger.compositions()}
-    known |= {_name(each): "" for each in ledger.verifications()}
-    return known | {f"recall {row[0]}": "" for row in recalls}
+    known = {f"run {row.id}": row.status for row in runs}
+    known |= {f"release {tag}": "" for tag in ledger.store.column("SELECT tag FROM releases")}
+    known |= {f"recall {id_}": "" for id_ in ledger.store.column("SELECT id FROM recalls")}
+    known |= {_identity(each): "" for each in ledger.compositions.all()}
+    known |= {_name(each): "" for each in ledger.annotations.verifications()}
+    known |= {f"adoption {subject}": "" for subject in ledger.annotations.adoptions()}
+    return known
 
 
 def _name(verification: Verification) -> str:
@@ -179,16 +184,19 @@ def _append(ledger: Ledger, record: _Record, known: Mapping[str, str]) -> int:
     if isinstance(record, tuple):
         return _append_run(ledger, *record, known.get(f"run {record[0].id}"))
     if isinstance(record, Composition) and _identity(record) not in known:
-        ledger.compose(record)
+        ledger.compositions.add(record)
         return 1
     if isinstance(record, Release) and f"release {record.tag}" not in known:
-        ledger.release(record)
+        ledger.annotations.release(record)
         return 1
     if isinstance(record, Recall) and f"recall {record.id}" not in known:
-        ledger.recall(record)
+        ledger.annotations.recall(record)
         return 1
     if isinstance(record, Verification) and _name(record) not in known:
-        ledger.verified(record)
+        ledger.annotations.verify(record)
+        return 1
+    if isinstance(record, Adoption) and f"adoption {record.subject}" not in known:
+        ledger.annotations.adopt(record)
         return 1
     return 0
 
@@ -214,5 +222,5 @@ def _append_stages(ledger: Ledger, stages: Sequence[StageRun]) -> int:
     new = [stage for stage in stages if stage.id not in known]
     ledger.record(*new)
     late = {stage.id: stage.mlflow_run_id for stage in stages if known.get(stage.id, "") is None}
-    ledger.tracked({each: name for each, name in late.items() if name is not None})
+    ledger.annotations.track({each: name for each, name in late.items() if name is not None})
     return len(new)

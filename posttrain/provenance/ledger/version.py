@@ -1,15 +1,12 @@
 """Which schema a database has: created at the newest, migrated when older, refused when newer."""
 
+from posttrain.provenance.ledger.dialects import OWN_TABLES
 from posttrain.provenance.ledger.store import Store
 from posttrain.stage.errors import UserError
 
 # Every revision ever released, oldest first; each has a file in migrations/versions.
 REVISIONS = ("0001", "0002")
 HEAD = REVISIONS[-1]
-_OWN_TABLES = {
-    "sqlite": "SELECT name FROM sqlite_master",
-    "postgresql": "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()",
-}
 
 
 def ensure_current(store: Store) -> None:
@@ -32,11 +29,11 @@ def ensure_current(store: Store) -> None:
 
 def stored_version(store: Store) -> str | None:
     """The revision that the database is stamped with, or None where there is no ledger yet."""
-    catalogue = f"SELECT * FROM ({_OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
+    catalogue = f"SELECT * FROM ({OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
     if not store.query(catalogue):
         return None
-    rows = store.query("SELECT version_num FROM alembic_version")
-    return str(rows[0][0]) if rows else None
+    stamped = store.column("SELECT version_num FROM alembic_version")
+    return str(stamped[0]) if stamped else None
 
 
 def _create(store: Store) -> None:
@@ -47,7 +44,7 @@ def _create(store: Store) -> None:
     with store.transaction():
         if stored_version(store) is not None:
             return
-        if store.query(_OWN_TABLES[store.dialect]):
+        if store.query(OWN_TABLES[store.dialect]):
             raise UserError(
                 f"the database {store.url} belongs to another program; name an empty one"
             )

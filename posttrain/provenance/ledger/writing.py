@@ -43,7 +43,7 @@ def intern_derivations(store: Store, derivations: Sequence[Derivation]) -> list[
     numbers = intern_rows(store, "derivations", ("sha", "outputs_sha"), addresses, key=1)
     new = {sha: each for (sha, _), each in zip(addresses, derivations, strict=True)}
     for row in known:
-        new.pop(row[0])
+        new.pop(row.sha)
     _write_edges(store, {numbers[(sha,)]: each for sha, each in new.items()})
     return [numbers[(sha,)] for sha, _ in addresses]
 

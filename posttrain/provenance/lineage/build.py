@@ -52,7 +52,7 @@ def _newest(store: Store, condition: str, derivations: Sequence[int]) -> dict[in
         "SELECT derivation,id FROM stage_runs WHERE num IN (SELECT MAX(s.num) FROM stage_runs s"
         f" WHERE s.derivation IN ({{values}}) AND {condition} GROUP BY s.derivation)"
     )
-    return {row[0]: row[1] for row in query_in(store, sql, derivations)}
+    return {row.derivation: row.id for row in query_in(store, sql, derivations)}
 
 
 def _one_per_work(runs: Iterable[StageRun]) -> dict[object, StageRun]:
@@ -118,28 +118,32 @@ def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
     kinds = ",".join(f"'{kind}'" for kind in PARTS)
     newest = f"CASE WHEN p.role IN ({kinds}) THEN e.derivation ELSE -e.derivation END"
     columns = ",".join(
-        place.format(column=name, newest=newest) for name in ("p.path", "e.rows", "p.producer")
+        f"{place.format(column=name, newest=newest)} AS {name[2:]}"
+        for name in ("p.path", "e.rows", "p.producer")
     )
     sql = (
         f"SELECT a.num,a.type,a.digest,a.size,o.md5,{columns} FROM artifacts a"
         " LEFT JOIN objects o ON o.artifact=a.num WHERE a.num IN ({values})"
     )
-    found = {row[0]: row[1:] for row in query_in(ledger.store, sql, artifacts)}
-    recalled = {recall.digest: _why(recall.reason, recall.predicate) for recall in ledger.recalls()}
+    found = {row.num: row for row in query_in(ledger.store, sql, artifacts)}
+    recalled = {
+        recall.digest: _why(recall.reason, recall.predicate)
+        for recall in ledger.annotations.recalls()
+    }
     return [_artifact_node(found[number], recalled) for number in artifacts]
 
 
 def _artifact_node(row: Row, recalled: Mapping[str, str]) -> Node:
-    kind, digest, size, md5, path, rows, producer = row
     facts = {
-        "digest": digest,
-        "bytes": size,
-        "rows": rows,
-        "producer": producer or None,
-        "md5": md5,
+        "digest": row.digest,
+        "bytes": row.size,
+        "rows": row.rows,
+        "producer": row.producer or None,
+        "md5": row.md5,
     }
-    node = Node(f"{kind}:{digest}", "artifact", kind, path or digest[:12], facts)
-    return replace(node, recalled=recalled.get(digest))
+    shown = row.path or row.digest[:12]
+    node = Node(f"{row.type}:{row.digest}", "artifact", row.type, shown, facts)
+    return replace(node, recalled=recalled.get(row.digest))
 
 
 def _why(reason: str, predicate: str | None) -> str:
@@ -151,7 +155,7 @@ def _holdings(
 ) -> dict[Edge, None]:
     """An edge from each part to what holds it; no stage run is between the two."""
     sql = "SELECT derivation FROM compositions WHERE derivation IN ({values})"
-    sides = read_edges(store, [row[0] for row in query_in(store, sql, derivations)])
+    sides = read_edges(store, [row.derivation for row in query_in(store, sql, derivations)])
     return {
         Edge(artifact_id(part), artifact_id(whole), part.role): None
         for parts, wholes in sides.values()
@@ -165,18 +169,23 @@ def _releases(
     store: Store, derivations: Sequence[int]
 ) -> list[tuple[Node, tuple[ArtifactRecord, ...]]]:
     sql = "SELECT derivation,tag,created,git_commit,statement FROM releases"
-    rows = [row for row in store.query(sql) if row[0] in set(derivations)]
-    sides = read_edges(store, [row[0] for row in rows])
+    among = set(derivations)
+    rows = [row for row in store.query(sql) if row.derivation in among]
+    sides = read_edges(store, [row.derivation for row in rows])
     return [
         (
             Node(
-                f"release:{tag}",
+                f"release:{row.tag}",
                 "release",
                 "release",
-                tag,
-                {"created": created, "git commit": commit, "statement": statement},
+                row.tag,
+                {
+                    "created": row.created,
+                    "git commit": row.git_commit,
+                    "statement": row.statement,
+                },
             ),
-            sides[derivation][0] if derivation in sides else (),
+            sides[row.derivation][0] if row.derivation in sides else (),
         )
-        for derivation, tag, created, commit, statement in rows
+        for row in rows
     ]

@@ -64,11 +64,11 @@ def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:
         f" WHERE s.status IN ({_DONE}) GROUP BY r.recipe,s.stage)"
     )
     affected = {}
-    for recipe, stage, derivation in newest:
-        read, producers = _inputs(ledger, derivation)
-        if derivation in sources or not tainted.isdisjoint(read):
-            affected[recipe, stage] = producers
-    lasting = ledger.durations([stage for _, stage in affected])
+    for row in newest:
+        read, producers = _inputs(ledger, row.derivation)
+        if row.derivation in sources or not tainted.isdisjoint(read):
+            affected[row.recipe, row.stage] = producers
+    lasting = ledger.history.durations([stage for _, stage in affected])
     return tuple(
         Rebuild(recipe, stage, lasting.get(stage)) for recipe, stage in _by_recipe(affected)
     )
@@ -81,7 +81,7 @@ def _inputs(ledger: Ledger, derivation: int) -> tuple[set[int], set[str]]:
         " WHERE e.derivation=:derivation AND e.direction=0",
         {"derivation": derivation},
     )
-    return {row[0] for row in rows}, {row[1] for row in rows}
+    return {row.artifact for row in rows}, {row.producer for row in rows}
 
 
 def _by_recipe(affected: Mapping[tuple[str, str], set[str]]) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.ledger import Ledger, Run
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.ledger.records import DONE
-from posttrain.provenance.ledger.store import Store
+from posttrain.provenance.ledger.store import Row, Store
 from posttrain.stage.errors import UserError, nearest
 
 LATEST = "latest"
@@ -70,7 +70,7 @@ def find_run(ledger: Ledger, name: str) -> Run:
 
 def _release(store: Store, name: str) -> Selected | None:
     rows = store.query("SELECT derivation FROM releases WHERE tag=:tag", {"tag": name})
-    return Selected(f"release:{name}", derivation=rows[0][0]) if rows else None
+    return Selected(f"release:{name}", derivation=rows[0].derivation) if rows else None
 
 
 def _stage_at_run(ledger: Ledger, name: str) -> Selected | None:
@@ -90,11 +90,11 @@ def _stage_at_run(ledger: Ledger, name: str) -> Selected | None:
     rows = ledger.store.query(sql, {"run": run.id, "stage": stage})
     if not rows:
         sql = "SELECT DISTINCT stage FROM stage_runs WHERE run_id=:run"
-        stages = [row[0] for row in ledger.store.query(sql, {"run": run.id})]
+        stages = ledger.store.column(sql, {"run": run.id})
         if stage in stages:
             raise UserError(f"stage '{stage}' of run {run.id} failed: it made nothing to look at")
         raise UserError(f"run {run.id} has no stage '{stage}'{nearest(stage, stages)}")
-    return _execution(ledger.store, rows[0][1])
+    return _execution(ledger.store, rows[0].id)
 
 
 def _stage(store: Store, stage: str) -> Selected | None:
@@ -103,7 +103,7 @@ def _stage(store: Store, stage: str) -> Selected | None:
         " ORDER BY num DESC LIMIT 1"
     )
     rows = store.query(sql, {"stage": stage})
-    return _execution(store, rows[0][0]) if rows else None
+    return _execution(store, rows[0].id) if rows else None
 
 
 def _stage_run(store: Store, name: str) -> Selected | None:
@@ -120,8 +120,8 @@ def _execution(store: Store, stage_run: str) -> Selected:
         " WHERE s.id=:id AND (x.num=s.num OR x.status='succeeded' AND s.status<>'succeeded'"
         " AND e.outputs_sha=d.outputs_sha) ORDER BY x.num=s.num, x.num DESC LIMIT 1"
     )
-    found, derivation = store.query(sql, {"id": stage_run})[0]
-    return Selected(found, derivation=derivation)
+    found = store.query(sql, {"id": stage_run})[0]
+    return Selected(found.id, derivation=found.derivation)
 
 
 def _digest(store: Store, name: str) -> Selected | None:
@@ -133,12 +133,12 @@ def _digest(store: Store, name: str) -> Selected | None:
     rows = [
         row
         for row in store.query(sql, {"low": match["prefix"], "high": match["prefix"] + "g"})
-        if kind in (None, row[1])
+        if kind in (None, row.type)
     ]
     if len(rows) > 1:
-        shown = ", ".join(f"{row[1]}:{row[2][:12]}" for row in rows[:_MAX_SHOWN])
+        shown = ", ".join(f"{row.type}:{row.digest[:12]}" for row in rows[:_MAX_SHOWN])
         raise UserError(f"'{name}' fits {len(rows)} artifacts: {shown}; give more of the digest")
-    return Selected(f"{rows[0][1]}:{rows[0][2]}", artifact=rows[0][0]) if rows else None
+    return _artifact(rows[0]) if rows else None
 
 
 def _path(store: Store, name: str, *, root: Path, cwd: Path) -> Selected | None:
@@ -153,9 +153,8 @@ def _path(store: Store, name: str, *, root: Path, cwd: Path) -> Selected | None:
     sql = "SELECT num,type,digest FROM artifacts WHERE digest=:digest ORDER BY num DESC"
     rows = store.query(sql, {"digest": digest})
     if rows:
-        same = [row for row in rows if recorded is not None and row[0] == recorded.artifact]
-        number, kind, _ = (same or rows)[0]
-        return Selected(f"{kind}:{digest}", artifact=number)
+        same = [row for row in rows if recorded is not None and row.num == recorded.artifact]
+        return _artifact((same or rows)[0])
     if recorded is None:
         return None
     last = recorded.id.partition(":")[2][:12]
@@ -176,8 +175,12 @@ def _last_at(store: Store, name: str, on_disk: Path, root: Path) -> Selected | N
     for path in _spellings(name, on_disk, root):
         rows = store.query(sql, {"path": path})
         if rows:
-            return Selected(f"{rows[0][1]}:{rows[0][2]}", artifact=rows[0][0])
+            return _artifact(rows[0])
     return None
+
+
+def _artifact(row: Row) -> Selected:
+    return Selected(f"{row.type}:{row.digest}", artifact=row.num)
 
 
 def _spellings(name: str, on_disk: Path, root: Path) -> list[str]:
@@ -191,10 +194,10 @@ def _spellings(name: str, on_disk: Path, root: Path) -> list[str]:
 
 
 def _stages(store: Store) -> list[str]:
-    return [row[0] for row in store.query("SELECT DISTINCT stage FROM stage_runs")]
+    return store.column("SELECT DISTINCT stage FROM stage_runs")
 
 
 def _candidates(store: Store) -> Sequence[str]:
-    paths = [row[0] for row in store.query("SELECT DISTINCT path FROM ports")]
-    tags = [row[0] for row in store.query("SELECT tag FROM releases")]
+    paths = store.column("SELECT DISTINCT path FROM ports")
+    tags = store.column("SELECT tag FROM releases")
     return [*paths, *_stages(store), *tags]

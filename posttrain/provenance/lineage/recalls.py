@@ -28,21 +28,21 @@ def recall(
         Recall(uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared))
         for digest in _digests(ledger, node)
     ]
-    ledger.recall(*recalls)
+    ledger.annotations.recall(*recalls)
     return recalls
 
 
 def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
     """Take back every recall of a node that is in force, row-wise ones included."""
     digests = _digests(ledger, node)
-    standing = [each for each in ledger.recalls() if each.digest in digests]
+    standing = [each for each in ledger.annotations.recalls() if each.digest in digests]
     if not standing:
         raise UserError("no recall of that node is in force; see 'posttrain lineage recalls'")
     taken_back = [
         replace(each, id=uuid.uuid4().hex, reason=reason, recalled=time.time(), withdrawn=True)
         for each in standing
     ]
-    ledger.recall(*taken_back)
+    ledger.annotations.recall(*taken_back)
     return taken_back
 
 
@@ -53,7 +53,7 @@ def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
     from was. Costs one query while nothing is recalled.
     """
     bad: dict[str, str] = {}
-    for each in ledger.recalls():
+    for each in ledger.annotations.recalls():
         if each.digest in digests:
             bad.setdefault(each.digest, f"it {_sentence(each)}")
         numbers = walk.numbers_of(ledger.store, digests)
@@ -100,9 +100,9 @@ def _digests(ledger: Ledger, node: Selected) -> list[str]:
 
 def _path(ledger: Ledger, digest: str) -> str:
     """Where an artifact was, wherever that was last."""
-    rows = ledger.store.query(
+    paths = ledger.store.column(
         "SELECT MAX(p.path) FROM artifacts a JOIN edges e ON e.artifact=a.num"
         " JOIN ports p ON p.num=e.port WHERE a.digest=:digest",
         {"digest": digest},
     )
-    return str(rows[0][0])
+    return str(paths[0])

@@ -1,27 +1,21 @@
 """Walks over the ledger's edges, by number: a million edges in half a second."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from posttrain.provenance.ledger.store import Row, Store, query_in
+from posttrain.provenance.ledger.dialects import NUMBERS
+from posttrain.provenance.ledger.store import Store, query_in
 
 # Two queries per level, with the level as one parameter. Twice as fast as a recursive query: its
 # numbers come sorted, so that neighbours in the index are read together. A set in Python drops what
 # repeats faster than a DISTINCT would.
-_LEVEL = {
-    "sqlite": "json_each(:level) level",
-    "postgresql": (
-        "(SELECT CAST(value AS bigint) AS value"
-        " FROM json_array_elements_text(CAST(:level AS json))) level"
-    ),
-}
 _DERIVATIONS = (
-    "SELECT edges.derivation FROM {level} CROSS JOIN edges"
-    " WHERE edges.artifact=level.value AND edges.direction={side}"
+    "SELECT edges.derivation FROM {numbers} CROSS JOIN edges"
+    " WHERE edges.artifact=numbers.value AND edges.direction=:side"
 )
 _ARTIFACTS = (
-    "SELECT edges.artifact FROM {level} CROSS JOIN edges"
-    " WHERE edges.derivation=level.value AND edges.direction={side}"
+    "SELECT edges.artifact FROM {numbers} CROSS JOIN edges"
+    " WHERE edges.derivation=numbers.value AND edges.direction=:side"
 )
 
 
@@ -40,7 +34,7 @@ def descendants(
 def makers(store: Store, artifacts: Sequence[int]) -> list[int]:
     """Derivations that made one of `artifacts`."""
     sql = "SELECT DISTINCT derivation FROM edges WHERE direction=1 AND artifact IN ({values})"
-    return _distinct(query_in(store, sql, artifacts))
+    return _distinct(row.derivation for row in query_in(store, sql, artifacts))
 
 
 def users(store: Store, artifacts: Sequence[int]) -> list[int]:
@@ -52,7 +46,7 @@ def users(store: Store, artifacts: Sequence[int]) -> list[int]:
     )
     among = set(artifacts)
     rows = query_in(store, sql, artifacts)
-    return _distinct([row for row in rows if row[1] in among])
+    return _distinct(row.derivation for row in rows if row.artifact in among)
 
 
 def holders(store: Store, artifacts: Sequence[int]) -> list[int]:
@@ -62,14 +56,14 @@ def holders(store: Store, artifacts: Sequence[int]) -> list[int]:
         " JOIN edges w ON w.derivation=p.derivation AND w.direction=1"
         " WHERE p.direction=0 AND p.artifact IN ({values})"
     )
-    return _distinct(query_in(store, sql, artifacts))
+    return _distinct(row.artifact for row in query_in(store, sql, artifacts))
 
 
 def releases_of(store: Store, artifacts: Sequence[int]) -> list[int]:
     """Derivations that stand for a release with one of `artifacts` as a member."""
     members = "SELECT r.derivation,e.artifact FROM releases r JOIN edges e USING (derivation)"
     among = set(artifacts)
-    return _distinct([row for row in store.query(members) if row[1] in among])
+    return _distinct(row.derivation for row in store.query(members) if row.artifact in among)
 
 
 def members(store: Store, derivations: Sequence[int], *, outputs: bool) -> list[int]:
@@ -78,39 +72,39 @@ def members(store: Store, derivations: Sequence[int], *, outputs: bool) -> list[
         f"SELECT DISTINCT artifact FROM edges WHERE direction={int(outputs)}"
         " AND derivation IN ({values})"
     )
-    return _distinct(query_in(store, sql, derivations))
+    return _distinct(row.artifact for row in query_in(store, sql, derivations))
 
 
 def numbers_of(store: Store, digests: Sequence[str]) -> dict[int, str]:
     """Artifacts, by number, whose digest is one of `digests`."""
     sql = "SELECT num,digest FROM artifacts WHERE digest IN ({values})"
-    return {row[0]: row[1] for row in query_in(store, sql, digests)}
+    return {row.num: row.digest for row in query_in(store, sql, digests)}
 
 
 def _walk(
     store: Store, artifacts: Sequence[int], *, outwards: int, without: Collection[int] = ()
 ) -> list[int]:
     """Go from side to side of derivations; one whose artifacts are met one by one is read once."""
-    form = {"level": _LEVEL[store.dialect]}
-    to_derivations = _DERIVATIONS.format(side=1 - outwards, **form)
-    to_artifacts = _ARTIFACTS.format(side=outwards, **form)
+    numbers = NUMBERS[store.dialect]
+    to_derivations = _DERIVATIONS.format(numbers=numbers)
+    to_artifacts = _ARTIFACTS.format(numbers=numbers)
     found = list(dict.fromkeys(artifacts))
     seen, passed, level = {*found, *without}, set[int](), list(found)
     while level:
-        derivations = _next(store, to_derivations, level, passed)
-        level = _next(store, to_artifacts, derivations, seen)
+        derivations = _next(store, to_derivations, level, 1 - outwards, passed)
+        level = _next(store, to_artifacts, derivations, outwards, seen)
         found += level
     return found
 
 
-def _next(store: Store, sql: str, level: Sequence[int], seen: set[int]) -> list[int]:
+def _next(store: Store, sql: str, level: Sequence[int], side: int, seen: set[int]) -> list[int]:
     """What a level leads to and nothing before it did, in order; it counts as seen from now on."""
     if not level:
         return []
-    fresh = {row[0] for row in store.query(sql, {"level": json.dumps(level)})} - seen
+    fresh = set(store.column(sql, {"numbers": json.dumps(level), "side": side})) - seen
     seen |= fresh
     return sorted(fresh)
 
 
-def _distinct(rows: Sequence[Row]) -> list[int]:
-    return list(dict.fromkeys(row[0] for row in rows))
+def _distinct(numbers: Iterable[int]) -> list[int]:
+    return list(dict.fromkeys(numbers))

@@ -78,7 +78,7 @@ def read_chain(session: Session, config: ReleaseConfig) -> Chain:
             "connect it to the evaluation in the flow, or name another evaluation"
         )
     digests = {record.digest for run in stages for record in (*run.inputs, *run.outputs)}
-    parts = session.ledger.parts_of(sorted(digests))
+    parts = session.ledger.compositions.parts_of(sorted(digests))
     return Chain(session.recipe, session.workspace.root, stages, policy, evaluation, parts)
 
 

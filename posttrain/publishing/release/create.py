@@ -155,7 +155,7 @@ def _publish(
 
 
 def _refuse_taken(session: Session, tag: Tag, known: dict[Tag, str], commit: str) -> None:
-    recorded = {release.tag for release in session.ledger.releases()}
+    recorded = {release.tag for release in session.ledger.annotations.releases()}
     if tag in known or str(tag) in recorded:
         raise UserError(f"{tag} exists, and a release is never changed; choose another version")
     same = [each for each, at in known.items() if at == commit and each.name == tag.name]

@@ -85,7 +85,7 @@ def publish(place: Place, new: Publication) -> None:
             lambda: tags.write_tag(place.root, str(tag), new.commit, new.message),
             {"ref": str(tag)},
         ),
-        Step("ledger", lambda: place.ledger.release(new.release), {"tag": str(tag)}),
+        Step("ledger", lambda: place.ledger.annotations.release(new.release), {"tag": str(tag)}),
     ]
     apply_together(steps, _undo(place), journal=place.journal, is_done=_is_done(place))
 
@@ -146,7 +146,7 @@ def staging_folder(state: Path) -> Path:
 def _is_done(place: Place) -> IsDone:
     def is_done(note: Mapping[str, Any]) -> bool:
         if note["kind"] == "ledger":
-            return note["tag"] in {release.tag for release in place.ledger.releases()}
+            return note["tag"] in {release.tag for release in place.ledger.annotations.releases()}
         return note["kind"] == "stage_tag" and tags.has_tag(place.root, str(note["ref"]))
 
     return is_done

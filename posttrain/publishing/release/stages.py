@@ -47,6 +47,6 @@ def _before(history: list[tags.Assignment]) -> Version:
 def _check(place: Place, tag: Tag) -> None:
     if tag not in tags.release_tags(place.root):
         raise UserError(f"there is no release {tag}; see posttrain release list")
-    for release in place.ledger.releases():
+    for release in place.ledger.annotations.releases():
         if release.tag == str(tag):
             refuse_recalled(place.ledger, release.members)

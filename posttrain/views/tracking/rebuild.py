@@ -29,5 +29,5 @@ def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
     if uri is None and fresh.exists():
         take_place(fresh, database)
         ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
-        ledger.tracked({each: name for each, name in ids.items() if name is not None})
+        ledger.annotations.track({each: name for each, name in ids.items() if name is not None})
     return len(told.stages)

@@ -83,7 +83,7 @@ def test_a_release_and_a_pin_keep_their_artifacts(toy, cache, history):
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
         runs = ledger.runs()[::-1]
         member = ledger.stage_runs(runs[0].id)[2].outputs[0]
-        ledger.release(Release("r@v1.0.0", time.time(), (member,)))
+        ledger.annotations.release(Release("r@v1.0.0", time.time(), (member,)))
     assert toy.cli("gc", "pin", f"second@{runs[1].id}").returncode == 0
     assert "second@" in toy.cli("gc", "pins").stdout
     shown = gc(toy, "--keep-last", "0")
@@ -170,7 +170,7 @@ def test_another_project_on_the_same_cache_keeps_what_it_needs(toy, cache, histo
 def test_checkpoints_of_finished_stages_and_half_made_outputs_go(toy, history):
     history(10)
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
-        finished = ledger.latest("first").key[:16]
+        finished = ledger.history.latest("first").key[:16]
     state = toy.root / ".posttrain"
     places = {
         "finished": state / "scratch" / f"root-first-{finished}",

@@ -165,8 +165,8 @@ def test_a_clock_that_goes_backwards_changes_no_decision(toy, monkeypatch):
         assert toy.run("second.amount=10")["second"].status == "succeeded"
         assert toy.run("second.amount=10") == {}
         with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
-            assert ledger.latest("second").components["params"]["amount"] == "10"
-            assert min(ledger.durations(list(STAGES)).values()) >= 0
+            assert ledger.history.latest("second").components["params"]["amount"] == "10"
+            assert min(ledger.history.durations(list(STAGES)).values()) >= 0
     assert toy.run("second.amount=10") == {}
     assert sums(toy.root) == [1, 11, 12]
 

@@ -65,7 +65,7 @@ def test_models_carry_their_parts_and_must_fit(zoo):
     made = zoo.run("other.word=b")
     with open_session(zoo.root) as session:
         digests = {name: run.outputs[0].digest for name, run in made.items()}
-        parts = session.ledger.parts_of(list(digests.values()))
+        parts = session.ledger.compositions.parts_of(list(digests.values()))
         held = {name: parts[digest][0].digest for name, digest in digests.items()}
         assert held["base"] == held["tuned"] == held["taught"] != held["other"]
 

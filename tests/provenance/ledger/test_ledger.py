@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.provenance.ledger import Composition, Recall, Release, Run, open_ledger
+from posttrain.provenance.ledger import Composition, Recall, Release, Run, conflicts, open_ledger
 from posttrain.stage.errors import UserError
 
 
@@ -43,14 +43,6 @@ def test_newest_success_under_a_key_is_the_one_recorded_last(make, ledger):
     assert ledger.succeeded("unknown") is None
 
 
-def test_many_keys_at_once(make, ledger):
-    ledger.record(*(make.stage_run(i, key=f"k{i % 700}") for i in range(1400)))
-    found = ledger.succeeded_many([f"k{i}" for i in range(900)])
-    assert {key: run.id for key, run in found.items()} == {
-        f"k{i}": f"s{i + 700}" for i in range(700)
-    }
-
-
 def test_latest_counts_reuse_but_not_failure_and_knows_recipes(make, ledger):
     for number, recipe in enumerate(["small", "large"]):
         ledger.append_run(Run(f"r{number}", recipe, 1.0), process="elsewhere 1 x")
@@ -60,9 +52,9 @@ def test_latest_counts_reuse_but_not_failure_and_knows_recipes(make, ledger):
         make.stage_run(3, run_id="r1"),
         make.stage_run(4, run_id="r1", status="failed"),
     )
-    assert ledger.latest("sft").id == "s3"
-    assert ledger.latest("sft", "small").id == "s2"
-    assert ledger.latest("rl") is None
+    assert ledger.history.latest("sft").id == "s3"
+    assert ledger.history.latest("sft", "small").id == "s2"
+    assert ledger.history.latest("rl") is None
 
 
 def test_durations_are_those_of_the_last_execution(make, ledger):
@@ -74,7 +66,7 @@ def test_durations_are_those_of_the_last_execution(make, ledger):
             4, stage="rl", started=50.0, ended=20.0
         ),  # the clock was set back while it ran
     )
-    assert ledger.durations(["sft", "rl", "never"]) == {"sft": 4.0, "rl": 0.0}
+    assert ledger.history.durations(["sft", "rl", "never"]) == {"sft": 4.0, "rl": 0.0}
 
 
 def test_a_recipe_is_timed_by_its_own_runs_alone(make, ledger):
@@ -83,10 +75,10 @@ def test_a_recipe_is_timed_by_its_own_runs_alone(make, ledger):
     ledger.record(make.stage_run(1, run_id="small", started=0.0, ended=1.0))
     ledger.record(make.stage_run(2, run_id="large", started=0.0, ended=60.0))
     ledger.record(make.stage_run(3, "rl", run_id="large", started=0.0, ended=9.0))
-    assert ledger.durations(["sft", "rl"], "small") == {"sft": 1.0}
-    assert ledger.durations(["sft", "rl"], "large") == {"sft": 60.0, "rl": 9.0}
-    assert ledger.durations(["sft"], "never ran") == {}
-    assert ledger.durations(["sft"]) == {"sft": 60.0}
+    assert ledger.history.durations(["sft", "rl"], "small") == {"sft": 1.0}
+    assert ledger.history.durations(["sft", "rl"], "large") == {"sft": 60.0, "rl": 9.0}
+    assert ledger.history.durations(["sft"], "never ran") == {}
+    assert ledger.history.durations(["sft"]) == {"sft": 60.0}
 
 
 def test_finishing_a_run_changes_only_a_running_one(ledger):
@@ -161,11 +153,11 @@ def test_conflicts_are_different_outputs_of_executions_under_one_key(make, ledge
         made(8, "d1", "other-a"), made(9, "d2", "other-b"),
         made(10, "d2", "same", status="cached"),
     )  # fmt: skip
-    (conflict,) = ledger.conflicts()
+    (conflict,) = conflicts(ledger.store)
     assert (conflict.key, conflict.stage) == ("differs", "sft")
     assert [run.id for run in conflict.runs] == ["s5", "s4"]
-    assert ledger.conflicts(["same", "failed"]) == []
-    assert ledger.conflicts(["same", "differs"]) == [conflict]
+    assert conflicts(ledger.store, ["same", "failed"]) == []
+    assert conflicts(ledger.store, ["same", "differs"]) == [conflict]
 
 
 def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
@@ -173,22 +165,22 @@ def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
     tokenizer = make.artifact("tokenizer", "t1", type="tokenizer")
     numeric = make.artifact("judge", "j1", type="judge")
     exact = make.artifact("judge", "j2", type="judge")
-    ledger.compose(Composition(policy, (tokenizer,)), Composition(judged, (numeric,)))
-    ledger.compose(Composition(policy, (tokenizer,)))
-    assert ledger.compositions() == [
+    ledger.compositions.add(Composition(policy, (tokenizer,)), Composition(judged, (numeric,)))
+    ledger.compositions.add(Composition(policy, (tokenizer,)))
+    assert ledger.compositions.all() == [
         Composition(policy, (tokenizer,)),
         Composition(judged, (numeric,)),
     ]
-    ledger.compose(Composition(judged, (numeric, exact)))
-    parts = ledger.parts_of(["d1", "d2", "unknown"])
+    ledger.compositions.add(Composition(judged, (numeric, exact)))
+    parts = ledger.compositions.parts_of(["d1", "d2", "unknown"])
     assert parts == {"d1": (tokenizer,), "d2": (numeric, exact)}
 
 
 def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_last_one_counts(make, ledger):
     ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
     ledger.record(make.stage_run(1), make.stage_run(2, mlflow_run_id="early"))
-    ledger.tracked({"r1": "of the run", "s1": "late"})
-    ledger.tracked({"s1": "later", "s2": "of the view made anew"})
+    ledger.annotations.track({"r1": "of the run", "s1": "late"})
+    ledger.annotations.track({"s1": "later", "s2": "of the view made anew"})
     assert ledger.run("r1").mlflow_run_id == "of the run"
     assert [ledger.stage_run(each).mlflow_run_id for each in ("s1", "s2")] == [
         "later",
@@ -199,18 +191,18 @@ def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_last_one_co
 def test_releases_and_recalls_round_trip(make, ledger):
     members = (make.artifact("policy", "d1", type="checkpoint"), make.artifact("report", "d2"))
     release = Release("v1.0", 5.0, members, "c0ffee", "st")
-    ledger.release(release)
-    ledger.release(Release("v0", 1.0, ()))
-    assert ledger.releases() == [release, Release("v0", 1.0, ())]
+    ledger.annotations.release(release)
+    ledger.annotations.release(Release("v0", 1.0, ()))
+    assert ledger.annotations.releases() == [release, Release("v0", 1.0, ())]
 
     leak = Recall("1", "d1", "leaked test problems", 6.0)
     rows = Recall("2", "d2", "wrong verifier", 7.0, predicate="score < 0.5")
-    ledger.recall(leak, rows)
-    assert ledger.recalls() == [leak, rows]
-    ledger.recall(Recall("3", "d1", "it was another file", 8.0, withdrawn=True))
-    assert ledger.recalls() == [rows]
-    ledger.recall(replace(leak, id="4"))
-    assert {recall.id for recall in ledger.recalls()} == {"2", "4"}
+    ledger.annotations.recall(leak, rows)
+    assert ledger.annotations.recalls() == [leak, rows]
+    ledger.annotations.recall(Recall("3", "d1", "it was another file", 8.0, withdrawn=True))
+    assert ledger.annotations.recalls() == [rows]
+    ledger.annotations.recall(replace(leak, id="4"))
+    assert {recall.id for recall in ledger.annotations.recalls()} == {"2", "4"}
 
 
 def test_reading_does_not_create_a_ledger(tmp_path):

@@ -28,10 +28,12 @@ def filled(ledger, make):
     ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
     ledger.record(make.full_stage_run(), *(make.stage_run(number) for number in range(1500)))
     tokenizer = make.artifact("tokenizer", "t1", type="tokenizer", path="data/policy#tokenizer")
-    ledger.compose(Composition(make.artifact("policy", "d3"), (tokenizer,)))
-    ledger.release(Release("v1", 3.0, (make.artifact("policy", "d3"),), "c0ffee", "st"))
-    ledger.recall(Recall("1", "d1", "bad", 4.0), Recall("2", "d1", "fine", 5.0, withdrawn=True))
-    ledger.verified(
+    ledger.compositions.add(Composition(make.artifact("policy", "d3"), (tokenizer,)))
+    ledger.annotations.release(Release("v1", 3.0, (make.artifact("policy", "d3"),), "c0ffee", "st"))
+    ledger.annotations.recall(
+        Recall("1", "d1", "bad", 4.0), Recall("2", "d1", "fine", 5.0, withdrawn=True)
+    )
+    ledger.annotations.verify(
         Verification("s1", "L0", True, 6.0, {"outputs": "3"}), Verification("s1", "L0", False, 7.0)
     )
     return ledger
@@ -43,8 +45,8 @@ def test_round_trip_is_byte_equal(filled, tmp_path):
         assert imported(copy, text) == 2 + 1501 + 1 + 1 + 2 + 2
         assert exported(copy) == text
         assert list(copy.every_stage_run()) == list(filled.every_stage_run())
-        assert copy.recalls() == filled.recalls() == []
-        assert [each.holds for each in copy.verifications()] == [True, False]
+        assert copy.annotations.recalls() == filled.annotations.recalls() == []
+        assert [each.holds for each in copy.annotations.verifications()] == [True, False]
 
 
 def test_every_line_is_strict_json(ledger, make):

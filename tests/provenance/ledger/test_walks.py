@@ -26,7 +26,7 @@ def chain(ledger, make):
         make.stage_run(3, "use", inputs=(table,), outputs=(report,)),
         make.stage_run(4, "train", key="k2", status="cached", inputs=(table,), outputs=(model,)),
     )
-    ledger.release(Release("v1", 9.0, (model,)))
+    ledger.annotations.release(Release("v1", 9.0, (model,)))
     return ledger
 
 

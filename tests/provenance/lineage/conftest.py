@@ -141,4 +141,4 @@ def _record(made):
     )  # fmt: skip
     made.stage("first", "evaluate", ["tuned"], ["report"], metrics={"accuracy": 0.5})
     members = (made.records["tuned"], made.records["report"])
-    made.ledger.release(Release("v1", 100.0, members, "c0ffee"))
+    made.ledger.annotations.release(Release("v1", 100.0, members, "c0ffee"))

@@ -20,12 +20,12 @@ def composed(project):
     for name in ("policy", "tuned"):
         whole = project.records[name]
         tokenizer = part("tokenizer", f"{whole.path}#tokenizer", "70" * 32, size=900)
-        project.ledger.compose(
+        project.ledger.compositions.add(
             Composition(whole, (tokenizer, part("template", "template:plain", "7e" * 32)))
         )
     judge = part("judge", "judge:numeric", "1d" * 32)
     for name in ("completions", "kept"):
-        project.ledger.compose(Composition(project.records[name], (judge,)))
+        project.ledger.compositions.add(Composition(project.records[name], (judge,)))
     return project
 
 
@@ -106,7 +106,7 @@ def test_every_drawing_tells_parts_from_data(composed):
 def test_a_changed_judge_is_another_node(composed):
     changed = part("judge", "judge:numeric", "2d" * 32)
     whole = replace(composed.records["kept"], digest="ab" * 32)
-    composed.ledger.compose(Composition(whole, (changed,)))
+    composed.ledger.compositions.add(Composition(whole, (changed,)))
     newest = node(composed, "judge:numeric")
     assert newest.id == f"judge:{'2d' * 32}"
     recall(composed.ledger, newest, reason="too kind")

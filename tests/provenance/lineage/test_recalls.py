@@ -50,7 +50,7 @@ def test_a_stage_run_recalls_its_outputs_and_a_release_its_members(project, mark
     mark("rl@first")
     assert refused(project) == {"tuned", "rollouts", "report"}
     mark("v1")
-    assert {each.digest for each in project.ledger.recalls()} == {
+    assert {each.digest for each in project.ledger.annotations.recalls()} == {
         project.digest("tuned"), project.digest("rollouts"), project.digest("report"),
     }  # fmt: skip
 

@@ -120,7 +120,7 @@ def test_openlineage_has_a_start_and_a_complete_event_for_each_stage_run(view, p
 def test_openlineage_says_what_a_model_carries_inside(view, project):
     tuned = project.records["tuned"]
     template = ArtifactRecord("template", "template", "data/rl/tuned#template", "ab" * 32, 7)
-    project.ledger.compose(Composition(tuned, (template,)))
+    project.ledger.compositions.add(Composition(tuned, (template,)))
     facets = [
         dataset["facets"]
         for line in FORMATS["openlineage"](view("data/rl/tuned")).splitlines()

@@ -139,7 +139,10 @@ def test_the_bill_of_materials_is_valid_and_complete(released):
 def test_the_ledger_the_git_tag_and_gto_know_it(released):
     root = released.project.root
     with released.project.session() as session:
-        assert [each.tag for each in session.ledger.releases()] == ["mini@v1.0.0", "mini@v1.1.0"]
+        assert [each.tag for each in session.ledger.annotations.releases()] == [
+            "mini@v1.0.0",
+            "mini@v1.1.0",
+        ]
         node = find_node(session.ledger, "mini@v1.1.0", root=root, cwd=root)
         assert node.id == "release:mini@v1.1.0"
     said = tags.release_message(root, parse_tag("mini@v1.1.0"))

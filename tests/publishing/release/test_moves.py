@@ -69,7 +69,7 @@ def state_of(project, registry):
         str(path.relative_to(project.root)) for path in (project.root / "releases").rglob("*")
     )
     with project.session() as session:
-        recorded = [each.tag for each in session.ledger.releases()]
+        recorded = [each.tag for each in session.ledger.annotations.releases()]
     aliases = dict(registry.aliases)
     return project.git("tag"), releases, recorded, set(registry.versions), aliases
 

@@ -41,7 +41,7 @@ def _against_ledger(place: Place) -> Iterator[Finding]:
             return
         last = _last(ledger.store)
         if ledger.store.dialect == "postgresql":
-            now = ledger.store.query("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0][0]
+            now = ledger.store.column("SELECT EXTRACT(EPOCH FROM clock_timestamp())")[0]
             yield from skew("the ledger's server", float(now))
     if last > time.time() + SKEW_SECONDS:
         says = f"it went back: the ledger's last record is {duration(last - time.time())} from now"
@@ -59,5 +59,5 @@ def _against_files(place: Place) -> Iterator[Finding]:
 
 
 def _last(store: Store) -> float:
-    times = [store.query(sql)[0][0] for sql in _LAST]
+    times = [store.column(sql)[0] for sql in _LAST]
     return max((each for each in times if each is not None), default=0.0)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import Finding, Place
 from posttrain.provenance.ledger.location import ledger_location
-from posttrain.provenance.ledger.store import Store, open_store
+from posttrain.provenance.ledger.opening import open_store
+from posttrain.provenance.ledger.store import Store
 from posttrain.provenance.ledger.version import HEAD, REVISIONS, stored_version
 from posttrain.stage.errors import UserError
 
@@ -44,11 +45,11 @@ def _whole(store: Store, *, deep: bool) -> Finding:
         return Finding("ledger", "broken", says, "upgrade posttrain")
     if store.dialect == "sqlite":
         check = "integrity_check" if deep else "quick_check"
-        said = store.query(f"PRAGMA {check}(1)")[0][0]
+        said = store.column(f"PRAGMA {check}(1)")[0]
         if said != "ok":
             says = f"{store.url} is damaged: {' '.join(str(said).split())}"
             return Finding("ledger", "broken", says, _RESTORE)
-    runs = store.query("SELECT COUNT(*) FROM runs")[0][0]
+    runs = store.column("SELECT COUNT(*) FROM runs")[0]
     if version != HEAD:
         says = f"{runs:,} runs{place} at schema {version}; this version's is {HEAD}"
         return Finding("ledger", "warning", says, "back it up; the next run migrates it")
@@ -69,6 +70,6 @@ def _held(store: Store) -> Iterator[Finding]:
                 says = f"nobody can write to {target}: {error}"
                 remedy = f"fuser {target} names who holds it; stop that; or make it writable"
                 yield Finding("ledger", "broken", says, remedy)
-    elif writers := [str(row[0]) for row in store.query(_WRITERS)]:
+    elif writers := [str(pid) for pid in store.column(_WRITERS)]:
         says = f"backend {', '.join(writers)} has kept others from writing for more than a minute"
         yield Finding("ledger", "warning", says, f"SELECT pg_terminate_backend({writers[0]})")

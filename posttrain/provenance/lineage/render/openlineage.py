@@ -42,7 +42,7 @@ def render(view: View) -> str:
     found = (view.ledger.stage_run(each) for each in wanted)
     runs = [each for each in found if each is not None]
     digests = {record.digest for run in runs for record in (*run.inputs, *run.outputs)}
-    parts = view.ledger.parts_of(sorted(digests))
+    parts = view.ledger.compositions.parts_of(sorted(digests))
     return events(runs, {each.run_id: view.ledger.run(each.run_id) for each in runs}, parts)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from posttrain.data.schemas import SCHEMAS
 from posttrain.data.tables import check_table
-from posttrain.provenance.ledger import ArtifactRecord, Verification
-from posttrain.provenance.ledger.verifications import standing
+from posttrain.provenance.ledger import ArtifactRecord, Verification, conflicts
+from posttrain.provenance.ledger.annotations import standing
 from posttrain.provenance.lineage.recalls import recalled
 from posttrain.publishing.release.config import RecallGate, ReproducibilityGate, SchemaGate
 from posttrain.publishing.release.gates.evidence import Evidence
@@ -75,21 +75,21 @@ def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> Verdict:
         f"executed {gate.executions} or more times, verifications included"
     )
     keys = [run.key for run in evidence.chain.stages]
-    conflicts = evidence.ledger.conflicts(keys)
-    verified = evidence.ledger.verifications_of(keys)
+    found = conflicts(evidence.ledger.store, keys)
+    verified = evidence.ledger.annotations.verifications_of(keys)
     executed = _executions(evidence, keys, verified)
     refuted = [key for key in keys if standing(verified.get(key, ())).get(declared) is False]
     fewest = min(executed.values())
     figures = {
         "stages": float(len(keys)),
-        "conflicts": float(len(conflicts)),
+        "conflicts": float(len(found)),
         "fewest_executions": float(fewest),
         "refuted": float(len(refuted)),
     }
     if LEVELS.index(declared) > LEVELS.index(gate.level):
         return Verdict(False, rule, figures, f"set run.level to {gate.level}, and run again")
-    if conflicts and declared in ("L0", "L1"):
-        stage = conflicts[0].stage
+    if found and declared in ("L0", "L1"):
+        stage = found[0].stage
         remedy = f"stage '{stage}' made different bytes under one key; see posttrain audit"
         return Verdict(False, rule, figures, remedy)
     if refuted:
