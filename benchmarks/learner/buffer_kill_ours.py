@@ -9,15 +9,15 @@ from pathlib import Path
 import torch
 
 from benchmarks.learner.ours import problem, solve_rates
-from benchmarks.learner.settings import GROUP, PROBLEMS, half_reward
+from benchmarks.learner.settings import GROUP, PROBLEMS
 from posttrain.data.schemas import PROBLEMS as PROBLEMS_SCHEMA
 from posttrain.data.schemas import SOLVE_RATES, problems_table
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.optim import Optimizer
-from posttrain.learning.rewards import VERIFIERS, Verdict
 from posttrain.learning.rl.config import RlConfig
 from posttrain.stage.context import StageContext
+from posttrain.stage.slots import plugged
 from tasks.rl.stage import run
 
 
@@ -42,7 +42,6 @@ def main() -> None:
     torch.set_num_threads(1)
     rows = json.loads((given / "rows.json").read_text())
     size = json.loads((given / "size.json").read_text())
-    VERIFIERS["half"] = lambda text, _: Verdict(half_reward(text), "")
     problems = [problem(text) for text in rows["prompts"]]
     write_table(problems_table(problems), folder / "problems.parquet", PROBLEMS_SCHEMA)
     policy = weights_digest(load_policy(given / "endless").model)
@@ -74,7 +73,8 @@ def main() -> None:
     }
     outputs = {"policy": folder / "final"}
     outputs |= {name: folder / name for name in ("rollouts", "curve", "report")}
-    run(config, inputs, outputs, context)
+    with plugged(["benchmarks.learner.half_verifier"]):
+        run(config, inputs, outputs, context)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from benchmarks.learner.settings import (
     PAIRS,
     PROBLEMS,
     RL_LEARNING_RATE,
-    half_reward,
 )
 from posttrain.data.rows import encode_rows
 from posttrain.data.schemas import (
@@ -36,10 +35,10 @@ from posttrain.data.schemas import (
 )
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, load_tokenizer, weights_digest
-from posttrain.learning.rewards import VERIFIERS, Verdict
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
 from posttrain.stage.context import StageContext
+from posttrain.stage.slots import plugged
 
 MANY = 20_000
 """Steps that are planned; the parent ends the process long before."""
@@ -185,7 +184,6 @@ def grpo(
     from posttrain.learning.rl.config import RlConfig
     from tasks.rl.stage import run
 
-    VERIFIERS["half"] = lambda text, _: Verdict(half_reward(text), "")
     size = json.loads((folder / "size.json").read_text())
     problems = [problem(text) for text in rows["prompts"]]
     write_table(problems_table(problems), own / "problems.parquet", PROBLEMS_SCHEMA)
@@ -207,7 +205,8 @@ def grpo(
         "problems": own / "problems.parquet",
         "solve_rates": own / "solve_rates.parquet",
     }
-    run(config, inputs, outputs(own, "policy", "rollouts", "curve", "report"), context)
+    with plugged(["benchmarks.learner.half_verifier"]):
+        run(config, inputs, outputs(own, "policy", "rollouts", "curve", "report"), context)
 
 
 def problem(text: str) -> Problem:

@@ -29,15 +29,15 @@ from benchmarks.learner.machine import described
 from posttrain.data.schemas import PROBLEMS, SOLVE_RATES, Problem
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import Policy, load_policy
-from posttrain.learning.rollouts.attempts import (
-    attempt_all,
-    judging,
+from posttrain.learning.rewards.verify import VerifierCache
+from posttrain.learning.rollouts.engines.base import SamplingParams
+from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.scoring import (
     make_prompts,
     problems_of,
     read_problems,
+    sample_and_score_all,
 )
-from posttrain.learning.rollouts.engines.base import SamplingParams
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 
 BURST, STEPS = 10, 200
 
@@ -125,11 +125,10 @@ def judged(policy: Policy, problems: list[Problem], samples: int) -> float:
     sampler = TorchSampler(policy.model.eval(), policy.tokenizer, batch_size=512)
     params = SamplingParams(max_tokens=72, num_samples=samples, seed=1)
     prompts = make_prompts(policy.tokenizer, problems)
-    with judging(None) as judge:
-        made = attempt_all(
-            sampler, problems, prompts, params, judge=judge, report=lambda done: None
-        )
-    return sum(each.verdict.correct for each in made) / len(made)
+    made = sample_and_score_all(
+        sampler, problems, prompts, params, verify=VerifierCache(), report=lambda done: None
+    )
+    return sum(bool(each.score.correct) for each in made) / len(made)
 
 
 def summary(name: str, curve: list[tuple[float, float, float]], mark: float) -> dict[str, Any]:

@@ -77,17 +77,17 @@ def main() -> None:
 
 
 def judge() -> Any:
-    """The verdicts of the problems' own verifiers, the same answer only once, as ours has it."""
+    """The scores of the problems' own verifiers, the same answer only once, as ours has it."""
     sys.path.append(os.environ["VERIFIERS_FROM"])
     from posttrain.data.schemas import Problem
-    from posttrain.learning.rollouts.attempts import Judge
+    from posttrain.learning.rewards.verify import VerifierCache
 
-    known = Judge()
+    known = VerifierCache()
 
     def scores(completions: list[str], problem: list[str], **_: Any) -> list[float]:
         owners = [Problem(**json.loads(each)) for each in problem]
         found = known(list(zip(completions, owners, strict=True)))
-        return [float(verdict.score) for verdict in found]
+        return [float(score.value or 0.0) for score in found]
 
     return scores
 

@@ -35,8 +35,8 @@ from benchmarks.sampling.contestants import (
 )
 from benchmarks.sampling.machine import described
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.rollouts.attempts import make_prompts, read_problems
 from posttrain.learning.rollouts.engines.base import Prompt
+from posttrain.learning.rollouts.scoring import make_prompts, read_problems
 
 Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
 GROUP = 8

@@ -79,12 +79,15 @@ def with_split(pairs: pl.DataFrame, *, heldout_fraction: float, seed: int) -> pl
 def _sides(group: pl.DataFrame, seed: int, builder: PairBuilder) -> tuple[_Texts, _Texts]:
     """(id, text) of the better and of the worse texts of one problem, in a seeded order."""
     problem_id = str(group["problem_id"][0])
-    rows = group.select("id", "text", "verified", "score").rows()
+    # What could not be judged is on neither side.
+    judged = group.drop_nulls("verified")
+    rows = judged.select("id", "text", "verified", "score").rows()
     ranked = sorted(rows, key=lambda row: _rank(seed, problem_id, row[0]))
     if builder != "best_worst":
         good = [(row[0], row[1]) for row in ranked if row[2]]
         return good, [(row[0], row[1]) for row in ranked if not row[2]]
-    best, worst = max(row[3] for row in ranked), min(row[3] for row in ranked)
+    best = max((row[3] for row in ranked), default=0.0)
+    worst = min((row[3] for row in ranked), default=0.0)
     if best == worst:
         return [], []
     good = [(row[0], row[1]) for row in ranked if row[3] == best]

@@ -3,7 +3,8 @@
 A row's `id` is 16 hexadecimal characters of a SHA-256 over the columns that make the row itself
 (`IDENTITY`), so equal content has an equal id on every machine, and a change of an annotation
 (difficulty, score, reward) keeps it. `parents` holds the ids of the rows that it was made from.
-No column of any table holds nulls: what is absent is an empty string, an empty list or zero.
+Only the columns in `NULLABLE` may hold nulls, which mean that something could not be judged; what
+else is absent is an empty string, an empty list or zero.
 """
 
 import hashlib
@@ -106,6 +107,13 @@ SCHEMAS: dict[str, pl.Schema] = {
     "dropped": DROPPED,
 }
 
+NULLABLE: dict[str, frozenset[str]] = {
+    "completions": frozenset({"score", "verified"}),
+    # A table of dropped rows keeps the columns of the table that they were dropped from.
+    "dropped": frozenset({"score", "verified"}),
+}
+"""Columns that hold a null where something could not be judged, by artifact type."""
+
 # What makes a row itself. Equal samples of one problem share an id: they are the same content.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "problems": ("source", "prompt", "answer", "verifier"),
@@ -154,7 +162,7 @@ def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 class Problem:
     """One training or test item: a prompt, its reference answer, and how to check an answer.
 
-    `verifier` names a function of `posttrain.learning.rewards`; `metadata` is JSON for it;
+    `verifier` is a kind of verifier; `metadata` is JSON for it, with its parameters under the kind;
     `source` is the generator or file that the problem came from; `difficulty` is a small integer.
 
     >>> Problem(source="sums", prompt="2 + 3 =", answer="5", difficulty=2, verifier="exact").id
@@ -177,11 +185,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    r"""One answer to a problem, with the verdict of the problem's verifier.
+    r"""One answer to a problem, with the score of the problem's verifier.
 
     `text` is what was written after `problem.prompt`; `generator` says who wrote it (a teacher's
     name, a policy's digest); `verified` is true where the verifier accepted it; `reason` is the
-    verifier's code, "correct" if it did.
+    verifier's code, "correct" if it did. Score and `verified` are None where it could not judge.
 
     >>> problem = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
     >>> Completion(problem, "2 + 3 = 5\n#### 5", "teacher", 1.0, True, "correct").id
@@ -191,8 +199,8 @@ class Completion:
     problem: Problem
     text: str
     generator: str
-    score: float
-    verified: bool
+    score: float | None
+    verified: bool | None
     reason: str
 
     @property

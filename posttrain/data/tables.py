@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.schemas import CURVE, DROPPED
+from posttrain.data.schemas import CURVE, DROPPED, NULLABLE, SCHEMAS
 from posttrain.stage.errors import UserError, nearest
 
 _ROW_GROUP_ROWS = 65_536
@@ -25,7 +25,7 @@ def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
     DROPPED is a minimum: other columns stay, after the required ones. Raises ValueError on a
     missing column, a wrong type, a column too many or a null, and UserError on a full disk.
     """
-    complaint = _mismatch(frame.schema, schema) or _surplus(frame, schema) or _nulls(frame)
+    complaint = _mismatch(frame.schema, schema) or _surplus(frame, schema) or _nulls(frame, schema)
     if complaint:
         raise ValueError(f"{path.name}: {complaint}")
     kept = list(schema) + [name for name in frame.columns if name not in schema]
@@ -119,7 +119,9 @@ def _surplus(frame: pl.DataFrame, schema: pl.Schema) -> str:
     return f"column '{extra[0]}' does not belong to the table{nearest(extra[0], schema)}"
 
 
-def _nulls(frame: pl.DataFrame) -> str:
-    """Say which column holds nulls; an empty string if none does."""
-    counts = frame.null_count().row(0, named=True)
-    return next((f"column '{name}' holds {n} nulls" for name, n in counts.items() if n), "")
+def _nulls(frame: pl.DataFrame, schema: pl.Schema) -> str:
+    """Say which column holds nulls and may not; an empty string if none does."""
+    kind = next((name for name, known in SCHEMAS.items() if known == schema), "")
+    counts = frame.drop(NULLABLE.get(kind, ()), strict=False).null_count()
+    held = counts.row(0, named=True) if counts.width else {}
+    return next((f"column '{name}' holds {n} nulls" for name, n in held.items() if n), "")

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.interface import INTERFACE
+from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive
@@ -18,7 +19,7 @@ from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import parts_in
-from posttrain.stage.spec import Dag, Stage
+from posttrain.stage.spec import ArtifactType, Dag, Stage
 
 Action = Literal["cached", "restore", "run", "pending"]
 
@@ -61,7 +62,7 @@ class Planner:
     store: ObjectStore
     forced: frozenset[str] = frozenset()
     _closures: dict[tuple[str, ...], CodeClosure] = field(default_factory=dict)
-    _closures_by_name: dict[str, CodeClosure] = field(default_factory=dict)
+    _closures_by_name: dict[tuple[str, tuple[str, ...]], CodeClosure] = field(default_factory=dict)
     _reader: CodeReader | None = None
     _kept: set[str] = field(default_factory=set)
 
@@ -122,18 +123,34 @@ class Planner:
                 )
         return records
 
-    def closure(self, name: str) -> CodeClosure:
-        """The first-party code that a stage can reach from its entry, and by its parameters."""
+    def closure(self, name: str, inputs: Mapping[str, str] | None = None) -> CodeClosure:
+        """The first-party code that a stage can reach from its entry, and by its parameters.
+
+        Args:
+            name: The stage.
+            inputs: Digest of each input, by role. A stage that verifies answers does it by the
+                verifiers that its tables of problems name; without their digests, by any.
+
+        """
         stage = self.dag.stages[name]
         entries = (stage.task.entry, _SETUP, *_entries(stage.config))
+        found = self._closure(name, entries)
+        if VERIFIES not in found.symbols:
+            return found
+        named = {role: digest for role, digest in (inputs or {}).items() if _names(stage, role)}
+        verifiers = verifier_entries(self.ledger, None if inputs is None else named.values())
+        return self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
+
+    def _closure(self, name: str, entries: tuple[str, ...]) -> CodeClosure:
+        stage = self.dag.stages[name]
         if entries not in self._closures:
             self._closures[entries] = self.reader.closure(*entries)
         if not self._closures[entries].loads_by_name:
             return self._closures[entries]
-        if name not in self._closures_by_name:
+        if (name, entries) not in self._closures_by_name:
             given = _texts(stage.config.model_dump(mode="json"))
-            self._closures_by_name[name] = self.reader.closure(*entries, given=given)
-        return self._closures_by_name[name]
+            self._closures_by_name[name, entries] = self.reader.closure(*entries, given=given)
+        return self._closures_by_name[name, entries]
 
     @property
     def packages(self) -> list[str]:
@@ -215,7 +232,7 @@ class Planner:
         """The key that a stage has now, given the digests of its inputs."""
         stage = self.dag.stages[name]
         return stage_key(
-            code=self.closure(name),
+            code=self.closure(name, inputs),
             params=stage.config.model_dump(mode="json"),
             inputs=inputs,
             runtime=self._runtime(stage),
@@ -260,6 +277,11 @@ def _sentences(found: list[Difference]) -> list[str]:
 def _entries(config: StageConfig) -> list[str]:
     """The classes of the parts that a config names: no import leads to them, a registry does."""
     return sorted({f"{type(part).__module__}:{type(part).__name__}" for part in parts_in(config)})
+
+
+def _names(stage: Stage, role: str) -> bool:
+    """Return True for an input whose rows name verifiers."""
+    return stage.inputs[role].type == ArtifactType.PROBLEMS if role in stage.inputs else False
 
 
 def _texts(value: object) -> list[str]:

@@ -33,6 +33,26 @@ def rewrite_curate(section: dict[str, Any]) -> Iterator[str]:
         yield f"curate.{old} is now curate.{list_name}.{label}"
 
 
+def rewrite_synthesize(section: dict[str, Any]) -> Iterator[str]:
+    """Put the settings of a judge, beside `verifier: judge` in 0.1, into the verifier itself.
+
+    >>> section = {"sources": [{"verifier": "judge", "judge": {"accept": 8}}]}
+    >>> list(rewrite_synthesize(section))
+    ['synthesize.sources.0.judge is now synthesize.sources.0.verifier']
+    >>> section["sources"][0]["verifier"]
+    {'kind': 'judge', 'accept': 8}
+    """
+    sources = section.get("sources")
+    for number, source in enumerate(sources if isinstance(sources, list) else []):
+        if isinstance(source, dict) and "judge" in source:
+            settings = source.pop("judge")
+            if not isinstance(settings, Mapping):
+                continue
+            if source.get("verifier", "judge") == "judge":
+                source["verifier"] = {"kind": "judge", **settings}
+            yield f"synthesize.sources.{number}.judge is now synthesize.sources.{number}.verifier"
+
+
 def _bounds(value: Any) -> dict[str, Any]:
     least, most = value or (None, None)
     return {"least": least, "most": most}
@@ -64,5 +84,5 @@ _FILTER_OF: Mapping[str, tuple[str, str, Callable[[Any], dict[str, Any] | None]]
     "max_traces_per_problem": ("trace_filters", "per_problem", _as("most")),
 }
 
-REWRITES: Mapping[str, Rewrite] = {"curate": rewrite_curate}
+REWRITES: Mapping[str, Rewrite] = {"curate": rewrite_curate, "synthesize": rewrite_synthesize}
 """Section -> what brings it to today's form; after renames, values and gone fields."""

@@ -11,16 +11,21 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
-from posttrain.learning.rollouts.attempts import attempt_all, judging, make_prompts, read_problems
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.rollouts.scoring import (
+    make_prompts,
+    read_problems,
+    sample_and_score_all,
+    verifying,
+)
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarise
-from tasks.evaluate.tally import Tally, tally
+from tasks.evaluate.tally import Tally, judged_by_all, tally
 
 _PORT = "policies."
 
@@ -52,17 +57,17 @@ def run(
         seed=purpose_seed(context.seed, "evaluate"),
     )
     tallies, total = [], len(policies) * len(problems)
-    with judging(context.ray) as judge:
+    with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
             with open_sampler(
                 config.engine, policy, batch_size=config.batch_size, ray=context.ray
             ) as sampler:
-                attempts = attempt_all(
+                attempts = sample_and_score_all(
                     sampler,
                     problems,
                     prompts,
                     params,
-                    judge=judge,
+                    verify=verify,
                     report=partial(_progress, context, place * len(problems), total),
                 )
             tallies.append(
@@ -75,10 +80,12 @@ def run(
                 )
             )
 
-    report = summarise(tallies, config=config, seed=context.seed, reward_model=reward_digest)
+    judged = judged_by_all(tallies)
+    report = summarise(judged, config=config, seed=context.seed, reward_model=reward_digest)
     write_report(report, outputs["report"])
     write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
-    return _metrics(report)
+    lost = len(problems) - len(judged[0].problems)
+    return _metrics(report) | ({"evaluate/num_unjudged": float(lost)} if lost else {})
 
 
 def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:

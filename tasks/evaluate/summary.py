@@ -116,8 +116,8 @@ def _exhibit(tallies: Sequence[Tally], place: int) -> Exhibit:
             ShownCompletion(
                 policy=tally.name,
                 text=made.sample.text,
-                score=made.verdict.score,
-                reason=made.verdict.reason,
+                score=made.score.value or 0.0,
+                reason=made.score.reason,
                 solve_rate=float(tally.solve_rate_P[place]),
             )
         )

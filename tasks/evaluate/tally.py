@@ -1,16 +1,18 @@
 """What one policy did on the problems, as tables of problems by samples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 
 import torch
 from torch import Tensor
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.models.reward_head import RewardModel
-from posttrain.learning.rewards import final_answer
-from posttrain.learning.rollouts.attempts import Attempt
+from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import FinishReason
+from posttrain.learning.rollouts.scoring import ScoredSample
+from posttrain.stage.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -20,11 +22,26 @@ class Tally:
     name: str
     digest: str
     problems: tuple[Problem, ...]
-    attempts: tuple[tuple[Attempt, ...], ...]
+    attempts: tuple[tuple[ScoredSample, ...], ...]
     correct_PN: Tensor
     """1 where a sample was accepted in full, else 0; float64."""
     rewards_PN: Tensor | None
     """The reward model's values, where there is one; float64."""
+
+    def judged(self) -> list[bool]:
+        """Return of each problem whether all of its samples could be judged."""
+        return [all(made.score.value is not None for made in group) for group in self.attempts]
+
+    def of(self, kept: Sequence[bool]) -> "Tally":
+        """Return the tally of the problems that are kept."""
+        kept_P = torch.tensor(kept)
+        return replace(
+            self,
+            problems=tuple(compress(self.problems, kept)),
+            attempts=tuple(compress(self.attempts, kept)),
+            correct_PN=self.correct_PN[kept_P],
+            rewards_PN=None if self.rewards_PN is None else self.rewards_PN[kept_P],
+        )
 
     @property
     def num_samples(self) -> int:
@@ -54,7 +71,7 @@ class Tally:
 def tally(
     name: str,
     digest: str,
-    attempts: Sequence[Attempt],
+    attempts: Sequence[ScoredSample],
     *,
     num_samples: int,
     reward_model: RewardModel | None,
@@ -64,7 +81,7 @@ def tally(
         tuple(attempts[begin : begin + num_samples])
         for begin in range(0, len(attempts), num_samples)
     )
-    correct = [[float(made.verdict.correct) for made in group] for group in grouped]
+    correct = [[float(bool(made.score.correct)) for made in group] for group in grouped]
     rewards_PN = None
     if reward_model is not None:
         rewards_PN = torch.tensor(_rewards(reward_model, attempts), dtype=torch.float64)
@@ -79,7 +96,23 @@ def tally(
     )
 
 
-def _rewards(reward_model: RewardModel, attempts: Sequence[Attempt]) -> list[float]:
+def judged_by_all(tallies: Sequence[Tally]) -> list[Tally]:
+    """Leave out the problems of which a sample of any policy could not be judged.
+
+    Such a sample is neither right nor wrong, and policies are compared on the same problems.
+    """
+    kept = [all(each) for each in zip(*(tally.judged() for tally in tallies), strict=True)]
+    if all(kept):
+        return list(tallies)
+    if not any(kept):
+        raise UserError(
+            "evaluate: every problem has a sample that could not be judged, so nothing can be"
+            " said of the policies; look at the judge's template and pattern"
+        )
+    return [tally.of(kept) for tally in tallies]
+
+
+def _rewards(reward_model: RewardModel, attempts: Sequence[ScoredSample]) -> list[float]:
     """Reward of every attempt; equal texts are scored once, an empty one ranks last."""
     pairs = {(made.problem.prompt, made.sample.text) for made in attempts if made.sample.text}
     ordered = sorted(pairs)

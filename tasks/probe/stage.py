@@ -18,18 +18,19 @@ from posttrain.data.schemas import (
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rewards import final_answer
-from posttrain.learning.rollouts.attempts import (
-    Attempt,
-    attempt_all,
-    judging,
-    make_prompts,
-    problems_of,
-)
+from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.rollouts.scoring import (
+    ScoredSample,
+    make_prompts,
+    problems_of,
+    sample_and_score_all,
+    verifying,
+)
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 
 
@@ -55,14 +56,14 @@ def run(
         open_sampler(
             config.engine, policy, batch_size=config.batch_size, ray=context.ray
         ) as sampler,
-        judging(context.ray) as judge,
+        verifying(context.ray) as verify,
     ):
-        attempts = attempt_all(
+        attempts = sample_and_score_all(
             sampler,
             problems,
             make_prompts(policy.tokenizer, problems),
             params,
-            judge=judge,
+            verify=verify,
             report=lambda done: context.progress(done, len(problems), unit="problem"),
         )
 
@@ -98,9 +99,16 @@ def solve_rates(samples: pl.DataFrame, *, policy: str) -> pl.DataFrame:
     counted = samples.group_by("problem_id", maintain_order=True).agg(
         pl.col("id").unique(maintain_order=True).alias("parents"),
         pl.col("source", "difficulty").first(),
-        pl.len().cast(pl.Int32).alias("attempts"),
+        pl.col("verified").count().cast(pl.Int32).alias("attempts"),
         pl.col("verified").sum().cast(pl.Int32).alias("solved"),
     )
+    # An attempt that could not be judged has not failed: it was not made.
+    counted = counted.filter(pl.col("attempts") > 0)
+    if counted.is_empty():
+        raise UserError(
+            "probe: no answer could be judged, so there is no solve rate; look at the judge's"
+            " template and pattern"
+        )
     interval = wilson_interval(
         torch.tensor(counted["solved"].to_list()), torch.tensor(counted["attempts"].to_list())
     )
@@ -115,11 +123,12 @@ def solve_rates(samples: pl.DataFrame, *, policy: str) -> pl.DataFrame:
     )
 
 
-def _metrics(attempts: Sequence[Attempt], rates: pl.DataFrame) -> dict[str, float]:
+def _metrics(attempts: Sequence[ScoredSample], rates: pl.DataFrame) -> dict[str, float]:
     mixed = (rates["solved"] > 0) & (rates["solved"] < rates["attempts"])
     cut = [made.sample.finish_reason is FinishReason.LENGTH for made in attempts]
     stated = [final_answer(made.sample.text) is not None for made in attempts]
     lengths = [len(made.sample.token_ids) for made in attempts]
+    unjudged = sum(made.score.value is None for made in attempts)
     return {
         "probe/solve_rate": float(rates["solve_rate"].to_numpy().mean()),
         "probe/share_with_signal": float(mixed.to_numpy().mean()),
@@ -127,4 +136,5 @@ def _metrics(attempts: Sequence[Attempt], rates: pl.DataFrame) -> dict[str, floa
         "probe/format_rate": sum(stated) / len(attempts),
         "probe/mean_length": sum(lengths) / len(attempts),
         "probe/num_problems": float(len(rates)),
+        **({"probe/unjudged": unjudged / len(attempts)} if unjudged else {}),
     }

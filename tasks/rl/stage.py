@@ -14,6 +14,7 @@ from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
@@ -22,9 +23,9 @@ from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.loop import Practice, train
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.attempts import Judge, judging, make_prompts, problems_of
 from posttrain.learning.rollouts.engines.base import Sampler
 from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.scoring import make_prompts, problems_of, verifying
 from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import run_identity
@@ -91,8 +92,8 @@ def run(
 @contextmanager
 def _tools(
     config: RlConfig, policy: Policy, learner: Learner, context: StageContext
-) -> Iterator[tuple[Sampler, Judge]]:
-    """What draws, and what judges."""
+) -> Iterator[tuple[Sampler, VerifierCache]]:
+    """Open what draws, and what verifies."""
     if context.processes > 1:
         from posttrain.learning.rl.shared_drawing import shared_tools
 
@@ -101,9 +102,9 @@ def _tools(
         return
     with (
         open_sampler(config.engine, policy, ray=context.ray) as sampler,
-        judging(context.ray) as judge,
+        verifying(context.ray) as verify,
     ):
-        yield sampler, judge
+        yield sampler, verify
 
 
 def _take_best(best: BestWeights, context: StageContext) -> None:
@@ -121,7 +122,7 @@ def _drawing(
     inputs: Mapping[str, Path],
     policy: Policy,
     *,
-    tools: tuple[Sampler, Judge],
+    tools: tuple[Sampler, VerifierCache],
     seed: int,
     digest: str,
 ) -> Drawing:
@@ -143,7 +144,7 @@ def _drawing(
         sampler=tools[0],
         config=config,
         seed=seed,
-        judge=tools[1],
+        verify=tools[1],
     )
 
 

@@ -5,8 +5,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.backends.endpoint.config import Endpoint, JudgeSettings
+from posttrain.backends.endpoint.config import Endpoint
+from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
+from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
 
 
 class GymSource(StageConfig):
@@ -45,10 +49,8 @@ class FileSource(StageConfig):
     """`train` and `heldout` keep the file whole; `parted` holds out a share of its problems."""
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Our name -> the file's: prompt and answer, optionally solution and difficulty."""
-    verifier: str = "numeric"
-    """Which verifier of posttrain.learning.rewards judges answers."""
-    judge: JudgeSettings | None = None
-    """The model that grades answers; required by the verifier judge, and only there."""
+    verifier: Annotated[Verifier, InSlot(VERIFIERS)] = NumericVerifier()
+    """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
 
     @model_validator(mode="after")
     def _has_a_place(self) -> Self:
@@ -60,8 +62,6 @@ class FileSource(StageConfig):
             raise ValueError(f"subset and hub are for kind huggingface, not {self.kind}")
         if self.path is not None and self.hub is not None:
             raise ValueError("give path (a local folder) or hub (a name there), not both")
-        if (self.verifier == "judge") != (self.judge is not None):
-            raise ValueError("verifier: judge and a judge go together; give both, or neither")
         return self
 
 

@@ -1,6 +1,5 @@
 """Problems that come from a file, with the solutions that the file has."""
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,8 +7,8 @@ from typing import Literal
 
 from posttrain.data.readers import read_rows
 from posttrain.data.schemas import Completion, Problem, row_id
-from posttrain.learning.rewards import VERIFIERS, final_answer, verify_all
-from posttrain.stage.errors import UserError, nearest
+from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import metadata_for, verify_all
 from tasks.synthesize.config import FileSource
 
 Side = Literal["train", "heldout"] | None
@@ -28,11 +27,6 @@ def read_file_source(
     source: FileSource, path: Path | None, *, side: Callable[[str], Side], scratch: Path
 ) -> Found:
     """Read, check and part a file; `side` says by the prompt where a problem goes."""
-    if source.verifier not in VERIFIERS:
-        raise UserError(
-            f"source '{source.name}': there is no verifier '{source.verifier}'"
-            f"{nearest(source.verifier, VERIFIERS)}"
-        )
     rows = read_rows(
         source.kind,
         path or source.hub or source.name,
@@ -42,7 +36,7 @@ def read_file_source(
         split=source.split,
         subset=source.subset,
     )
-    metadata = json.dumps({"judge": source.judge.model_dump()}) if source.judge else "{}"
+    metadata = metadata_for(source.verifier)
     found = Found({"train": [], "heldout": []}, [])
     solved: list[tuple[str, Problem]] = []
     for row in rows:
@@ -51,7 +45,7 @@ def read_file_source(
             prompt=row.prompt,
             answer=final_answer(row.answer) or row.answer,
             difficulty=row.difficulty,
-            verifier=source.verifier,
+            verifier=source.verifier.kind,
             metadata=metadata,
         )
         where = side(row.prompt)
@@ -59,15 +53,15 @@ def read_file_source(
             found.sides[where].append(problem)
         if where == "train" and row.solution:
             solved.append((row.solution, problem))
-    for (text, problem), verdict in zip(solved, verify_all(solved), strict=True):
+    for (text, problem), score in zip(solved, verify_all(solved), strict=True):
         found.solutions.append(
             Completion(
                 problem,
                 text,
                 f"file:{source.name}",
-                verdict.score,
-                verdict.correct,
-                verdict.reason,
+                score.value,
+                score.correct,
+                score.reason,
             )
         )
     return found

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from posttrain.data.schemas import Completion, Problem
-from posttrain.learning.rewards import verify
+from posttrain.learning.rewards.verifiers.reasoning_gym import GymVerifier
 from posttrain.stage.errors import UserError, nearest
 from tasks.synthesize.config import GymSource
 from tasks.synthesize.teachers import TEACHERS, Notes
+
+_VERIFIER = GymVerifier()
 
 # Distinct prompts run out at the easy end: after this many draws a level gives what it has.
 _DRAWS_PER_PROBLEM = 3
@@ -47,7 +49,7 @@ def generate(
 def attempts(
     problems: list[Problem], *, per_problem: int, error_rate: float, seed: int
 ) -> Iterator[Completion]:
-    """The teacher's worked solutions, each with the verifier's verdict."""
+    """The teacher's worked solutions, each with the verifier's score."""
     generator = f"teacher:{error_rate:g}"
     for problem in problems:
         errors = random.Random(_seed(seed, "teacher", problem.id))
@@ -55,10 +57,8 @@ def attempts(
         for _ in range(per_problem):
             notes = Notes(errors, error_rate)
             text = notes.text(TEACHERS[problem.source](metadata, notes))
-            verdict = verify(text, problem)
-            yield Completion(
-                problem, text, generator, verdict.score, verdict.correct, verdict.reason
-            )
+            score = _VERIFIER.score(text, problem)
+            yield Completion(problem, text, generator, score.value, score.correct, score.reason)
 
 
 def check_source(source: GymSource, *, programs_solve: bool) -> None:
@@ -106,7 +106,7 @@ def _problem(name: str, entry: Mapping[str, Any], difficulty: int) -> Problem:
         prompt=_prompt(name, entry["question"]),
         answer=str(entry["answer"]),
         difficulty=difficulty,
-        verifier="reasoning_gym",
+        verifier=_VERIFIER.kind,
         # In the library's own order: a teacher works in the order in which the prompt tells.
         metadata=json.dumps(entry["metadata"]),
     )

@@ -52,8 +52,9 @@ def run(
     if config.teacher is not None:
         _ask(made, config.teacher, config, context)
     corpus = completions_table(made.corpus)
-    traces = corpus.filter(pl.col("verified"))
-    rejected = corpus.filter(~pl.col("verified"))
+    accepted = pl.col("verified").fill_null(value=False)
+    traces = corpus.filter(accepted)
+    rejected = corpus.filter(~accepted)
     _refuse_empty(made, traces)
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
     write_table(problems_table(made.heldout), outputs["heldout"], PROBLEMS)

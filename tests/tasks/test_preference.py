@@ -12,9 +12,10 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.preference import rounds
-from posttrain.learning.rollouts.attempts import Judge, attempt, make_prompts, read_problems
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.scoring import make_prompts, read_problems, sample_and_score
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -54,14 +55,14 @@ def go(inputs, folder, **config):
 def pass_at_1(path, coins_path):
     """Share of right answers among 20 samples of each problem."""
     policy, problems = load_policy(path), read_problems(coins_path)
-    attempts = attempt(
+    made = sample_and_score(
         TorchSampler(policy.model, policy.tokenizer),
         problems,
         make_prompts(policy.tokenizer, problems),
         SamplingParams(max_tokens=8, num_samples=20, seed=5),
-        judge=Judge(),
+        verify=VerifierCache(),
     )
-    return sum(made.verdict.correct for made in attempts) / len(attempts)
+    return sum(each.score.correct for each in made) / len(made)
 
 
 def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path, probed, tmp_path):

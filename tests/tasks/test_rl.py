@@ -16,7 +16,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards import verify
+from posttrain.learning.rewards.verify import verify
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.metrics import CURRICULUM, METRICS

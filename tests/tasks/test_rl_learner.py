@@ -12,7 +12,7 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
-from posttrain.learning.rewards import Verdict
+from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.batch import LessonBatch
 from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
@@ -22,8 +22,8 @@ from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.reference import Reference
 from posttrain.learning.rl.rollout import as_groups, has_signal
-from posttrain.learning.rollouts.attempts import Attempt
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
 from posttrain.learning.training.prepare import Trainable
@@ -32,7 +32,7 @@ from posttrain.stage.errors import UserError
 
 def make_attempt(problem, prompt, index, *, reward, ids, logprobs):
     sample = Sample(prompt.id, index, ids, logprobs, "", FinishReason.STOP, 0)
-    return Attempt(problem, sample, Verdict(reward, "correct" if reward else "wrong_answer"))
+    return ScoredSample(problem, sample, Score(reward, "correct" if reward else "wrong_answer"))
 
 
 def groups_of(policy, *, rewards):
@@ -155,7 +155,7 @@ def test_a_buffer_goes_on_from_its_state(guesser):
 def test_partial_credit_is_not_paid(guesser):
     problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
     made = make_attempt(problem, prompt, 0, reward=1.0, ids=(3,), logprobs=(-1.0,))
-    partly = replace(made, verdict=Verdict(0.5, "wrong_answer"))
+    partly = replace(made, score=Score(0.5, "wrong_answer"))
     (group,) = scored(as_groups([made, partly, partly], [prompt]))
     assert [rollout.reward for rollout in group] == [1.0, 0.0, 0.0]
     assert [rollout.advantage for rollout in group] == pytest.approx([2 / 3, -1 / 3, -1 / 3])

@@ -15,8 +15,8 @@ from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.loop import Practice, train
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.attempts import make_prompts
 from posttrain.learning.rollouts.engines.fake import LOGPROB, FakeSampler
+from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable

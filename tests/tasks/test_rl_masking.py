@@ -8,15 +8,15 @@ import torch
 from posttrain.data.schemas import ROLLOUTS, Problem
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.learning.rewards import Verdict
-from posttrain.learning.rewards.judge import NO_GRADE
+from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.verifiers.judge import NO_GRADE
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import outcomes, relative
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rollout import Rollout, as_groups
-from posttrain.learning.rollouts.attempts import Attempt
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
+from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
@@ -40,15 +40,15 @@ class Collecting:
         return 0.0
 
 
-def rollout(policy, ids, *, verdict, finish):
+def rollout(policy, ids, *, score, finish):
     """As the stage would make it of a sample that the policy itself drew."""
     whole = torch.tensor([PROMPT + ids])
     wanted = torch.arange(whole.shape[1])[None] >= len(PROMPT)
     with torch.no_grad():
         found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, len(PROMPT) :]
     sample = Sample("p", 0, ids, tuple(found.tolist()), "", finish, 0)
-    attempt = Attempt(Problem("s", "p", "1", 1, "exact"), sample, verdict)
-    return as_groups([attempt], [Prompt("p", PROMPT)])[0][0]
+    made = ScoredSample(Problem("s", "p", "1", 1, "exact"), sample, score)
+    return as_groups([made], [Prompt("p", PROMPT)])[0][0]
 
 
 def learner_of(policy, folder, **config):
@@ -75,17 +75,17 @@ def naive_gradient(policy, weighted, *, denominator):
     return [p.grad.clone() for p in policy.model.parameters()]
 
 
-RIGHT, WRONG = Verdict(1.0, "correct"), Verdict(0.0, "wrong_answer")
+RIGHT, WRONG = Score(1.0, "correct"), Score(0.0, "wrong_answer")
 LONG = tuple(range(10, 20))
 
 
 def three(policy, *, last):
     """Right in 2 tokens, wrong in 3, and a third of 10 tokens: cut off, or without a grade."""
-    verdict, finish = last
+    score, finish = last
     return [
-        rollout(policy, (10, 2), verdict=RIGHT, finish=STOP),
-        rollout(policy, (11, 12, 2), verdict=WRONG, finish=STOP),
-        rollout(policy, LONG, verdict=verdict, finish=finish),
+        rollout(policy, (10, 2), score=RIGHT, finish=STOP),
+        rollout(policy, (11, 12, 2), score=WRONG, finish=STOP),
+        rollout(policy, LONG, score=score, finish=finish),
     ]
 
 
@@ -142,8 +142,8 @@ def test_those_that_are_kept_count(guesser, tmp_path):
 
 def test_a_group_of_which_nothing_is_left_has_no_lesson(guesser, tmp_path):
     policy = load_policy(guesser)
-    cut = [rollout(policy, LONG, verdict=v, finish=CUT) for v in (RIGHT, WRONG)]
-    whole = [rollout(policy, LONG, verdict=v, finish=STOP) for v in (RIGHT, WRONG)]
+    cut = [rollout(policy, LONG, score=v, finish=CUT) for v in (RIGHT, WRONG)]
+    whole = [rollout(policy, LONG, score=v, finish=STOP) for v in (RIGHT, WRONG)]
     learner = learner_of(policy, tmp_path, algorithm={"advantage": {"truncated": "drop"}})
     groups = [cut, [each._replace(group=1) for each in whole]]
     (lessons,) = learner.lessons(groups, step=0)
@@ -152,8 +152,8 @@ def test_a_group_of_which_nothing_is_left_has_no_lesson(guesser, tmp_path):
 
 def test_what_has_no_grade_says_so_in_the_table(guesser):
     policy = load_policy(guesser)
-    unscored = rollout(policy, LONG, verdict=NO_GRADE, finish=STOP)
-    wrong = rollout(policy, LONG, verdict=WRONG, finish=STOP)
+    unscored = rollout(policy, LONG, score=NO_GRADE, finish=STOP)
+    wrong = rollout(policy, LONG, score=WRONG, finish=STOP)
     assert unscored.reward_components == '{"verifier": null}'
     assert (unscored.scored, wrong.scored) == (False, True)
     assert outcomes([wrong]).scored_B is None

@@ -306,7 +306,7 @@ def test_two_sources_of_one_name_are_refused(refusal):
 def test_an_unknown_verifier_is_refused_with_the_nearest(refusal, rows):
     file = rows({"prompt": "1 + 1 =", "answer": "2"})
     assert refusal(sources=[file_source(file, verifier="numerc")]) == (
-        "source 'own': there is no verifier 'numerc'; did you mean 'numeric'?"
+        "synthesize.sources.0.verifier: there is no verifier 'numerc'; did you mean 'numeric'?"
     )
 
 

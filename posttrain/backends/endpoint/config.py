@@ -1,4 +1,4 @@
-"""Parameters of an endpoint, and of a judge that is asked there."""
+"""Parameters of an endpoint."""
 
 import re
 from collections.abc import Mapping
@@ -8,21 +8,6 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from posttrain.stage.config import StageConfig
-
-JUDGE_TEMPLATE = """\
-You grade one answer to a question. Be strict: an answer is right only if its final result is.
-
-Question:
-{prompt}
-
-Reference answer:
-{answer}
-
-Answer to grade:
-{completion}
-
-Say in one sentence what is right or wrong. Then write a last line `Score: N`, where N is a whole \
-number from 0 (wrong) to 10 (right and well explained)."""
 
 
 class Endpoint(StageConfig):
@@ -57,39 +42,6 @@ class Endpoint(StageConfig):
             )
         if self.api_key_env is not None and not re.fullmatch(r"[A-Za-z_]\w*", self.api_key_env):
             raise ValueError("api_key_env must be the name of an environment variable, not a key")
-        return self
-
-
-class JudgeSettings(StageConfig):
-    """A model that grades answers: what it is asked, and how its reply becomes a score."""
-
-    endpoint: Endpoint
-    """Where it answers."""
-    template: str = JUDGE_TEMPLATE
-    """The rubric; {prompt}, {answer} (the reference) and {completion} are filled in."""
-    pattern: str = r"Score:\s*(-?\d+(?:\.\d+)?)"
-    """Regular expression whose one group is the grade; its last match in the reply counts."""
-    worst: float = 0.0
-    """Grade that scores 0."""
-    accept: float = 10.0
-    """Grade from which an answer counts as correct and scores 1; linear in between."""
-    temperature: float = Field(0.0, ge=0.0)
-    """Sampling temperature of the judge."""
-    max_tokens: int = Field(512, ge=1)
-    """Longest reply, in tokens."""
-
-    @model_validator(mode="after")
-    def _can_grade(self) -> Self:
-        if "{completion}" not in self.template:
-            raise ValueError("the template must contain {completion}, the text to grade")
-        try:
-            groups = re.compile(self.pattern).groups
-        except re.error as error:
-            raise ValueError(f"the pattern is no regular expression: {error}") from None
-        if groups != 1:
-            raise ValueError(f"the pattern must have one group, the grade, but has {groups}")
-        if self.accept <= self.worst:
-            raise ValueError("accept must be above worst")
         return self
 
 

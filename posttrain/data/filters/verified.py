@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class VerifiedFilter(Filter):
-    """Drops solutions that no verifier accepted, by its reason, or as `unverified`."""
+    """Drops solutions that no verifier accepted, judged or not, by its reason or as `unverified`."""
 
     kind: Literal["verified"] = "verified"
 
@@ -19,4 +19,5 @@ class VerifiedFilter(Filter):
 
         stated = ~pl.col("reason").is_in(["", "correct"])
         reason = pl.when(stated).then(pl.col("reason")).otherwise(pl.lit("unverified"))
-        return reasons_from(frame, pl.when(~pl.col("verified")).then(reason))
+        accepted = pl.col("verified").fill_null(value=False)
+        return reasons_from(frame, pl.when(~accepted).then(reason))

@@ -14,10 +14,11 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.lesson import learn
-from posttrain.learning.rollouts.attempts import Judge, attempt_all, make_prompts
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import with_tokens
 from posttrain.learning.training.prepare import Trainable
@@ -123,16 +124,16 @@ def _round_pairs(
     """
     drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
-    attempts = attempt_all(
+    made = sample_and_score_all(
         sampler,
         drawn,
         make_prompts(policy.tokenizer, drawn),
         _params(config, seed=purpose_seed(context.seed, "samples")),
-        judge=Judge(),
+        verify=VerifierCache(),
         report=lambda _done: None,
     )
     generator = weights_digest(policy.model)
-    samples = completions_table([made.completion(generator) for made in attempts])
+    samples = completions_table([each.completion(generator) for each in made])
     samples = with_row_ids(samples, IDENTITY["completions"])
     pairs = build_pairs(
         samples,
@@ -144,15 +145,15 @@ def _round_pairs(
     ).with_columns(split=pl.lit("train"))
     context.scratch.mkdir(parents=True, exist_ok=True)
     write_table(pairs, context.scratch / "pairs.parquet", PAIRS)
-    solved = sum(made.verdict.correct for made in attempts)
-    tokens = {(made.problem.id, made.sample.text): made.sample.token_ids for made in attempts}
+    judged = [each.score.correct for each in made if each.score.correct is not None]
+    tokens = {(each.problem.id, each.sample.text): each.sample.token_ids for each in made}
     for side in ("chosen", "rejected"):
         texts = zip(pairs["problem_id"], pairs[side], strict=True)
         pairs = with_tokens(pairs, side, [tokens[each] for each in texts])
     return pairs, {
         "num_pairs": float(len(pairs)),
-        "num_samples": float(len(attempts)),
-        "solve_rate": solved / len(attempts),
+        "num_samples": float(len(made)),
+        "solve_rate": sum(judged) / len(judged) if judged else 0.0,
     }
 
 

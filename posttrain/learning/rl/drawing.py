@@ -1,4 +1,4 @@
-"""One generation: problems drawn, attempts sampled and judged, and what is to be learnt from."""
+"""One generation: problems drawn, answers sampled and scored, and what is to be learnt from."""
 
 import math
 from collections.abc import Sequence
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import GroupResult, ProblemStream
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Generation
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import relative
 from posttrain.learning.rl.rollout import Group, as_groups, has_signal, marked
-from posttrain.learning.rollouts.attempts import Judge, attempt
 from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.learning.rollouts.scoring import sample_and_score
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Drawing:
     sampler: Sampler
     config: RlConfig
     seed: int
-    judge: Judge = field(default_factory=Judge)
+    verify: VerifierCache = field(default_factory=VerifierCache)
 
     def draw(self, step: int, *, version: int) -> Generation:
         """What 0-based `step` will learn from, sampled with the present policy as `version`.
@@ -42,7 +43,7 @@ class Drawing:
             if not more:
                 break
             chosen += more
-            groups += self._attempts(more, step=step, round_=rounds, first=len(groups))
+            groups += self._sample(more, step=step, round_=rounds, first=len(groups))
             rounds += 1
             wanted = self._missing(groups)
         groups = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
@@ -65,12 +66,10 @@ class Drawing:
             return True
         return has_signal(group)
 
-    def _attempts(
-        self, chosen: Sequence[int], *, step: int, round_: int, first: int
-    ) -> list[Group]:
+    def _sample(self, chosen: Sequence[int], *, step: int, round_: int, first: int) -> list[Group]:
         config, purpose = self.config, ("rollouts", step, round_)
         prompts = [self.prompts[index] for index in chosen]
-        made = attempt(
+        made = sample_and_score(
             self.sampler,
             [self.problems[index] for index in chosen],
             prompts,
@@ -80,7 +79,7 @@ class Drawing:
                 num_samples=config.group_size,
                 seed=purpose_seed(self.seed, *(purpose if round_ else purpose[:2])),
             ),
-            judge=self.judge,
+            verify=self.verify,
         )
         return as_groups(made, prompts, first=first)
 

@@ -10,9 +10,8 @@ import numpy as np
 import polars as pl
 
 from posttrain.data.schemas import IDENTITY, ROLLOUTS, with_row_ids
-from posttrain.learning.rewards.judge import NO_GRADE
-from posttrain.learning.rollouts.attempts import Attempt
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt
+from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.stage.errors import UserError
 
 
@@ -55,21 +54,20 @@ Group = list[Rollout]
 _UNSCORED = json.dumps({"verifier": None})
 
 
-def reward(attempt: Attempt) -> float:
+def reward(attempt: ScoredSample) -> float:
     """1 for a correct answer, else 0: partial credit would pay the policy for being wrong.
 
     reasoning-gym's arithmetic grants it for an answer that merely contains the right digits.
     """
-    return float(attempt.verdict.correct)
+    return float(bool(attempt.score.correct))
 
 
-def _components(attempt: Attempt) -> str:
-    verdict = attempt.verdict
-    return _UNSCORED if verdict == NO_GRADE else json.dumps({"verifier": verdict.score})
+def _components(attempt: ScoredSample) -> str:
+    return json.dumps({"verifier": attempt.score.value})
 
 
 def as_groups(
-    attempts: Sequence[Attempt], prompts: Sequence[Prompt], *, first: int = 0
+    attempts: Sequence[ScoredSample], prompts: Sequence[Prompt], *, first: int = 0
 ) -> list[Group]:
     """One group per prompt, whose attempts must be adjacent; groups are numbered from `first`."""
     size = len(attempts) // len(prompts)
@@ -94,7 +92,7 @@ def as_groups(
     return grouped(rollouts)
 
 
-def _check(made: Attempt) -> None:
+def _check(made: ScoredSample) -> None:
     """Refuse a sample that no learner could use, whichever engine drew it."""
     sample = made.sample
     if not sample.token_ids or len(sample.token_ids) != len(sample.logprobs):

@@ -4,17 +4,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posttrain.data.schemas import Problem
 from posttrain.learning.models.distributed.group import Group
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rewards import Verdict
+from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.verify import Answer, VerifierCache
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.sharded import ShardedLearner
-from posttrain.learning.rollouts.attempts import Judge, judging
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.pieces import cut, in_order
+from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -24,12 +24,12 @@ _BATCH_SIZE = 512
 @contextmanager
 def shared_tools(
     config: RlConfig, policy: Policy, learner: Learner, context: StageContext
-) -> Iterator[tuple[Sampler, Judge]]:
-    """What draws and what judges, with the same results in every process."""
+) -> Iterator[tuple[Sampler, VerifierCache]]:
+    """Open what draws and what verifies, with the same results in every process."""
     assert isinstance(learner, ShardedLearner)
     group = learner.group
     if context.ray is not None and not group.is_main:
-        yield SharedSampler(None, policy, learner), Judge(verify=_from_main(group, None))
+        yield SharedSampler(None, policy, learner), VerifierCache(_from_main(group, None))
         return
     if context.ray is None and config.engine.name != "torch":
         raise UserError(
@@ -39,26 +39,26 @@ def shared_tools(
         )
     with (
         open_sampler(config.engine, policy, batch_size=_BATCH_SIZE, ray=context.ray) as sampler,
-        judging(context.ray) as judge,
+        verifying(context.ray) as verify,
     ):
         if context.ray is None:
             drawing: Sampler = DividedSampler(sampler, learner)
         else:
             drawing = SharedSampler(sampler, policy, learner)
-        yield drawing, Judge(verify=_from_main(group, judge))
+        yield drawing, VerifierCache(_from_main(group, verify))
 
 
 def _from_main(
-    group: Group, judge: Judge | None
-) -> Callable[[Sequence[tuple[str, Problem]]], list[Verdict]]:
-    """One process asks, all hear the verdicts."""
+    group: Group, verify: VerifierCache | None
+) -> Callable[[Sequence[Answer]], list[Score]]:
+    """Let one process verify, and send the scores to all."""
 
-    def verify(answers: Sequence[tuple[str, Problem]]) -> list[Verdict]:
-        found = judge(answers) if judge is not None and group.is_main else None
-        verdicts: list[Verdict] = group.from_main(found)
-        return verdicts
+    def verify_in_main(answers: Sequence[Answer]) -> list[Score]:
+        found = verify(answers) if verify is not None and group.is_main else None
+        scores: list[Score] = group.from_main(found)
+        return scores
 
-    return verify
+    return verify_in_main
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from posttrain.stage.spec import ArtifactType
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
 # behind it. Every such model shares this one, which no chat template disagrees with.
 PLAIN = f"{ArtifactType.TEMPLATE}:plain"
-# The verifier that asks a model, and the key of a problem's metadata under which it is set up.
-_MODEL = "judge"
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 
@@ -54,21 +52,34 @@ def _of_table(path: Path) -> tuple[Part, ...]:
     if "verifier" not in columns:
         return ()
     metadata = pl.col("metadata") if "metadata" in columns else pl.lit("{}")
-    # What a judge is asked stands with each problem; other metadata would tell every row apart.
-    asked = pl.when(pl.col("verifier") == _MODEL).then(metadata).otherwise(pl.lit("{}"))
-    rows = frame.select("verifier", asked.alias("asked")).unique().collect().iter_rows()
-    names = {_judge(verifier, metadata) for verifier, metadata in rows if verifier}
+    kinds = frame.select("verifier").unique().collect()["verifier"].to_list()
+    # Parameters stand with each problem; other metadata would tell every row apart.
+    configured = [kind for kind in kinds if _has_parameters(kind)]
+    given = pl.when(pl.col("verifier").is_in(configured)).then(metadata).otherwise(pl.lit("{}"))
+    rows = frame.select("verifier", given.alias("given")).unique().collect().iter_rows()
+    names = {_judge(kind, metadata) for kind, metadata in rows if kind}
     return tuple(Part(ArtifactType.JUDGE, name) for name in sorted(names))
 
 
-def _judge(verifier: str, metadata: str) -> str:
-    """A verifier's name; with the model, and the digest of all that it is asked with, if any."""
-    settings = json.loads(metadata).get(_MODEL)
-    if settings is None:
-        return verifier
-    body = json.dumps(settings, sort_keys=True).encode()
-    model = dict(settings.get("endpoint") or {}).get("model", "model")
-    return f"{verifier}/{model}.{hashlib.sha256(body).hexdigest()[:12]}"
+def _has_parameters(kind: str) -> bool:
+    from posttrain.learning.rewards.verifiers.registry import VERIFIERS
+
+    try:
+        return VERIFIERS.find(kind).has_parameters()
+    except ValueError:
+        return False
+
+
+def _judge(kind: str, metadata: str) -> str:
+    """Name a verifier: its kind; with its label and the digest of its parameters, if any."""
+    from posttrain.learning.rewards.verifiers.registry import VERIFIERS
+
+    parameters = json.loads(metadata).get(kind)
+    if parameters is None:
+        return kind
+    label = VERIFIERS.find(kind).label(parameters) or "set"
+    body = json.dumps(parameters, sort_keys=True).encode()
+    return f"{kind}/{label}.{hashlib.sha256(body).hexdigest()[:12]}"
 
 
 def with_settings(

@@ -134,7 +134,8 @@ def _counts(run: StageRun, policy: str, finder: Finder) -> Mapping[str, Counts]:
     counted = (
         table.filter(pl.col("generator") == generator)
         .group_by("problem_id", maintain_order=True)
-        .agg(pl.col("verified").sum().alias("right"), pl.len().alias("taken"))
+        .agg(pl.col("verified").sum().alias("right"), pl.col("verified").count().alias("taken"))
+        .filter(pl.col("taken") > 0)
     )
     rows: Sequence[tuple[str, int, int]] = counted.rows()
     return {problem: (int(right), int(taken)) for problem, right, taken in rows}

@@ -6,7 +6,7 @@ from posttrain.backends.endpoint.chat import Question, reply_to
 from posttrain.backends.endpoint.client import open_client
 from posttrain.backends.endpoint.config import filled
 from posttrain.data.schemas import Completion, Problem
-from posttrain.learning.rewards import verify_all
+from posttrain.learning.rewards.verify import verify_all
 from tasks.synthesize.config import ServerTeacher
 
 _SEED_BITS = 31
@@ -20,7 +20,7 @@ def ask_teacher(
     seed: int,
     report: Callable[[int], None],
 ) -> list[Completion]:
-    """`per_problem` solutions of every problem, problem by problem, with the verifier's verdict."""
+    """`per_problem` solutions of every problem, problem by problem, with the verifier's score."""
     owners = [(problem, draw) for problem in problems for draw in range(per_problem)]
     questions = [
         Question(
@@ -36,15 +36,15 @@ def ask_teacher(
     texts = [
         text.strip() for text in reply_to(open_client(teacher.endpoint), questions, report=report)
     ]
-    verdicts = verify_all([(text, owner[0]) for text, owner in zip(texts, owners, strict=True)])
+    scores = verify_all([(text, owner[0]) for text, owner in zip(texts, owners, strict=True)])
     return [
         Completion(
             problem,
             text,
             f"server:{teacher.endpoint.model}",
-            verdict.score,
-            verdict.correct,
-            verdict.reason,
+            score.value,
+            score.correct,
+            score.reason,
         )
-        for (problem, _), text, verdict in zip(owners, texts, verdicts, strict=True)
+        for (problem, _), text, score in zip(owners, texts, scores, strict=True)
     ]

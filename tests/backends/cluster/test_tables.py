@@ -14,9 +14,11 @@ from posttrain.data.filters.minhash import near_duplicates
 from posttrain.data.filters.overlap import evaluation_overlap
 from posttrain.data.filters.parallel import IN_PROCESS
 from posttrain.data.schemas import Problem, problems_table
-from posttrain.learning import rewards
-from posttrain.learning.rewards import Verdict, verify_all
-from posttrain.learning.rollouts.attempts import Judge, judging
+from posttrain.learning.rewards import on_ray
+from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
+from posttrain.learning.rewards.verify import VerifierCache, metadata_for
+from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.errors import UserError
 
 pytestmark = pytest.mark.slow
@@ -69,30 +71,35 @@ def doubled(number, folder):
     return 2 * number
 
 
-def test_answers_judged_on_the_cluster_have_the_verdicts_of_one_process(cluster, some, monkeypatch):
+def test_answers_judged_on_the_cluster_have_the_scores_of_one_process(cluster, some, monkeypatch):
     problems = [Problem("s", f"{n} + 1 =", str(n + 1), 1, "exact") for n in range(700)]
     answers = [(f"#### {n + 1 + n % 3 // 2}", problem) for n, problem in enumerate(problems)]
-    asked = Problem("s", "Is it good?", "", 1, "judge")
+    judge = JudgeVerifier.parse(
+        {"endpoint": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}}, where="judge"
+    )
+    asked = Problem("s", "Is it good?", "", 1, "judge", metadata_for(judge))
     answers.insert(300, ("fine", asked))
     # A model is asked from here, where its key is; this one answers without a network.
-    monkeypatch.setattr(rewards, "judge_all", lambda given: [Verdict(0.5, "so_so") for _ in given])
+    monkeypatch.setattr(
+        JudgeVerifier, "verify", lambda _, texts, __: [Score(0.5, "so_so") for _ in texts]
+    )
     sent, remote = [], cluster.remote
     monkeypatch.setattr(cluster, "remote", lambda f: sent.append(f) or remote(f))
-    with judging(some(2)) as judge:
-        found = judge(answers)
-        assert judge(answers) == found
-    assert sent == [verify_all]
-    assert found == Judge()(answers)
-    assert found[300] == Verdict(0.5, "so_so")
-    assert Counter(verdict.reason for verdict in found) == {
+    with verifying(some(2)) as verify:
+        found = verify(answers)
+        assert verify(answers) == found
+    assert sent == [on_ray._score]
+    assert found == VerifierCache()(answers)
+    assert found[300] == Score(0.5, "so_so")
+    assert Counter(score.reason for score in found) == {
         "correct": 467, "wrong_answer": 233, "so_so": 1
     }  # fmt: skip
 
 
 def test_a_mistake_of_the_user_in_a_task_arrives_as_it_was_raised(cluster, some):
     unknown = [(f"#### {n}", Problem("s", str(n), "1", 1, "exakt")) for n in range(600)]
-    with judging(some(1)) as judge, pytest.raises(UserError, match="did you mean 'exact'"):
-        judge(unknown)
+    with verifying(some(1)) as verify, pytest.raises(UserError, match="did you mean 'exact'"):
+        verify(unknown)
 
 
 def test_a_task_that_is_lost_is_done_again(cluster, some, tmp_path):

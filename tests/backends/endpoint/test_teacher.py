@@ -91,8 +91,8 @@ def test_problems_of_a_file_without_solutions_are_solved_and_judged(synthesize, 
         "kind": "jsonl",
         "name": "own",
         "path": str(tmp_path / "own.jsonl"),
-        "verifier": "judge",
-        "judge": {
+        "verifier": {
+            "kind": "judge",
             "endpoint": server.endpoint().model_dump(),
             "template": "JUDGE {answer} {completion}",
         },
@@ -114,7 +114,7 @@ def test_a_generator_that_no_program_solves_needs_a_teacher(synthesize):
         synthesize(sources=[gcd], teacher=None)
 
 
-def test_a_judge_and_its_verifier_go_together(synthesize):
+def test_a_judge_without_an_endpoint_is_refused(synthesize):
     source = {"kind": "jsonl", "name": "own", "path": "own.jsonl", "verifier": "judge"}
-    with pytest.raises(UserError, match="verifier: judge and a judge go together"):
+    with pytest.raises(UserError, match="verifier.endpoint: a value is required"):
         synthesize(sources=[source])

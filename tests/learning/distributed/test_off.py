@@ -12,9 +12,9 @@ TORCHS = tuple(f"torch.distributed.{part}" for part in ("fsdp", "elastic", "laun
 STAGES = """
 import tasks.curate.stage, tasks.evaluate.stage, tasks.import_model.stage, tasks.preference.stage
 import tasks.pretrain.stage, tasks.probe.stage, tasks.reward.stage, tasks.rl.stage, tasks.sft.stage
-from posttrain.learning.rollouts.attempts import judging
+from posttrain.learning.rollouts.scoring import verifying
 from posttrain.data.filters.parallel import IN_PROCESS, parallel_over
-with parallel_over(None) as parallel, judging(None): assert parallel is IN_PROCESS
+with parallel_over(None) as parallel, verifying(None): assert parallel is IN_PROCESS
 """
 
 

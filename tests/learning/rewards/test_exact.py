@@ -1,7 +1,7 @@
 import pytest
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.exact import verify_exact
+from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 
 _PROBLEM = Problem("words", "Say it", "New  York", difficulty=1, verifier="exact")
 
@@ -17,5 +17,5 @@ _PROBLEM = Problem("words", "Say it", "New  York", difficulty=1, verifier="exact
     ],
 )
 def test_letters_count_and_white_space_does_not(text, score, reason):
-    verdict = verify_exact(text, _PROBLEM)
-    assert (verdict.score, verdict.reason) == (score, reason)
+    found = ExactVerifier().score(text, _PROBLEM)
+    assert (found.value, found.reason) == (score, reason)

@@ -1,13 +1,13 @@
 import pytest
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.format import verify_format
+from posttrain.learning.rewards.verifiers.format import FormatVerifier
 
 _PROBLEM = Problem("sums", "2 + 3 =", "5", difficulty=1, verifier="format")
 
 
 @pytest.mark.parametrize(
-    ("text", "score", "reason"),
+    ("text", "value", "reason"),
     [
         ("2 + 3 = 6\n#### 6", 1.0, "correct"),
         ("#### 6\n\n", 1.0, "correct"),
@@ -17,6 +17,6 @@ _PROBLEM = Problem("sums", "2 + 3 =", "5", difficulty=1, verifier="format")
         ("5", 0.0, "no_answer"),
     ],
 )
-def test_only_the_form_of_the_answer_counts(text, score, reason):
-    verdict = verify_format(text, _PROBLEM)
-    assert (verdict.score, verdict.reason) == (score, reason)
+def test_only_the_form_of_the_answer_counts(text, value, reason):
+    score = FormatVerifier().score(text, _PROBLEM)
+    assert (score.value, score.reason) == (value, reason)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.numeric import parse_number, verify_numeric
+from posttrain.learning.rewards.verifiers.numeric import NumericVerifier, parse_number
 from posttrain.stage.errors import UserError
 
 
@@ -75,13 +75,13 @@ def test_no_text_breaks_the_reader(text):
 )
 def test_the_number_counts_and_not_its_form(text, score, reason):
     for reference in ("72", "48/2 = <<48/2=24>>24\n#### 72"):
-        verdict = verify_numeric(text, _problem(reference))
-        assert (verdict.score, verdict.reason) == (score, reason)
+        found = NumericVerifier().score(text, _problem(reference))
+        assert (found.value, found.reason) == (score, reason)
 
 
 def test_a_reference_that_is_no_number_is_one_sentence():
     with pytest.raises(UserError, match="'numeric', but its answer is 'blue'.*'exact'"):
-        verify_numeric("#### 5", _problem("blue"))
+        NumericVerifier().score("#### 5", _problem("blue"))
 
 
 _GSM8K = Path(__file__).parents[3].parent / "shared/data/gsm8k/train.jsonl"
@@ -91,6 +91,8 @@ _GSM8K = Path(__file__).parents[3].parent / "shared/data/gsm8k/train.jsonl"
 def test_every_gsm8k_solution_is_its_own_right_answer():
     with _GSM8K.open() as lines:
         solutions = [json.loads(line)["answer"] for line in lines]
-    wrong = [text for text in solutions if not verify_numeric(text, _problem(text)).correct]
+    wrong = [
+        text for text in solutions if not NumericVerifier().score(text, _problem(text)).correct
+    ]
     assert len(solutions) == 7473
     assert wrong == []

@@ -2,15 +2,16 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
 
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rewards import VERIFIERS
+from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.pipeline.execution.fitness import refuse_mixed
 from posttrain.pipeline.execution.parts import PLAIN, Part, parts_of, with_settings
-from posttrain.pipeline.judges import judge_digest
+from posttrain.pipeline.judges import judge_digest, verifier_entries
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.config import StageConfig
@@ -115,42 +116,64 @@ def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_befo
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
 
 
-REWARDS = {
-    "__init__.py": "from posttrain.learning.rewards.a import verify_a\n"
-    "from posttrain.learning.rewards.b import verify_b\n"
-    "VERIFIERS = {'a': verify_a, 'b': verify_b}\n"
-    "def verify(x):\n    return VERIFIERS[x]\n",
-    "a.py": "LIMIT = 1\ndef verify_a(text):\n    return text > LIMIT\n",
-    "b.py": "def verify_b(text):\n    return text\n",
+CODE = {
+    "verify.py": "from posttrain.learning.rewards.verifiers.exact import ExactVerifier\n"
+    "from posttrain.learning.rewards.verifiers.numeric import NumericVerifier\n"
+    "def verifier_of(x):\n    return {'a': ExactVerifier, 'b': NumericVerifier}[x]\n",
+    "verifiers/exact.py": "LIMIT = 1\nclass ExactVerifier:\n"
+    "    def score(self, text):\n        return text > LIMIT\n",
+    "verifiers/numeric.py": "class NumericVerifier:\n"
+    "    def score(self, text):\n        return text\n",
 }
 
 
 def test_a_judge_changes_with_its_own_code_only(tmp_path):
     folder = tmp_path / "posttrain" / "learning" / "rewards"
-    folder.mkdir(parents=True)
-    for package in (folder.parents[1], folder.parent):
+    (folder / "verifiers").mkdir(parents=True)
+    for package in (folder.parents[1], folder.parent, folder, folder / "verifiers"):
         (package / "__init__.py").write_text("")
 
     def digests(**changed):
-        for name, text in (REWARDS | changed).items():
+        for name, text in (CODE | changed).items():
             (folder / name).write_text(text)
         reader = CodeReader(tmp_path, packages=("posttrain",))
-        return [judge_digest(reader, name) for name in ("a", "b", "unknown")]
+        return [judge_digest(reader, name) for name in ("exact", "numeric", "unknown")]
 
     before = digests()
     reader = CodeReader(tmp_path, packages=("posttrain",))
-    asked_with = {judge_digest(reader, name) for name in ("a", "a/model.1", "a/model.2")}
-    assert len(asked_with) == 3
+    names = ("exact", "exact/model.1", "exact/model.2")
+    assert len({judge_digest(reader, name) for name in names}) == 3
     assert len(set(before)) == 3
-    assert digests(**{"a.py": REWARDS["a.py"] + "# a comment\n"}) == before
-    after = digests(**{"a.py": REWARDS["a.py"].replace("1", "2")})
+    exact = CODE["verifiers/exact.py"]
+    assert digests(**{"verifiers/exact.py": exact + "# a comment\n"}) == before
+    after = digests(**{"verifiers/exact.py": exact.replace("1", "2")})
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True, False]
 
 
-def test_every_verifier_is_called_what_its_judge_is_found_by():
-    assert {name: verifier.__name__ for name, verifier in VERIFIERS.items()} == {
-        name: f"verify_{name}" for name in VERIFIERS
+@pytest.fixture
+def ledger():
+    """Knows what two tables are judged by."""
+    tables = {"t1": ["exact", "judge/m.123"], "t2": ["numeric", "exact", "gone"]}
+    records = {
+        table: tuple(ArtifactRecord("judge", "judge", f"judge:{name}", "d", 0) for name in names)
+        for table, names in tables.items()
     }
+    return SimpleNamespace(parts_of=lambda asked: {d: records[d] for d in asked if d in records})
+
+
+@pytest.mark.parametrize(
+    ("tables", "classes"),
+    [
+        (["t1"], ["ExactVerifier", "JudgeVerifier"]),
+        (["t1", "t2"], ["ExactVerifier", "JudgeVerifier", "NumericVerifier"]),
+        ([], []),
+        (["t1", "unknown"], [each.__name__ for each in VERIFIERS.parts.values()]),
+        (None, [each.__name__ for each in VERIFIERS.parts.values()]),
+    ],
+)
+def test_a_stage_hangs_on_the_verifiers_that_its_problems_name(ledger, tables, classes):
+    found = verifier_entries(ledger, tables)
+    assert sorted(each.partition(":")[2] for each in found) == sorted(classes)
 
 
 def parts(model, tokenizer, template):

@@ -1,15 +1,14 @@
-"""Attempts that a model judges: the whole batch is asked at once, and each answer once."""
-
-import json
+"""Samples that a model judges: the whole batch is asked at once, and each answer once."""
 
 import pytest
 
-from posttrain.backends.endpoint.config import JudgeSettings
 from posttrain.data.schemas import Problem
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rollouts.attempts import Judge, attempt
+from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
+from posttrain.learning.rewards.verify import VerifierCache, metadata_for
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.fake import FakeSampler
+from posttrain.learning.rollouts.scoring import sample_and_score
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +16,14 @@ def tokenizer():
     return train_tokenizer(["right wrong 1 2 3 ####"] * 3, vocab_size=270)
 
 
-def test_a_batch_of_attempts_is_judged_together(server, tokenizer):
-    """Of eight problems every second is judged by a model; both attempts at one are the same."""
+def test_a_batch_of_samples_is_judged_together(server, tokenizer):
+    """Of eight problems every second is judged by a model; both samples of one are the same."""
     server.delay = 0.05
     server.reply = lambda body: f"Score: {10 * body['messages'][0]['content'].endswith('1')}"
-    settings = JudgeSettings(
+    settings = JudgeVerifier(
         endpoint=server.endpoint(concurrency=4), template="{prompt} {completion}"
     )
-    metadata = json.dumps({"judge": settings.model_dump()})
+    metadata = metadata_for(settings)
     problems = [
         Problem("own", f"q{i}", "1", 1, "judge", metadata)
         if i % 2
@@ -34,12 +33,12 @@ def test_a_batch_of_attempts_is_judged_together(server, tokenizer):
     prompts = [Prompt(each.id, (5, 6)) for each in problems]
     place = {prompt.id: index for index, prompt in enumerate(prompts)}
     sampler = FakeSampler(tokenizer, lambda prompt, *_: f"#### {1 + place[prompt.id] // 4}")
-    params, judge = SamplingParams(max_tokens=20, num_samples=2), Judge()
-    made = attempt(sampler, problems, prompts, params, judge=judge)
+    params, cache = SamplingParams(max_tokens=20, num_samples=2), VerifierCache()
+    made = sample_and_score(sampler, problems, prompts, params, verify=cache)
     assert [each.problem for each in made] == [p for p in problems for _ in range(2)]
     # The first four answer 1, which is right; the others 2.
-    assert [each.verdict.score for each in made] == [1.0] * 8 + [0.0] * 8
+    assert [each.score.value for each in made] == [1.0] * 8 + [0.0] * 8
     assert (server.most_running, len(server.requests)) == (4, 4)
-    again = attempt(sampler, problems, prompts, params, judge=judge)
-    assert [each.verdict for each in again] == [each.verdict for each in made]
+    again = sample_and_score(sampler, problems, prompts, params, verify=cache)
+    assert [each.score for each in again] == [each.score for each in made]
     assert len(server.requests) == 4

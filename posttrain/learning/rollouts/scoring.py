@@ -1,8 +1,8 @@
-"""A policy's attempts at problems: prompts rendered, samples drawn, answers judged."""
+"""A policy's answers to problems: prompts rendered, samples drawn, answers scored."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ import polars as pl
 from posttrain.data.schemas import PROBLEMS, Completion, Problem
 from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
-from posttrain.learning.rewards import Verdict, verify_all
+from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
 from posttrain.stage.resources import RayResources
 
@@ -22,107 +23,115 @@ _ROWS_BETWEEN_REPORTS = 2048
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One sample of one problem, with the verdict of the problem's verifier."""
+class ScoredSample:
+    """One sample of one problem, with the score that the problem's verifier gave it."""
 
     problem: Problem
     sample: Sample
-    verdict: Verdict
+    score: Score
 
     def completion(self, generator: str) -> Completion:
-        """As a row of a COMPLETIONS table; `generator` names the policy."""
+        """Return it as a row of a COMPLETIONS table; `generator` names the policy."""
         return Completion(
             problem=self.problem,
             text=self.sample.text,
             generator=generator,
-            score=self.verdict.score,
-            verified=self.verdict.correct,
-            reason=self.verdict.reason,
+            score=self.score.value,
+            verified=self.score.correct,
+            reason=self.score.reason,
         )
 
 
-@dataclass(frozen=True)
-class Judge:
-    """Verifies answers, the same answer to the same problem only once."""
-
-    known: dict[tuple[str, Problem], Verdict] = field(default_factory=dict)
-    verify: Callable[[Sequence[tuple[str, Problem]]], list[Verdict]] = verify_all
-
-    def __call__(self, answers: Sequence[tuple[str, Problem]]) -> list[Verdict]:
-        """The verdict of each problem's own verifier; models that judge are asked all at once."""
-        new = [answer for answer in dict.fromkeys(answers) if answer not in self.known]
-        self.known.update(zip(new, self.verify(new), strict=True))
-        return [self.known[answer] for answer in answers]
-
-
 @contextmanager
-def judging(ray: RayResources | None) -> Iterator[Judge]:
-    """A judge that knows no answer yet; with `ray` its verifiers run on that cluster."""
+def verifying(ray: RayResources | None) -> Iterator[VerifierCache]:
+    """Open a cache that remembers no answer yet; with `ray` its verifiers run on that cluster."""
     if ray is None:
-        yield Judge()
+        yield VerifierCache()
         return
-    from posttrain.learning.rewards.remote import verifying
+    from posttrain.learning.rewards.on_ray import verifying_on_ray
 
-    with verifying(ray) as verify:
-        yield Judge(verify=verify)
+    with verifying_on_ray(ray) as verify_there:
+        yield VerifierCache(verify_there)
 
 
 def read_problems(path: Path) -> list[Problem]:
-    """The rows of a PROBLEMS table, in its order."""
+    """Read the rows of a PROBLEMS table, in its order."""
     return problems_of(read_table(path, PROBLEMS))
 
 
 def problems_of(frame: pl.DataFrame) -> list[Problem]:
-    """Rows of the PROBLEMS schema as records."""
+    """Return rows of the PROBLEMS schema as records."""
     rows = frame.drop("id").iter_rows(named=True)
     return [Problem(**{**row, "parents": tuple(row["parents"])}) for row in rows]
 
 
 def make_prompts(tokenizer: "PreTrainedTokenizerBase", problems: Sequence[Problem]) -> list[Prompt]:
-    """The problems' prompts as the policy reads them; a prompt has the id of its problem."""
+    """Render the problems' prompts for the policy; a prompt has the id of its problem."""
     encoded = encode_prompts(tokenizer, [problem.prompt for problem in problems])
     return [Prompt(p.id, tuple(ids)) for p, ids in zip(problems, encoded, strict=True)]
 
 
-def attempt(
+def sample_and_score(
     sampler: Sampler,
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     params: SamplingParams,
     *,
-    judge: Judge,
-) -> list[Attempt]:
-    """`params.num_samples` attempts at every problem, problem by problem."""
+    verify: VerifierCache,
+) -> list[ScoredSample]:
+    """Draw `params.num_samples` samples of every problem, and score them all at once.
+
+    Args:
+        sampler: Draws the samples, by the policy that it holds.
+        problems: What to answer.
+        prompts: The problems' prompts as tokens, in the same order.
+        params: How to sample, and with which seed.
+        verify: Scores the samples.
+
+    Returns:
+        The samples, problem by problem.
+
+    """
     samples = sampler.sample(prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
-    verdicts = judge([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
-    return [
-        Attempt(problem, sample, verdict)
-        for problem, sample, verdict in zip(owners, samples, verdicts, strict=True)
-    ]
+    scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
+    return [ScoredSample(*made) for made in zip(owners, samples, scores, strict=True)]
 
 
-def attempt_all(
+def sample_and_score_all(
     sampler: Sampler,
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     params: SamplingParams,
     *,
-    judge: Judge,
+    verify: VerifierCache,
     report: Callable[[int], None],
-) -> list[Attempt]:
-    """As `attempt`, in portions of similar length; `report` hears how many problems are done."""
+) -> list[ScoredSample]:
+    """Do as `sample_and_score` does, in portions of similar length.
+
+    Args:
+        sampler: Draws the samples, by the policy that it holds.
+        problems: What to answer.
+        prompts: The problems' prompts as tokens, in the same order.
+        params: How to sample, and with which seed.
+        verify: Scores the samples.
+        report: Called with the number of problems that are done, after every portion.
+
+    Returns:
+        The samples, problem by problem, in the order of the problems.
+
+    """
     portion = max(1, _ROWS_BETWEEN_REPORTS // params.num_samples)
     ordered = sorted(range(len(problems)), key=lambda index: len(prompts[index].token_ids))
-    found: dict[int, list[Attempt]] = {}
+    found: dict[int, list[ScoredSample]] = {}
     for begin in range(0, len(ordered), portion):
         chosen = ordered[begin : begin + portion]
-        made = attempt(
+        made = sample_and_score(
             sampler,
             [problems[index] for index in chosen],
             [prompts[index] for index in chosen],
             params,
-            judge=judge,
+            verify=verify,
         )
         for place, index in enumerate(chosen):
             found[index] = made[place * params.num_samples : (place + 1) * params.num_samples]

@@ -2,21 +2,25 @@
 
 import re
 from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
 
-from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.verdict import (
+from posttrain.learning.rewards.score import (
     CORRECT,
     NO_ANSWER,
     WRONG_ANSWER,
-    Verdict,
+    Score,
     final_answer,
     reference_answer,
 )
+from posttrain.learning.rewards.verifiers.base import Verifier
 from posttrain.stage.errors import UserError
 
-NOT_A_NUMBER = Verdict(0.0, "not_a_number")
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
 
-# A number from a model may be arbitrarily long; what is longer than this is nobody's answer.
+NOT_A_NUMBER = Score(0.0, "not_a_number")
+
+# A number from a model may be arbitrarily long; a longer one answers nothing.
 _MAX_CHARS = 64
 _NUMBER = re.compile(
     r"""
@@ -30,19 +34,24 @@ _NUMBER = re.compile(
 )
 
 
-def verify_numeric(text: str, problem: Problem) -> Verdict:
+class NumericVerifier(Verifier):
     """Compare the final answer with the reference as exact rational numbers.
 
     Thousands separators, a currency sign, a percent sign, a unit behind the number, a plus sign
     and trailing zeros do not count. Further code: "not_a_number".
     """
-    answer = final_answer(text)
-    if answer is None:
-        return NO_ANSWER
-    value = parse_number(answer)
-    if value is None:
-        return NOT_A_NUMBER
-    return CORRECT if value == _reference(problem) else WRONG_ANSWER
+
+    kind: Literal["numeric"] = "numeric"
+
+    def score(self, text: str, problem: "Problem") -> Score:
+        """Compare the numbers."""
+        answer = final_answer(text)
+        if answer is None:
+            return NO_ANSWER
+        value = parse_number(answer)
+        if value is None:
+            return NOT_A_NUMBER
+        return CORRECT if value == _reference(problem) else WRONG_ANSWER
 
 
 def parse_number(text: str) -> Fraction | None:
@@ -67,8 +76,8 @@ def parse_number(text: str) -> Fraction | None:
     return -value if "-" in match["sign"] + match["inner_sign"] else value
 
 
-def _reference(problem: Problem) -> Fraction:
-    """The number that the problem asks for."""
+def _reference(problem: "Problem") -> Fraction:
+    """Return the number that the problem asks for."""
     value = parse_number(reference_answer(problem.answer))
     if value is None:
         raise UserError(

@@ -1,0 +1,1 @@
+"""Verifiers, one file each: parts that say how good an answer to a problem is, and why."""
