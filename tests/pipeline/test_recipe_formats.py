@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from posttrain.learning.rewards.verifiers.exact import ExactVerifier
+from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.stage.errors import UserError
 from tasks.curate.config import CurateConfig
+from tasks.synthesize.config import SynthesizeConfig
 
 ROOT = Path(__file__).parents[2]
 OLD = sorted((Path(__file__).parent / "recipes_0_1").iterdir())
@@ -65,6 +68,18 @@ def test_values_are_respelled_and_fields_dropped():
         "rl.also.0: group is now mean",
         "rl.noise is left out, as nothing read it",
     )
+
+
+def test_the_judge_of_a_source_becomes_its_verifier():
+    judge = {"endpoint": {"base_url": "http://127.0.0.1:1/v1", "model": "m"}, "accept": 8}
+    sources = [
+        {"kind": "jsonl", "name": "a", "path": "a", "verifier": "judge", "judge": judge},
+        {"kind": "jsonl", "name": "b", "path": "b", "verifier": "exact", "judge": None},
+    ]
+    migrated = migrate({"synthesize": {"sources": sources}}, renames={}, respelled={}, gone={})
+    first, second = SynthesizeConfig.parse(migrated.values["synthesize"], where="s").sources
+    assert first.verifier == JudgeVerifier.parse(judge, where="judge")
+    assert second.verifier == ExactVerifier()
 
 
 def test_the_flat_fields_of_curate_become_those_of_its_filters():
