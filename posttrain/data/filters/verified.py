@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class VerifiedFilter(Filter):
-    """Drops solutions that no verifier accepted, judged or not, by its reason or as `unverified`."""
+    """Drops solutions that no verifier accepted, judged or not, by its reason, or as unverified."""
 
     kind: Literal["verified"] = "verified"
 
