@@ -51,7 +51,7 @@ def verifier_entries(ledger: Ledger, tables: Iterable[str] | None) -> list[str]:
     from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 
     digests = list(tables or ())
-    known = ledger.parts_of(digests) if digests else {}
+    known = ledger.compositions.parts_of(digests) if digests else {}
     if tables is None or any(digest not in known for digest in digests):
         names = set(VERIFIERS.parts)
     else:

@@ -158,7 +158,8 @@ def ledger():
         table: tuple(ArtifactRecord("judge", "judge", f"judge:{name}", "d", 0) for name in names)
         for table, names in tables.items()
     }
-    return SimpleNamespace(parts_of=lambda asked: {d: records[d] for d in asked if d in records})
+    known = SimpleNamespace(parts_of=lambda asked: {d: records[d] for d in asked if d in records})
+    return SimpleNamespace(compositions=known)
 
 
 @pytest.mark.parametrize(
