@@ -3,12 +3,28 @@
 import hashlib
 import os
 import random
+from collections.abc import Mapping
 
 
 def derived_seed(seed: int, purpose: str) -> int:
     """A seed of its own for every purpose, so that stages do not share random streams."""
     text = f"{seed}:{purpose}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") & 0x7FFFFFFF
+
+
+def stage_seed(runtime: Mapping[str, str], stage: str) -> int:
+    """The seed of a stage, from the `runtime` components of its key.
+
+    Args:
+        runtime: How the stage is or was run; `stage_seed` stands there where `seed_as` was given.
+        stage: Its name, which the seed derives from otherwise.
+
+    Returns:
+        What every random choice of the stage derives from.
+
+    """
+    given = runtime.get("stage_seed")
+    return int(given) if given is not None else derived_seed(int(runtime["seed"]), stage)
 
 
 def thread_environment(threads: int) -> dict[str, str]:

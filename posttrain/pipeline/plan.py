@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from posttrain.pipeline.determinism import make_deterministic
+from posttrain.pipeline.determinism import derived_seed, make_deterministic
 from posttrain.pipeline.interface import INTERFACE
 from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
@@ -239,9 +239,12 @@ class Planner:
         )
 
     def _runtime(self, stage: Stage) -> dict[str, str]:
+        # Two arms of a comparison may share their randomness: then the seed itself counts.
+        shared = stage.seed_as and derived_seed(self.recipe.run.seed, stage.seed_as)
         return {
             **self.recipe.run.keyed(),
             **stage.resources.keyed(),
+            **({} if shared is None else {"stage_seed": str(shared)}),
             # A stage's seed derives from its name, so equal work in two stages is not the same.
             "stage": stage.name,
             "task": stage.task.package,

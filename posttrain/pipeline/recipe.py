@@ -102,6 +102,8 @@ class Recipe:
             resolved[stage.name] = stage.config.model_dump(mode="json")
             if rewired := self.sections.get(stage.name, {}).get("inputs"):
                 resolved[stage.name]["inputs"] = dict(rewired)
+            if stage.seed_as is not None:
+                resolved[stage.name]["seed_as"] = stage.seed_as
             if stage.resources != Resources():
                 resolved[stage.name]["resources"] = stage.resources.model_dump(mode="json")
         return resolved
@@ -124,19 +126,20 @@ class FlowBuilder:
         """Add a stage whose parameters are the recipe's section `name`.
 
         An input is another stage's output (`sft["policy"]`), or a mapping of them for a `many`
-        port. The section's own `inputs:` mapping rewires single ports, and its `resources:` go
-        before those of the run. Local files that the config names arrive at the task's `files`
-        port.
+        port. The section's own `inputs:` mapping rewires single ports, its `resources:` go before
+        those of the run, and with `seed_as:` it has the seed of another stage. Local files that
+        the config names arrive at the task's `files` port.
         """
         section = dict(self._recipe.sections.get(name, {}))
         resources = self._resources(name, task, section.pop("resources", None))
+        seed_as = section.pop("seed_as", None)
         rewired = _section(self._recipe.path, f"{name}.inputs", section.pop("inputs", None))
         config = task.config.parse(section, where=name)
         wired = _flatten(inputs)
         wired.update(_files(self._recipe.directory, name, config))
         for port, text in rewired.items():
             wired[port] = _reference(f"{name}.inputs.{port}", str(text), task, port)
-        return self._dag.add(Stage(name, task, config, wired, resources))
+        return self._dag.add(Stage(name, task, config, wired, resources, seed_as))
 
     def _resources(self, name: str, task: Task, given: object) -> Resources:
         """Those of the run, changed by the section's own; what the task cannot use is refused."""
@@ -166,8 +169,27 @@ class FlowBuilder:
                     name, [*self._dag.stages, "run", "flow", "format", "plugins", "release"]
                 )
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
+        _refuse_odd_seeds(self._dag)
         self._dag.check()
         return self._dag
+
+
+def _refuse_odd_seeds(dag: Dag) -> None:
+    """Refuse a `seed_as` by which a stage would share its seed with no other one."""
+    for stage in dag.stages.values():
+        where, given = f"{stage.name}.seed_as", stage.seed_as
+        others = [other for other in dag.stages.values() if other is not stage]
+        if given is None:
+            continue
+        if not isinstance(given, str) or given == stage.name:
+            raise UserError(f"{where}: name another stage, whose seed it shares; got {given!r}")
+        if (named := dag.stages.get(given)) is not None and named.seed_as is not None:
+            raise UserError(
+                f"{where}: {given} itself takes the seed of {named.seed_as}; name that one"
+            )
+        if named is None and given not in [other.seed_as for other in others]:
+            hint = nearest(given, dag.stages) or "; name another stage, whose seed it shares"
+            raise UserError(f"{where}: no other stage has the seed of '{given}'{hint}")
 
 
 def let_import(root: Path) -> None:

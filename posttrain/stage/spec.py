@@ -76,6 +76,8 @@ class Stage:
     config: StageConfig
     inputs: Mapping[str, Reference]
     resources: Resources = Resources()
+    seed_as: str | None = None
+    """Name that its seed derives from, if not its own: of a stage that it is compared with."""
 
     def outputs(self) -> dict[str, PurePosixPath]:
         """Workspace paths of the outputs, relative to the recipe's directory."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from posttrain.pipeline.determinism import derived_seed
+from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.display import Display
@@ -306,7 +306,7 @@ class Executor:
             types={role: port.type for role, port in stage.task.outputs.items()},
             scratch=self._scratch(base),
             log=log,
-            seed=derived_seed(settings.seed, stage.name),
+            seed=stage_seed(base.components["runtime"], stage.name),
             threads=settings.threads,
             device=settings.device,
             processes=stage.resources.processes,

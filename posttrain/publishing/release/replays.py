@@ -98,11 +98,11 @@ def _has_replay(task: str) -> bool:
 
 
 def _replay(folder: Path) -> str:
-    from posttrain.pipeline.determinism import derived_seed, make_deterministic
+    from posttrain.pipeline.determinism import make_deterministic, stage_seed
 
     settings = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
     stage, runtime = settings["stage"], settings["runtime"]
-    seed, threads = derived_seed(int(runtime["seed"]), stage), int(runtime["threads"])
+    seed, threads = stage_seed(runtime, stage), int(runtime["threads"])
     make_deterministic(seed, threads)
     from posttrain.stage.context import StageContext
 

@@ -56,10 +56,10 @@ def _has_replay(task: str) -> bool:
 
 def replay_stage(record: StageRun, root: Path, display: Display) -> Outcome:
     """Restore inputs and rollouts, and learn again in this process."""
-    from posttrain.pipeline.determinism import derived_seed, make_deterministic
+    from posttrain.pipeline.determinism import make_deterministic, stage_seed
 
     runtime = record.components["runtime"]
-    seed, threads = derived_seed(int(runtime["seed"]), record.stage), int(runtime["threads"])
+    seed, threads = stage_seed(runtime, record.stage), int(runtime["threads"])
     make_deterministic(seed, threads)
     from posttrain.learning.models.load import load_policy, weights_digest
     from posttrain.publishing.reproduction.restore import Restorer
