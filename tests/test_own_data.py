@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
@@ -36,6 +37,7 @@ def sums():
             yield {"question": f"What is {a} + {b}?", "answer": solved}
 
 
+@pytest.mark.slow
 def test_a_model_that_solves_nothing_is_refused_after_the_probe(toy):
     """Every solution of the file is right, so no row is rejected; that must be no obstacle."""
     for package in ("posttrain", "tasks", "flows"):

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 OURS = ("ray", "posttrain.backends.cluster", "posttrain.learning.models.distributed")
 TORCHS = tuple(f"torch.distributed.{part}" for part in ("fsdp", "elastic", "launcher", "run"))
@@ -52,6 +54,7 @@ def test_the_plan_of_the_default_recipe_imports_none_of_it(toy):
     assert among(modules, (*OURS, *TORCHS)) == set()
 
 
+@pytest.mark.slow
 def test_a_run_imports_none_of_it(toy):
     modules = modules_after(command("run", "--local"), toy.root)
     assert (toy.root / "data/third/result.json").is_file()

@@ -79,6 +79,8 @@ def tasks_of(prefect, flow_run):
     }
 
 
+@pytest.mark.slow
+@pytest.mark.core
 @pytest.mark.timeout(600)
 def test_runs_through_prefect(toy, prefect, meeting):
     meeting("stumble")

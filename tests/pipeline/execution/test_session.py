@@ -185,6 +185,7 @@ def test_stock_dvc_sees_nothing_to_do_and_can_restore(toy):
     assert sums(toy) == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_dvc_repro_runs_a_stage_through_us_when_its_parameter_changes(toy, edit):
     toy.run()
     edit(toy.root / "params.yaml", "third:\n  amount: 1", "third:\n  amount: 5")
@@ -230,6 +231,8 @@ def test_a_second_run_in_the_same_workspace_is_told_who_holds_it(toy):
     assert process.returncode == 0
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_after_kill_9_no_stage_lives_on_and_the_next_run_completes(toy):
     process, scratch = start_waiting(toy)
     process.send_signal(signal.SIGKILL)
@@ -268,7 +271,9 @@ def test_equal_work_in_two_stages_is_not_mixed_up(toy):
     assert sums(toy) == [2, 3, 4]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_ends_at_once_and_its_records_are_closed(toy, number):
     process, scratch = start_waiting(toy)
     process.send_signal(number)

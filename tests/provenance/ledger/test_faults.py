@@ -14,7 +14,7 @@ from posttrain.provenance.ledger import open_ledger
 from posttrain.stage.errors import UserError
 
 # Half of fifty: each is done to both kinds of database.
-_KILLS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 25))]
+_KILLS = [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 25))]
 WRITER = """
 import itertools, os, sys
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
@@ -52,6 +52,8 @@ def check_whole(ledger):
     return {key for key, _ in batches}
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_twenty_processes_create_and_fill_one_ledger(url):
     writers = [start(url, f"w{number}", 10) for number in range(20)]
     complaints = [writer.communicate(timeout=120)[1] for writer in writers]

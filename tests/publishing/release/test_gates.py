@@ -41,6 +41,7 @@ def evidence(project):
         yield found
 
 
+@pytest.mark.slow
 def test_only_evaluations_of_exactly_this_policy_count(project):
     """Two seeds of the policies before it are there, and one of the new one."""
     project.edit("sft: {steps: 3", "sft: {steps: 4")

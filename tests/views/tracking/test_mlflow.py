@@ -344,6 +344,8 @@ def told(client: Any, experiment: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path) -> None:
     run = Run(
         "r1", "both", 1000.0, "posttrain run", 1100.0, "failed", overrides={"sft.epochs": "2"}
