@@ -17,3 +17,6 @@ INTERFACE = (
     "posttrain.stage.spec",
 )
 """Modules and packages whose source no closure takes in."""
+
+FRAMEWORK = "posttrain"
+"""The package, and the distribution, whose extras a stage may do without."""

@@ -2,21 +2,21 @@
 
 import platform
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
 from posttrain.pipeline.determinism import derived_seed, make_deterministic
-from posttrain.pipeline.interface import INTERFACE
+from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
 from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive
+from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive, optional
 from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.key import Difference, Key, differences, stage_key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactType, Dag, Stage
@@ -136,10 +136,11 @@ class Planner:
         entries = (stage.task.entry, _SETUP, *_entries(stage.config))
         found = self._closure(name, entries)
         if VERIFIES not in found.symbols:
-            return found
+            return _with_packages_in_use(found, stage.config)
         named = {role: digest for role, digest in (inputs or {}).items() if _names(stage, role)}
         verifiers = verifier_entries(self.ledger, None if inputs is None else named.values())
-        return self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
+        found = self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
+        return _with_packages_in_use(found, stage.config)
 
     def _closure(self, name: str, entries: tuple[str, ...]) -> CodeClosure:
         stage = self.dag.stages[name]
@@ -260,6 +261,21 @@ class Planner:
             if digest_path(path, cache=self.stat_cache).sha256 != record.digest:
                 return False
         return True
+
+
+def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClosure:
+    """A closure without the packages of extras that the stage's parameters have no use for.
+
+    Only what the framework imports inside of its functions may be out of use: the configs that
+    lead there name it in `PACKAGES`. What a project's own code imports always counts.
+    """
+    used = {name for each in configs_in(config) for name in each.PACKAGES}
+    unused = {
+        name
+        for name in closure.lazy.keys() & optional(FRAMEWORK) - used
+        if all(module.startswith(f"{FRAMEWORK}.") for module in closure.lazy[name])
+    }
+    return replace(closure, packages=closure.packages - unused, unused=frozenset(unused))
 
 
 def _by_role(run: StageRun) -> dict[str, ArtifactRecord]:

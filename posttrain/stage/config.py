@@ -1,6 +1,6 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,6 +22,12 @@ class StageConfig(BaseModel):
     DEFAULTS_VERSION: ClassVar[int] = 1
     """Raised whenever the default of a field changes, so that identities keep their meaning."""
 
+    PACKAGES: ClassVar[frozenset[str]] = frozenset()
+    """Packages of posttrain's extras that a stage imports where this config is in its parameters.
+
+    Such a package is in the keys of these stages alone: to others it may come and go.
+    """
+
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:
         """Validate `values`, or raise a `UserError` that names `where.key` and the remedy."""
@@ -37,6 +43,18 @@ class StageConfig(BaseModel):
     def local_files(self) -> Mapping[str, str]:
         """Files that this config names, by name; the flow hands them to the task's `files` port."""
         return {}
+
+
+def configs_in(value: Any) -> Iterator[StageConfig]:
+    """All configs in a value, at any depth, outer ones first."""
+    if isinstance(value, StageConfig):
+        yield value
+        value = [getattr(value, name) for name in type(value).model_fields]
+    elif isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from configs_in(each)
 
 
 def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> str:

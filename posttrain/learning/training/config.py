@@ -13,6 +13,7 @@ class LoraConfig(StageConfig):
     """Low-rank adapters (arXiv 2106.09685) in place of training every weight."""
 
     MECHANICS = frozenset({"save"})
+    PACKAGES = frozenset({"peft"})
     rank: int = Field(8, ge=1)
     """Rank of each update."""
     alpha: int = Field(16, ge=1)

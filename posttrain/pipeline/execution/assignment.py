@@ -30,6 +30,8 @@ class Assignment:
     processes: int = 1
     ray: RayResources | None = None
     gpus: tuple[str, ...] = ()
+    unkeyed: frozenset[str] = frozenset()
+    """Packages that are not in the stage's key, as its parameters have no use for them."""
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     make_deterministic(assignment.seed, assignment.threads)
     _require_device(assignment)
     imported = started = time.perf_counter()
+    before = set(sys.modules)
     if assignment.processes > 1:
         from posttrain.pipeline.execution.ranks import run_ranks
 
@@ -94,6 +95,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         started = time.perf_counter()
         metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
     ran = time.perf_counter()
+    _refuse_unkeyed(assignment, before)
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
     parts = {
         name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
@@ -112,6 +114,17 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "timings": timings,
         "num_bytes": _peak(),
     }
+
+
+def _refuse_unkeyed(assignment: Assignment, before: set[str]) -> None:
+    """What was imported must be in the key, or another version of it would go unnoticed."""
+    imported = {name.partition(".")[0] for name in sys.modules.keys() - before}
+    if surplus := sorted(imported & assignment.unkeyed):
+        raise UserError(
+            f"stage '{assignment.stage}' imported {', '.join(surplus)}, which nothing in its"
+            " parameters asks for, so its key does not know the version; name it in `PACKAGES` of"
+            " the config that needs it"
+        )
 
 
 def _peak() -> int:

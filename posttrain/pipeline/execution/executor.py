@@ -311,6 +311,7 @@ class Executor:
             device=settings.device,
             processes=stage.resources.processes,
             ray=stage.resources.ray,
+            unkeyed=self.planner.closure(stage.name).unused,
         )
 
     def _scratch(self, base: StageRun) -> Path:

@@ -7,13 +7,14 @@ and module constants.
 
 from posttrain.provenance.code.archive import ModuleText, SourceArchive, recovered
 from posttrain.provenance.code.closure import CodeClosure, CodeReader
-from posttrain.provenance.code.distributions import version
+from posttrain.provenance.code.distributions import optional, version
 
 __all__ = [
     "CodeClosure",
     "CodeReader",
     "ModuleText",
     "SourceArchive",
+    "optional",
     "recovered",
     "version",
 ]

@@ -3,14 +3,14 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
-from posttrain.provenance.code.graph import Graph
+from posttrain.provenance.code.graph import IMPORTED, Graph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
-from posttrain.provenance.code.symbols import Node, Symbol
+from posttrain.provenance.code.symbols import BODY, Node, Symbol
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree
 from posttrain.stage.errors import UserError, nearest
@@ -23,7 +23,8 @@ class CodeClosure:
     `packages` are the third-party distributions that this code imports, `modules` the first-party
     modules, those included of which nothing else is reached. `opaque` says where static analysis
     could not see and took the whole module, and why. `loads_by_name`: it imports modules by names
-    that are known when it runs.
+    that are known when it runs. `lazy` are those of `packages` that are imported inside of
+    functions alone, with the modules of these: whether they are is for the parameters to say.
     """
 
     symbols: Mapping[str, str]
@@ -32,6 +33,9 @@ class CodeClosure:
     opaque: Mapping[str, str]
     digest: str
     loads_by_name: bool = False
+    lazy: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unused: frozenset[str] = frozenset()
+    """Those of the lazy ones that were taken out of `packages`, as no parameter leads to them."""
 
 
 class CodeReader:
@@ -85,7 +89,26 @@ class CodeReader:
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
             digest=_digest(ordered),
             loads_by_name=loads_by_name(self._symbols(reached)),
+            lazy=self._lazy(reached),
         )
+
+    def _lazy(self, reached: Iterable[Node]) -> dict[str, frozenset[str]]:
+        """Distributions that no module imports while it is imported itself, with who does later."""
+        importers: dict[str, set[Node]] = defaultdict(set)
+        for node in reached:
+            for found in self._graph.edges(node).nodes:
+                if not found.module:
+                    importers[found.name].add(node)
+        lazy = {
+            name: frozenset(node.module for node in nodes)
+            for name, nodes in importers.items()
+            if all(node.name not in (IMPORTED, BODY) for node in nodes)
+        }
+        return {
+            distribution: modules
+            for name, modules in lazy.items()
+            for distribution in distributions([name], cache=self._cache)
+        }
 
     def _symbols(self, reached: Iterable[Node]) -> dict[Node, Symbol]:
         found = ((node, self._graph.symbol(node)) for node in reached)

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 import importlib.metadata
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache as memoize
@@ -30,6 +31,20 @@ def released(imports: Iterable[str], *, cache: Path | None = None) -> frozenset[
     """
     found = distributions(imports, cache=cache)
     return frozenset(name for name in found if version(name) != ABSENT and not _editable(name))
+
+
+@memoize
+def optional(distribution: str) -> frozenset[str]:
+    """Distributions that `distribution` asks for in its extras and nowhere else."""
+    try:
+        requirements = importlib.metadata.requires(distribution) or []
+    except importlib.metadata.PackageNotFoundError:
+        return frozenset()
+    named: dict[bool, set[str]] = {True: set(), False: set()}
+    for requirement in requirements:
+        name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
+        named["extra ==" in requirement].add(name)
+    return frozenset(named[True] - named[False])
 
 
 @memoize

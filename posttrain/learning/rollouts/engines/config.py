@@ -31,6 +31,7 @@ class TorchEngine(StageConfig):
 class VllmEngine(StageConfig):
     """vLLM in the stage's own process; the settings decide how much fits and how it rounds."""
 
+    PACKAGES = frozenset({"vllm"})
     name: Literal["vllm"] = "vllm"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Number format of weights, activations and cache; `auto` is that of the policy."""
