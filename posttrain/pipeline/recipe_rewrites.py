@@ -34,23 +34,48 @@ def rewrite_curate(section: dict[str, Any]) -> Iterator[str]:
 
 
 def rewrite_synthesize(section: dict[str, Any]) -> Iterator[str]:
-    """Put the settings of a judge, beside `verifier: judge` in 0.1, into the verifier itself.
+    """Give teacher and verifier their kinds with their settings; take hub fields from local files.
 
-    >>> section = {"sources": [{"verifier": "judge", "judge": {"accept": 8}}]}
-    >>> list(rewrite_synthesize(section))
-    ['synthesize.sources.0.judge is now synthesize.sources.0.verifier']
-    >>> section["sources"][0]["verifier"]
-    {'kind': 'judge', 'accept': 8}
+    >>> section = {"error_rate": 0.1, "sources": [{"verifier": "judge", "judge": {"accept": 8}}]}
+    >>> for change in rewrite_synthesize(section):
+    ...     print(change)
+    synthesize.error_rate is now synthesize.teacher.error_rate
+    synthesize.sources.0.judge is now synthesize.sources.0.verifier
+    >>> section["teacher"], section["sources"][0]["verifier"]
+    ({'kind': 'programs', 'error_rate': 0.1}, {'kind': 'judge', 'accept': 8})
     """
+    teacher = section.get("teacher", _NO_VALUE)
+    if teacher is None:
+        del section["teacher"]
+        yield "synthesize.teacher: null is now left out"
+    elif isinstance(teacher, dict) and "kind" not in teacher:
+        section["teacher"] = {"kind": "server", **teacher}
+        yield "synthesize.teacher is now of kind: server"
+    if "error_rate" in section:
+        rate = section.pop("error_rate")
+        if section.setdefault("teacher", {"kind": "programs"}).get("kind") == "programs":
+            section["teacher"] = {**section["teacher"], "error_rate": rate}
+        yield "synthesize.error_rate is now synthesize.teacher.error_rate"
     sources = section.get("sources")
     for number, source in enumerate(sources if isinstance(sources, list) else []):
-        if isinstance(source, dict) and "judge" in source:
-            settings = source.pop("judge")
-            if not isinstance(settings, Mapping):
-                continue
-            if source.get("verifier", "judge") == "judge":
-                source["verifier"] = {"kind": "judge", **settings}
-            yield f"synthesize.sources.{number}.judge is now synthesize.sources.{number}.verifier"
+        if isinstance(source, dict):
+            yield from _rewrite_source(source, f"synthesize.sources.{number}")
+
+
+_OF_THE_HUB = ("revision", "split", "subset", "hub")
+"""Fields that every file source took in 0.1, and that say nothing of a local file."""
+
+
+def _rewrite_source(source: dict[str, Any], where: str) -> Iterator[str]:
+    settings = source.pop("judge", None)
+    if isinstance(settings, Mapping):
+        if source.get("verifier", "judge") == "judge":
+            source["verifier"] = {"kind": "judge", **settings}
+        yield f"{where}.judge is now {where}.verifier"
+    if source.get("kind") in ("jsonl", "parquet"):
+        for name in [each for each in _OF_THE_HUB if each in source]:
+            del source[name]
+            yield f"{where}.{name} is left out, as a file has none"
 
 
 def _bounds(value: Any) -> dict[str, Any]:

@@ -12,6 +12,9 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.slots import Plugins, Slot, installed_parts, plugged
 
 SLOTS: Mapping[str, str] = {
+    "source": "posttrain.data.sources.registry:SOURCES",
+    "teacher": "posttrain.data.teachers.registry:TEACHERS",
+    "verifier": "posttrain.learning.rewards.verifiers.registry:VERIFIERS",
     "filter": "posttrain.data.filters.registry:FILTERS",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",

@@ -46,6 +46,9 @@ Plugins = Mapping[str, Mapping[str, type[Part]]]
 
 _plugged: ContextVar[Plugins | None] = ContextVar("_plugged", default=None)
 
+# Slots by name, each there once its registry is imported.
+_known: "dict[str, Slot[Any]]" = {}
+
 
 @dataclass(frozen=True)
 class Slot(Generic[P]):
@@ -54,6 +57,9 @@ class Slot(Generic[P]):
     name: str
     base: type[P]
     parts: Mapping[str, type[P]]
+
+    def __post_init__(self) -> None:
+        _known[self.name] = self
 
     def find(self, kind: str) -> type[P]:
         """The part of that kind: shipped, of a plug-in in force, or of an installed package.
@@ -108,16 +114,25 @@ class Slot(Generic[P]):
 
 
 class InSlot:
-    """Makes a config's field a place for parts: `Annotated[Component, InSlot(COMPONENTS)]`."""
+    """Makes a config's field a place for parts: `Annotated[Component, InSlot(COMPONENTS)]`.
 
-    def __init__(self, slot: Slot[Any]) -> None:
-        self.slot = slot
+    A room below that of the slot names it: `InSlot("verifier")`. The slot's registry must then be
+    imported before the config is parsed, as the task does whose config holds it.
+    """
+
+    def __init__(self, slot: Slot[Any] | str) -> None:
+        self._slot = slot
+
+    @property
+    def slot(self) -> Slot[Any]:
+        """The slot itself."""
+        return _known[self._slot] if isinstance(self._slot, str) else self._slot
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
         """Parse by the slot; serialize by the part's own class."""
-        return core_schema.no_info_plain_validator_function(self.slot.parse)
+        return core_schema.no_info_plain_validator_function(lambda value: self.slot.parse(value))
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

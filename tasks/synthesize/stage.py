@@ -1,6 +1,6 @@
 """Make problems and worked solutions, verify every solution, keep the wrong ones apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,23 +15,23 @@ from posttrain.data.schemas import (
     completions_table,
     problems_table,
 )
+from posttrain.data.sources.base import Side, Source, SourceRequest
 from posttrain.data.tables import write_table
+from posttrain.data.teachers.base import Solution, TeacherRequest
+from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.verify import metadata_for, verify_all
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from tasks.synthesize.config import FileSource, GymSource, ServerTeacher, SynthesizeConfig
-from tasks.synthesize.files import Side, falls_in_heldout, read_file_source
-from tasks.synthesize.gym import attempts, check_source, generate
-from tasks.synthesize.teachers.server import ask_teacher
+from tasks.synthesize.config import SynthesizeConfig
 
 
 @dataclass
-class Made:
-    """What the sources gave so far."""
+class _Made:
+    """What the sources and the teacher gave so far."""
 
     train: list[Problem] = field(default_factory=list)
     heldout: list[Problem] = field(default_factory=list)
-    corpus: list[Completion] = field(default_factory=list)
-    prompts: set[str] = field(default_factory=set)
+    solutions: list[Solution] = field(default_factory=list)
 
 
 def run(
@@ -41,17 +41,16 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Go through the sources in order, then write the five tables."""
-    made = Made()
-    for number, source in enumerate(_held_out_first(config.sources)):
-        if isinstance(source, GymSource):
-            _generated(made, source, config, context.seed)
-        else:
-            path = inputs.get(f"files.{source.name}")
-            _read(made, source, config, path, scratch=context.scratch)
-        context.progress(number + 1, len(config.sources), unit="source")
-    if config.teacher is not None:
-        _ask(made, config.teacher, config, context)
-    corpus = completions_table(made.corpus)
+    for source in config.sources:
+        source.check(config.teacher)
+    made = _Made()
+    # What is held out as a whole comes first, so that nothing of it is trained on.
+    ordered = sorted(config.sources, key=lambda source: not source.only_heldout)
+    for number, source in enumerate(ordered):
+        _read(made, source, config, context, inputs.get(f"files.{source.name}"))
+        context.progress(number + 1, len(ordered), unit="source")
+    _solve(made, config, context)
+    corpus = completions_table(list(_verified(made.solutions)))
     accepted = pl.col("verified").fill_null(value=False)
     traces = corpus.filter(accepted)
     rejected = corpus.filter(~accepted)
@@ -69,7 +68,7 @@ def run(
     }
 
 
-def _refuse_empty(made: Made, traces: pl.DataFrame) -> None:
+def _refuse_empty(made: _Made, traces: pl.DataFrame) -> None:
     """Stop where a table that the next stages need would be empty; say how to fill it."""
     for what, problems in (("to train on", made.train), ("held out", made.heldout)):
         if not problems:
@@ -77,7 +76,7 @@ def _refuse_empty(made: Made, traces: pl.DataFrame) -> None:
                 f"synthesize: there is no problem {what}; "
                 "change synthesize.heldout_fraction, or give the sources more rows"
             )
-    if not made.corpus:
+    if not made.solutions:
         raise UserError(
             "synthesize: no source has a worked solution, so there is nothing to train on; "
             "map a column to solution in a source's columns, or add a source with solutions"
@@ -85,72 +84,56 @@ def _refuse_empty(made: Made, traces: pl.DataFrame) -> None:
     if traces.is_empty():
         raise UserError(
             "synthesize: no solution was verified, so there is nothing to train on; "
-            "lower synthesize.error_rate, or check the sources' verifier and answers"
+            "lower synthesize.teacher.error_rate, or check the sources' verifier and answers"
         )
 
 
-def _generated(made: Made, source: GymSource, config: SynthesizeConfig, seed: int) -> None:
-    """Held-out problems are drawn first: the easy levels have few prompts to share."""
-    check_source(source, programs_solve=config.teacher is None)
-    made.heldout += generate(
-        source, num_problems=config.num_heldout, seed=seed, split="heldout", seen=made.prompts
-    )
-    fresh = generate(
-        source, num_problems=config.num_problems, seed=seed, split="train", seen=made.prompts
-    )
-    made.train += fresh
-    if config.teacher is None:
-        made.corpus += attempts(
-            fresh,
-            per_problem=config.solutions_per_problem,
-            error_rate=config.error_rate,
-            seed=seed,
-        )
-
-
-def _ask(
-    made: Made, teacher: ServerTeacher, config: SynthesizeConfig, context: StageContext
+def _read(
+    made: _Made, source: Source, config: SynthesizeConfig, context: StageContext, path: Path | None
 ) -> None:
+    """Read one source after those that are in `made` already."""
+    sides: dict[str, Side] = {problem.prompt: "train" for problem in made.train}
+    sides |= {problem.prompt: "heldout" for problem in made.heldout}
+    rows = source.read(
+        SourceRequest(
+            seed=context.seed,
+            num_problems=config.num_problems,
+            num_heldout=config.num_heldout,
+            heldout_fraction=config.heldout_fraction,
+            scratch=context.scratch,
+            sides=sides,
+            path=path,
+            answer_of=lambda text: final_answer(text) or text,
+            metadata_of=metadata_for,
+        )
+    )
+    made.train += rows.train
+    made.heldout += rows.heldout
+    made.solutions += rows.solutions
+
+
+def _solve(made: _Made, config: SynthesizeConfig, context: StageContext) -> None:
     """Let the teacher solve what has no solution yet."""
-    solved = {completion.problem.id for completion in made.corpus}
+    solved = {solution.problem.id for solution in made.solutions}
     open_problems = [problem for problem in made.train if problem.id not in solved]
     total = len(open_problems) * config.solutions_per_problem
-    made.corpus += ask_teacher(
-        teacher,
-        open_problems,
+    request = TeacherRequest(
         per_problem=config.solutions_per_problem,
         seed=context.seed,
         report=lambda done: context.progress(done, total, unit="solution"),
     )
+    made.solutions += config.teacher.solve(open_problems, request)
 
 
-def _read(
-    made: Made, source: FileSource, config: SynthesizeConfig, path: Path | None, *, scratch: Path
-) -> None:
-    """A prompt that an earlier source had stays on the side on which it is already.
-
-    A file for training alone loses the prompts that are held out.
-    """
-    heldout = {problem.prompt for problem in made.heldout}
-
-    def side(prompt: str) -> Side:
-        if source.use == "train":
-            return None if prompt in heldout else "train"
-        if source.use == "heldout":
-            return "heldout"
-        known = prompt in made.prompts
-        held = prompt in heldout if known else falls_in_heldout(prompt, config.heldout_fraction)
-        return "heldout" if held else "train"
-
-    found = read_file_source(source, path, side=side, scratch=scratch)
-    made.train += found.sides["train"]
-    made.heldout += found.sides["heldout"]
-    made.corpus += found.solutions
-    made.prompts |= {problem.prompt for part in found.sides.values() for problem in part}
-
-
-def _held_out_first(sources: Sequence[GymSource | FileSource]) -> list[GymSource | FileSource]:
-    """What is held out as a whole comes first, so that nothing of it is trained on."""
-    return sorted(
-        sources, key=lambda each: not (isinstance(each, FileSource) and each.use == "heldout")
-    )
+def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:
+    """Score every solution."""
+    scores = verify_all([(solution.text, solution.problem) for solution in solutions])
+    for solution, score in zip(solutions, scores, strict=True):
+        yield Completion(
+            solution.problem,
+            solution.text,
+            solution.generator,
+            score.value,
+            score.correct,
+            score.reason,
+        )

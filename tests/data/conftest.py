@@ -4,16 +4,35 @@ import json
 
 import pytest
 
-from posttrain.data.readers import read_rows
+# Sources name their verifiers by the slot, which is there once its registry is imported.
+import posttrain.learning.rewards.verifiers.registry  # noqa: F401
+from posttrain.data.sources.base import SourceRequest
+from posttrain.data.sources.columns import ProblemRow
+from posttrain.data.sources.registry import SOURCES
 from posttrain.stage.errors import UserError
 
 
 @pytest.fixture
 def read(tmp_path):
-    """Read with columns that keep their names unless a test maps them."""
+    """Read a whole table with columns that keep their names unless a test maps them."""
 
     def rows(kind, place, **options):
-        return read_rows(kind, place, **{"columns": {}, "scratch": tmp_path / "scratch", **options})
+        local = not isinstance(place, str)
+        fields = {"path" if local else "hub": str(place), "use": "train", **options}
+        request = SourceRequest(
+            seed=0,
+            num_problems=1,
+            num_heldout=1,
+            heldout_fraction=0.5,
+            scratch=tmp_path / "scratch",
+            path=place if local else None,
+        )
+        found = SOURCES.parse({"kind": kind, "name": "own", **fields}).read(request)
+        texts = {id(solution.problem): solution.text for solution in found.solutions}
+        return [
+            ProblemRow(each.prompt, each.answer, texts.get(id(each), ""), each.difficulty)
+            for each in found.train
+        ]
 
     return rows
 

@@ -14,11 +14,11 @@ import datasets
 import pytest
 
 from posttrain.data import hub
-from posttrain.data.readers import Row
+from posttrain.data.sources.columns import ProblemRow
 from posttrain.stage.errors import UserError
 
 GOOD = {"prompt": "2 + 3 =", "answer": "5"}
-ROW = Row("2 + 3 =", "5", "", 1)
+ROW = ProblemRow("2 + 3 =", "5", "", 1)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_saved_data_set_and_one_split_of_several_are_read(read, saved):
     assert read("huggingface", saved(only=[GOOD])) == [ROW]
     several = saved("several", train=[GOOD], test=[{"prompt": "1 + 1 =", "answer": "2"}])
     assert read("huggingface", several) == [ROW]
-    assert read("huggingface", several, split="test") == [Row("1 + 1 =", "2", "", 1)]
+    assert read("huggingface", several, split="test") == [ProblemRow("1 + 1 =", "2", "", 1)]
 
 
 def test_a_folder_of_files_is_read_by_split_and_converted_in_scratch(read, lines, tmp_path):
@@ -181,11 +181,15 @@ def from_hub(tmp_path):
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from posttrain.data.readers import read_rows\n"
+        "from posttrain.data.sources.base import SourceRequest\n"
+        "from posttrain.data.sources.columns import parse_row\n"
+        "from posttrain.data.sources.huggingface import HuggingFaceSource\n"
+        "import posttrain.learning.rewards.verifiers.registry\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n"
-        f"        print(read_rows('huggingface', name, columns={{}}, revision='{COMMIT}',\n"
-        "                        scratch=Path('scratch')))\n"
+        f"        part = HuggingFaceSource(name=name, revision='{COMMIT}')\n"
+        "        request = SourceRequest(0, 1, 1, 0.5, Path('scratch'))\n"
+        "        print([parse_row(where, row, {}) for where, row in part.records(request)])\n"
         "    except Exception as error:\n"
         "        print(type(error).__name__, error)\n"
     )

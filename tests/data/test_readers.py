@@ -7,10 +7,10 @@ import pickle
 import polars as pl
 import pytest
 
-from posttrain.data.readers import Row
+from posttrain.data.sources.columns import ProblemRow
 
 GOOD = {"prompt": "2 + 3 =", "answer": "5"}
-ROW = Row("2 + 3 =", "5", "", 1)
+ROW = ProblemRow("2 + 3 =", "5", "", 1)
 
 
 class Trap:
@@ -41,14 +41,14 @@ def test_columns_are_mapped_and_values_become_trimmed_text(read, lines):
     ]
     columns = {"prompt": "question", "solution": "steps", "difficulty": "level"}
     assert read("jsonl", lines(*rows), columns=columns) == [
-        Row("2 + 3 =", "5", "#### 5", 2),
-        Row("0 + 0 =", "0", "", 3),
+        ProblemRow("2 + 3 =", "5", "#### 5", 2),
+        ProblemRow("0 + 0 =", "0", "", 3),
     ]
 
 
 def test_columns_with_our_names_need_no_mapping(read, lines):
     row = {**GOOD, "solution": "so\n#### 5", "difficulty": 4}
-    assert read("jsonl", lines(row)) == [Row("2 + 3 =", "5", "so\n#### 5", 4)]
+    assert read("jsonl", lines(row)) == [ProblemRow("2 + 3 =", "5", "so\n#### 5", 4)]
 
 
 def test_blank_lines_a_byte_order_mark_and_windows_line_ends_do_not_matter(read, lines):
@@ -139,7 +139,7 @@ def test_what_is_no_file_is_refused(refusal, tmp_path, kind):
 
 def test_parquet_is_read_with_numbers_as_text_and_gaps_as_nothing(read, parquet):
     path = parquet(prompt=["a", "b"], answer=[5, 7], solution=[None, "x"], difficulty=[2.0, None])
-    assert read("parquet", path) == [Row("a", "5", "", 2), Row("b", "7", "x", 1)]
+    assert read("parquet", path) == [ProblemRow("a", "5", "", 2), ProblemRow("b", "7", "x", 1)]
 
 
 def test_parquet_rows_are_named_by_number(refusal, parquet):

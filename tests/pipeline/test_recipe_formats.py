@@ -111,6 +111,20 @@ def test_the_flat_fields_of_curate_become_those_of_its_filters():
     CurateConfig.parse(curated, where="curate")
 
 
+def test_a_teacher_has_a_kind_and_a_file_nothing_of_the_hub():
+    endpoint = {"base_url": "http://localhost/v1", "model": "m"}
+    file = {"kind": "jsonl", "name": "own", "path": "x", "split": "train", "revision": None}
+    old = {"teacher": {"endpoint": endpoint}, "error_rate": 0.1, "sources": [file]}
+    made = migrate({"synthesize": old}).values["synthesize"]
+    assert made == {
+        "teacher": {"kind": "server", "endpoint": endpoint},
+        "sources": [{"kind": "jsonl", "name": "own", "path": "x"}],
+    }
+    SynthesizeConfig.parse(made, where="synthesize")
+    programs = migrate({"synthesize": {"teacher": None, "error_rate": 0.1}}).values["synthesize"]
+    assert programs == {"teacher": {"kind": "programs", "error_rate": 0.1}}
+
+
 def test_a_field_given_under_both_names_is_refused():
     both = {"rl": {"engine": {"name": "vllm", "kind": "torch"}}}
     with pytest.raises(UserError, match=r"rl\.engine\.name is today called rl\.engine\.kind, and"):

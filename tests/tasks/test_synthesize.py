@@ -10,17 +10,22 @@ import polars as pl
 import pytest
 
 from posttrain.data.schemas import SCHEMAS, row_id
+from posttrain.data.sources.table import falls_in_heldout
 from posttrain.data.tables import check_table
+from posttrain.data.teachers.programs import PROGRAMS
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.synthesize import TASK
-from tasks.synthesize.files import falls_in_heldout
 from tasks.synthesize.stage import run
-from tasks.synthesize.teachers import TEACHERS
 
 GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k/test.jsonl"
 OPERATIONS = {"+": operator.add, "-": operator.sub}
 STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
+
+
+def erring(rate):
+    """Programs that err at this rate."""
+    return {"kind": "programs", "error_rate": rate}
 
 
 def sums(*levels, **options):
@@ -84,7 +89,7 @@ def rows(tmp_path):
 
 def test_the_error_rate_is_the_share_of_wrong_steps(synthesize):
     _, tables = synthesize(
-        sources=[sums(6)], num_problems=200, solutions_per_problem=1, error_rate=0.2
+        sources=[sums(6)], num_problems=200, solutions_per_problem=1, teacher=erring(0.2)
     )
     steps = STEP.findall("\n".join(tables["corpus"]["text"]))
     wrong = sum(OPERATIONS[o](int(a), int(b)) != int(c) for a, o, b, c in steps)
@@ -94,15 +99,15 @@ def test_the_error_rate_is_the_share_of_wrong_steps(synthesize):
 
 
 def test_every_default_generator_is_solved_and_scored_right_by_the_librarys_own_scorer(synthesize):
-    metrics, tables = synthesize(error_rate=0.0, num_problems=12)
-    assert set(tables["problems"]["source"]) == set(TEACHERS)
+    metrics, tables = synthesize(teacher=erring(0.0), num_problems=12)
+    assert set(tables["problems"]["source"]) == set(PROGRAMS)
     assert metrics["synthesize/verified_fraction"] == 1.0
     assert tables["rejected"].is_empty()
     assert len(tables["traces"]) == 4 * 12 * 3
 
 
 def test_a_wrong_solution_is_kept_apart_with_its_reason(synthesize):
-    _, tables = synthesize(sources=[sums(2, 3)], error_rate=0.5)
+    _, tables = synthesize(sources=[sums(2, 3)], teacher=erring(0.5))
     corpus, traces, rejected = tables["corpus"], tables["traces"], tables["rejected"]
     assert set(traces["reason"]) == {"correct"}
     assert set(rejected["reason"]) == {"wrong_answer"}
@@ -273,11 +278,13 @@ def test_gsm8k_passes_through_synthesize_and_curate(synthesize, tmp_path):
         ({**sums(2), "graded": ["terms"]}, "synthesize.sources: options of 'chain_sum': "),
         ({**sums(2), "levels": []}, "synthesize.sources.0.levels: tuple should have at least 1"),
         ({**sums(2), "level": [2]}, "synthesize.sources.0.level: unknown key; did you mean 'leve"),
-        ({"name": "chain_sum"}, "synthesize.sources.0.kind: a value is required here"),
         (
-            {"kind": "csv", "name": "own", "path": "own.csv"},
-            "synthesize.sources.0.kind: must be one of 'reasoning_gym', 'jsonl', 'parquet', "
-            "'huggingface', got 'csv'",
+            {"name": "chain_sum"},
+            "synthesize.sources.0: a source is a kind, or a mapping with a kind; got {'name'",
+        ),
+        (
+            {"kind": "jsonll", "name": "own", "path": "own.csv"},
+            "synthesize.sources.0: there is no source 'jsonll'; did you mean 'jsonl'?",
         ),
         (
             {"kind": "jsonl", "name": "own", "path": "x", "colums": {}},
@@ -285,7 +292,7 @@ def test_gsm8k_passes_through_synthesize_and_curate(synthesize, tmp_path):
         ),
         (
             {"kind": "parquet", "name": "own"},
-            "synthesize.sources.0: a parquet source needs a path to a local file",
+            "synthesize.sources.0.path: a value is required here",
         ),
         (
             {"kind": "huggingface", "name": "openai/gsm8k"},
@@ -329,7 +336,7 @@ def test_tables_that_would_be_empty_are_refused_with_what_to_change(refusal, row
     unsolved = [file_source(rows(*({**row, "solution": ""} for row in solved)))]
     assert "no source has a worked solution" in refusal(sources=unsolved, heldout_fraction=0.5)
     # A single step that is always wrong never ends at the right answer.
-    assert "no solution was verified" in refusal(sources=[sums(2)], error_rate=1.0)
+    assert "no solution was verified" in refusal(sources=[sums(2)], teacher=erring(1.0))
 
 
 def test_a_level_without_prompts_left_is_refused(refusal):

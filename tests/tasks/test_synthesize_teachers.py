@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tasks.synthesize.teachers import TEACHERS, Notes
+from posttrain.data.teachers.notes import Notes
+from posttrain.data.teachers.programs import PROGRAMS
 
 OPERATIONS = {"+": operator.add, "-": operator.sub}
 STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
@@ -15,7 +16,7 @@ STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
 
 def worked(name, metadata, *, error_rate=0.0, seed=0):
     notes = Notes(random.Random(seed), error_rate)
-    return notes.text(TEACHERS[name](metadata, notes))
+    return notes.text(PROGRAMS[name](metadata, notes))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from posttrain.data.sources.base import Source
 from posttrain.operations.schedule.journal import Journal, Tick
 from posttrain.operations.schedule.moved import fingerprint, moved
 from posttrain.operations.schedule.schedule import Schedule
@@ -21,6 +22,7 @@ from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.provenance.revision import revision_of
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import parts_in
 from posttrain.views.tracking import open_tracker
 
 _NUM_CHANGES = 4
@@ -113,19 +115,9 @@ def _inputs(session: Session) -> Iterator[str]:
         for reference in stage.inputs.values():
             if reference.path is not None:
                 yield f"file:{os.path.relpath(reference.path, root)}"
-    for source in _mappings(session.recipe.resolved(session.dag)):
-        if source.get("kind") == "huggingface" and not source.get("path"):
-            yield f"hf:datasets/{source['name']}@{source['revision']}"
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
-    if isinstance(value, Mapping):
-        yield value
-        for inner in value.values():
-            yield from _mappings(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _mappings(inner)
+        for part in parts_in(stage.config):
+            if isinstance(part, Source) and (item := part.fetched()) is not None:
+                yield item
 
 
 def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -33,7 +33,11 @@ def synthesize(server, tmp_path):
     server.reply = solve
 
     def made(folder="out", **values):
-        teacher = {"endpoint": server.endpoint().model_dump(), "template": "{prompt}\nGo."}
+        teacher = {
+            "kind": "server",
+            "endpoint": server.endpoint().model_dump(),
+            "template": "{prompt}\nGo.",
+        }
         defaults = {"num_problems": 10, "num_heldout": 4, "sources": [SUMS], "teacher": teacher}
         config = TASK.config.parse(defaults | values, where="synthesize")
         inputs = {f"files.{name}": Path(path) for name, path in config.local_files().items()}
@@ -111,7 +115,7 @@ def test_problems_of_a_file_without_solutions_are_solved_and_judged(synthesize, 
 def test_a_generator_that_no_program_solves_needs_a_teacher(synthesize):
     gcd = {"kind": "reasoning_gym", "name": "gcd", "levels": [2], "graded": ["min_numbers"]}
     with pytest.raises(UserError, match="or give synthesize.teacher a model"):
-        synthesize(sources=[gcd], teacher=None)
+        synthesize(sources=[gcd], teacher={"kind": "programs"})
 
 
 def test_a_judge_without_an_endpoint_is_refused(synthesize):

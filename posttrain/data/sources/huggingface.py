@@ -1,14 +1,62 @@
-"""Rows of a Hugging Face data set: by its name on the hub, or from a local folder."""
+"""Problems from a Hugging Face data set: by its name on the hub, or from a local folder."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import model_validator
 
 from posttrain.data.hub import check_network
+from posttrain.data.sources.base import SourceRequest
+from posttrain.data.sources.table import TableSource
 from posttrain.stage.errors import UserError, nearest
 
 # What `Dataset.save_to_disk` and `DatasetDict.save_to_disk` leave behind.
 _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
+
+
+class HuggingFaceSource(TableSource):
+    """Reads a split of a Hugging Face data set: one commit of it on the hub, or a local folder."""
+
+    kind: Literal["huggingface"] = "huggingface"
+    path: str | None = None
+    """Local folder of the data set, relative to the recipe; null for the hub."""
+    hub: str | None = None
+    """The data set's name on the hub, where the source is to be called otherwise."""
+    revision: str | None = None
+    """Commit of a data set on the hub; required there, so that the same bytes come again."""
+    split: str = "train"
+    """Split of the data set."""
+    subset: str | None = None
+    """Which of the data set's configurations, where it has several."""
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Self:
+        if self.path is None and self.revision is None:
+            raise ValueError("pin the data set with revision: <commit>, or give a local path")
+        if self.path is not None and self.hub is not None:
+            raise ValueError("give path (a local folder) or hub (a name there), not both")
+        return self
+
+    def local_path(self) -> str | None:
+        """Name the folder, if it is local."""
+        return self.path
+
+    def fetched(self) -> str | None:
+        """Name the commit on the hub, if it comes from there."""
+        return f"hf:datasets/{self.hub or self.name}@{self.revision}" if not self.path else None
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Read row by row; see `TableSource.records`."""
+        place: Path | str
+        if self.path is not None:
+            place = request.path or Path(self.path)
+            rows = read_folder(place, split=self.split, scratch=request.scratch)
+        else:
+            place = self.hub or self.name
+            rows = read_hub(place, revision=self.revision, split=self.split, subset=self.subset)
+        for number, record in enumerate(rows, start=1):
+            yield f"{place}, row {number}", record
 
 
 def read_folder(folder: Path, *, split: str, scratch: Path) -> Iterator[Mapping[str, Any]]:

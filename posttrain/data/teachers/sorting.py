@@ -1,6 +1,6 @@
 """Sorting numbers: the smallest (or largest) of what is left, again and again."""
 
-from tasks.synthesize.teachers.notes import Metadata, Notes
+from posttrain.data.teachers.notes import Metadata, Notes
 
 
 def solve_sorting(metadata: Metadata, notes: Notes) -> str:

@@ -1,6 +1,6 @@
 """Sums and differences, with parentheses: innermost first, then from left to right."""
 
-from tasks.synthesize.teachers.notes import Metadata, Notes
+from posttrain.data.teachers.notes import Metadata, Notes
 
 
 def solve_expression(metadata: Metadata, notes: Notes) -> str:

@@ -1,6 +1,6 @@
 """Legs of a list of animals: each kind's legs, then their running sum."""
 
-from tasks.synthesize.teachers.notes import Metadata, Notes
+from posttrain.data.teachers.notes import Metadata, Notes
 
 
 def solve_legs(metadata: Metadata, notes: Notes) -> str:

@@ -1,0 +1,89 @@
+"""What a source is: a part that gives problems, on either side of the held-out border."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from posttrain.data.teachers.base import Solution, Teacher
+from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+Side = Literal["train", "heldout"]
+
+
+@dataclass(frozen=True)
+class SourceRequest:
+    """What a stage asks a source for.
+
+    Attributes:
+        seed: Seed of the stage.
+        num_problems: Training problems that a generator is to make.
+        num_heldout: Held-out problems that a generator is to make.
+        heldout_fraction: Share of a parted file's problems that is held out.
+        sides: Prompts of earlier sources, and where they are: each keeps its side.
+        path: The source's local file or folder, where it names one.
+        scratch: Folder for what a library converts or caches.
+        answer_of: Reduces a reference answer to what a verifier compares with.
+        metadata_of: Writes the parameters of a verifier as the metadata of its problems.
+
+    """
+
+    seed: int
+    num_problems: int
+    num_heldout: int
+    heldout_fraction: float
+    scratch: Path
+    sides: Mapping[str, Side] = field(default_factory=dict)
+    path: Path | None = None
+    answer_of: Callable[[str], str] = str
+    metadata_of: Callable[[Any], str] = lambda _verifier: "{}"
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """What a source gave: problems by side, and solutions of those to train on."""
+
+    train: "list[Problem]" = field(default_factory=list)
+    heldout: "list[Problem]" = field(default_factory=list)
+    solutions: list[Solution] = field(default_factory=list)
+
+
+class Source(Part):
+    """Reads or makes problems, with the solutions that it has."""
+
+    name: str
+    """Name of the source, unique in a recipe; its problems carry it."""
+
+    def local_path(self) -> str | None:
+        """Name the local file or folder that is read, relative to the recipe, if any."""
+        return None
+
+    def fetched(self) -> str | None:
+        """Name what is fetched from outside, as the schedule watches it, if anything."""
+        return None
+
+    @property
+    def only_heldout(self) -> bool:
+        """True where all of it is held out; such sources are read first."""
+        return False
+
+    def check(self, teacher: Teacher) -> None:
+        """Refuse what cannot be read, or not be solved by `teacher`, before anything is made."""
+
+    def read(self, request: SourceRequest) -> SourceRows:
+        """Read or make the problems.
+
+        Args:
+            request: How many, where from, and what earlier sources have.
+
+        Returns:
+            Problems of both sides, and solutions of those to train on, not verified yet.
+
+        Raises:
+            UserError: A row cannot be used, or there is none; file and line are named.
+
+        """
+        raise NotImplementedError

@@ -1,0 +1,48 @@
+"""Problems from a file of JSON lines."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from posttrain.data.sources.base import SourceRequest
+from posttrain.data.sources.columns import clipped
+from posttrain.data.sources.table import TableSource, require_file
+from posttrain.stage.errors import UserError
+
+
+class JsonlSource(TableSource):
+    """Reads a file with one JSON object a line."""
+
+    kind: Literal["jsonl"] = "jsonl"
+    path: str
+    """Local file, relative to the recipe."""
+
+    def local_path(self) -> str | None:
+        """Name the file."""
+        return self.path
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Read line by line; see `TableSource.records`."""
+        path = request.path or Path(self.path)
+        require_file(path)
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    where = f"{path}:{number}"
+                    yield where, _object(where, line)
+
+
+def _object(where: str, line: bytes) -> Mapping[str, Any]:
+    try:
+        text = line.decode("utf-8-sig").strip()
+        record = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise UserError(f"{where}: not UTF-8 text, at byte {error.start + 1} of the line") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{where}: not JSON: {error.msg} at column {error.colno}") from None
+    except RecursionError:
+        raise UserError(f"{where}: not a row: nested too deeply") from None
+    if not isinstance(record, dict):
+        raise UserError(f"{where}: a row must be a JSON object, got {clipped(text)}")
+    return record

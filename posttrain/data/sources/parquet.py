@@ -1,0 +1,42 @@
+"""Problems from a parquet file."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from posttrain.data.sources.base import SourceRequest
+from posttrain.data.sources.table import TableSource, require_file
+from posttrain.stage.errors import UserError
+
+
+class ParquetSource(TableSource):
+    """Reads a parquet file."""
+
+    kind: Literal["parquet"] = "parquet"
+    path: str
+    """Local file, relative to the recipe."""
+
+    def local_path(self) -> str | None:
+        """Name the file."""
+        return self.path
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Read row by row; see `TableSource.records`."""
+        path = request.path or Path(self.path)
+        for number, record in enumerate(_rows(path), start=1):
+            yield f"{path}, row {number}", record
+
+
+def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Read by pyarrow: polars, which reads our own tables, aborts on some damaged files."""
+    import pyarrow  # type: ignore[import-untyped]
+    from pyarrow import parquet
+
+    require_file(path)
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(use_threads=False):
+                yield from batch.to_pylist()
+    except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
+        reason = str(error).splitlines()[0].rstrip(".")
+        raise UserError(f"{path}: not a readable parquet file: {reason}") from None

@@ -1,0 +1,123 @@
+"""Problems of the reasoning-gym library, at graded difficulty."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from posttrain.data.sources.base import Source, SourceRequest, SourceRows
+from posttrain.data.teachers.base import Teacher, stable_seed
+from posttrain.stage.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+# Distinct prompts run out at the easy end: after this many draws a level gives what it has.
+_DRAWS_PER_PROBLEM = 3
+
+# A small model needs no instructions for an answer format that its traces show it.
+_PROMPTS: Mapping[str, Callable[[str], str]] = {
+    "number_sorting": lambda question: question.split("\n")[0],
+    "leg_counting": lambda question: question.split("\n")[-1],
+}
+
+
+class ReasoningGymSource(Source):
+    """Makes problems by one generator of the reasoning-gym library, at graded difficulty.
+
+    They are scored by the library's own scorer.
+    """
+
+    SOURCE = "reasoning-gym, arXiv:2505.24760"
+
+    kind: Literal["reasoning_gym"] = "reasoning_gym"
+    name: str
+    """Generator, for example chain_sum; the source of its problems is called the same."""
+    levels: tuple[int, ...] = Field(min_length=1)
+    """Values of the graded options, easy to hard; the first is difficulty 1."""
+    graded: tuple[str, ...] = Field(min_length=1)
+    """Options of the generator that take the level's value."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the generator."""
+
+    def check(self, teacher: Teacher) -> None:
+        """Refuse a generator that the library or the teacher does not know."""
+        from reasoning_gym.factory import DATASETS
+
+        if self.name not in DATASETS:
+            raise UserError(
+                f"synthesize.sources: reasoning-gym has no generator '{self.name}'"
+                f"{nearest(self.name, DATASETS)}"
+            )
+        teacher.check_generator(self.name)
+
+    def read(self, request: SourceRequest) -> SourceRows:
+        """Draw held-out problems, then training problems; see `Source.read`.
+
+        Held-out problems are drawn first: the easy levels have few prompts to share.
+        """
+        seen = set(request.sides)
+        heldout = self._draw(request.num_heldout, seed=request.seed, split="heldout", seen=seen)
+        train = self._draw(request.num_problems, seed=request.seed, split="train", seen=seen)
+        return SourceRows(train=train, heldout=heldout)
+
+    def _draw(self, num_problems: int, *, seed: int, split: str, seen: set[str]) -> "list[Problem]":
+        """Draw problems whose prompts are not in `seen`, and add them there."""
+        shares = [
+            num_problems * (i + 1) // len(self.levels) - num_problems * i // len(self.levels)
+            for i in range(len(self.levels))
+        ]
+        problems = []
+        for difficulty, (level, share) in enumerate(zip(self.levels, shares, strict=True), start=1):
+            options = {**self.options, **dict.fromkeys(self.graded, level)}
+            draw_seed = stable_seed(seed, self.name, split, str(difficulty))
+            fresh = _fresh(self.name, options, share, seed=draw_seed, seen=seen)
+            problems += [_problem(self.name, entry, difficulty) for entry in fresh]
+        if not problems:
+            raise UserError(
+                f"source '{self.name}' has no {split} problem left; "
+                "raise its levels or lower the counts"
+            )
+        return problems
+
+
+def _fresh(
+    name: str, options: Mapping[str, Any], wanted: int, *, seed: int, seen: set[str]
+) -> Iterator[Mapping[str, Any]]:
+    import reasoning_gym
+
+    size = max(1, wanted * _DRAWS_PER_PROBLEM)
+    try:
+        drawn = reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
+    except (TypeError, AssertionError, ValueError) as error:
+        raise UserError(f"synthesize.sources: options of '{name}': {error}") from None
+    found = 0
+    for index in range(size):
+        if found == wanted:
+            return
+        entry = drawn[index]
+        prompt = _prompt(name, entry["question"])
+        if prompt not in seen:
+            seen.add(prompt)
+            found += 1
+            yield entry
+
+
+def _problem(name: str, entry: Mapping[str, Any], difficulty: int) -> "Problem":
+    from posttrain.data.schemas import Problem
+
+    return Problem(
+        source=name,
+        prompt=_prompt(name, entry["question"]),
+        answer=str(entry["answer"]),
+        difficulty=difficulty,
+        verifier="reasoning_gym",
+        # In the library's own order: a teacher works in the order in which the prompt tells.
+        metadata=json.dumps(entry["metadata"]),
+    )
+
+
+def _prompt(name: str, question: str) -> str:
+    shorten = _PROMPTS.get(name)
+    return (shorten(question.strip()) if shorten else question).strip()

@@ -1,0 +1,19 @@
+"""The sources of problems that ship with posttrain."""
+
+from posttrain.data.sources.base import Source
+from posttrain.data.sources.huggingface import HuggingFaceSource
+from posttrain.data.sources.jsonl import JsonlSource
+from posttrain.data.sources.parquet import ParquetSource
+from posttrain.data.sources.reasoning_gym import ReasoningGymSource
+from posttrain.stage.slots import Slot
+
+SOURCES = Slot(
+    "source",
+    Source,
+    {
+        "huggingface": HuggingFaceSource,
+        "jsonl": JsonlSource,
+        "parquet": ParquetSource,
+        "reasoning_gym": ReasoningGymSource,
+    },
+)

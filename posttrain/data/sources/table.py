@@ -1,0 +1,107 @@
+"""Problems from tables that someone else made, with the solutions that the tables have."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field
+
+from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
+from posttrain.data.sources.columns import ProblemRow, check_columns, parse_row
+from posttrain.data.teachers.base import Solution
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import InSlot, Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+
+class TableSource(Source):
+    """Rows of a table whose columns are mapped to those of problems."""
+
+    use: Literal["parted", "train", "heldout"] = "parted"
+    """`train` and `heldout` keep the table whole; `parted` holds out a share of its problems."""
+    columns: Mapping[str, str] = Field(default_factory=dict)
+    """Our name -> the table's: prompt and answer, optionally solution and difficulty."""
+    verifier: Annotated[Part, InSlot("verifier")] = Field(default="numeric", validate_default=True)
+    """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
+
+    @property
+    def only_heldout(self) -> bool:
+        """True for `use: heldout`."""
+        return self.use == "heldout"
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Read every row of the table.
+
+        Args:
+            request: Where the table is.
+
+        Yields:
+            Where the row stands, for errors; and its values by the table's own names.
+
+        Raises:
+            UserError: The table, or a row of it, cannot be read.
+
+        """
+        raise NotImplementedError
+
+    def read(self, request: SourceRequest) -> SourceRows:
+        """Read, check and part the table; see `Source.read`."""
+        check_columns(self.columns, where=str(request.path or self.name))
+        rows, num_rows = SourceRows(), 0
+        for where, record in self.records(request):
+            num_rows += 1
+            row = parse_row(where, record, self.columns)
+            problem = self._problem(row, request)
+            side = self._side(row.prompt, request)
+            if side == "heldout":
+                rows.heldout.append(problem)
+            elif side == "train":
+                rows.train.append(problem)
+                if row.solution:
+                    rows.solutions.append(Solution(problem, row.solution, f"file:{self.name}"))
+        if not num_rows:
+            raise UserError(f"{request.path or self.name}: there are no rows in it")
+        return rows
+
+    def _problem(self, row: ProblemRow, request: SourceRequest) -> "Problem":
+        from posttrain.data.schemas import Problem
+
+        return Problem(
+            source=self.name,
+            prompt=row.prompt,
+            answer=request.answer_of(row.answer),
+            difficulty=row.difficulty,
+            verifier=self.verifier.kind,
+            metadata=request.metadata_of(self.verifier),
+        )
+
+    def _side(self, prompt: str, request: SourceRequest) -> Side | None:
+        """Where a prompt goes; one that an earlier source had stays on its side.
+
+        A table for training alone loses the prompts that are held out.
+        """
+        known = request.sides.get(prompt)
+        if self.use == "train":
+            return None if known == "heldout" else "train"
+        if self.use == "heldout":
+            return "heldout"
+        if known is not None:
+            return known
+        return "heldout" if falls_in_heldout(prompt, request.heldout_fraction) else "train"
+
+
+def falls_in_heldout(prompt: str, fraction: float) -> bool:
+    """Tell by its hash if a prompt is among the `fraction` of all prompts that is held out."""
+    from posttrain.data.schemas import row_id
+
+    digest = row_id(prompt)
+    return int(digest, 16) < fraction * 16.0 ** len(digest)
+
+
+def require_file(path: Path) -> None:
+    """Refuse a path that is not one file."""
+    if not path.is_file():
+        wrong = "a directory, and a file is needed here" if path.is_dir() else "not there"
+        raise UserError(f"{path} is {wrong}; give the path of one file")

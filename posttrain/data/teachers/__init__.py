@@ -1,0 +1,1 @@
+"""Teachers: what writes worked solutions of problems, right or wrong."""

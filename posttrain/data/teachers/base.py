@@ -1,0 +1,66 @@
+"""What a teacher is: a part that writes worked solutions, which a verifier then decides about."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A worked solution before its verdict; `generator` says who wrote it."""
+
+    problem: "Problem"
+    text: str
+    generator: str
+
+
+@dataclass(frozen=True)
+class TeacherRequest:
+    """What a stage asks a teacher for.
+
+    Attributes:
+        per_problem: Solutions of every problem.
+        seed: Seed of the stage.
+        report: Hears how many solutions are written.
+
+    """
+
+    per_problem: int
+    seed: int
+    report: Callable[[int], None]
+
+
+class Teacher(Part):
+    """Writes worked solutions of problems."""
+
+    def check_generator(self, name: str) -> None:
+        """Refuse a generator of problems that the teacher cannot solve, before any is made."""
+
+    def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
+        """Write solutions, problem by problem.
+
+        Args:
+            problems: Problems without a solution; what the teacher cannot solve is left out.
+            request: How many, and the seed.
+
+        Yields:
+            `request.per_problem` solutions of each problem, right or wrong.
+
+        """
+        raise NotImplementedError
+
+
+def stable_seed(seed: int, *purpose: str) -> int:
+    """Derive a 31-bit seed for one purpose.
+
+    Neighboring seeds of the reasoning-gym library share most of their problems, so a sum would
+    not do.
+    """
+    text = ":".join([str(seed), *purpose])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

@@ -1,0 +1,61 @@
+"""Programs that write worked solutions, and that err as often as they are set to.
+
+A solution is one line per step and a last line `#### answer`. A wrong step is off by up to three,
+and everything after it builds on the wrong value, as it would for a model.
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from posttrain.data.teachers.arithmetic import solve_expression
+from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest, stable_seed
+from posttrain.data.teachers.legs import solve_legs
+from posttrain.data.teachers.notes import Metadata, Notes
+from posttrain.data.teachers.sorting import solve_sorting
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+# Generator -> a function that works one problem out in `notes` and returns the answer.
+PROGRAMS: Mapping[str, Callable[[Metadata, Notes], str]] = {
+    "chain_sum": solve_expression,
+    "basic_arithmetic": solve_expression,
+    "leg_counting": solve_legs,
+    "number_sorting": solve_sorting,
+}
+_GENERATED = "reasoning_gym"
+
+
+class ProgramTeacher(Teacher):
+    """Solves generated problems by a program each, with an error now and then."""
+
+    kind: Literal["programs"] = "programs"
+    error_rate: float = Field(default=0.2, ge=0.0, le=1.0)
+    """Probability that a step is wrong; the steps after it build on the error."""
+
+    def check_generator(self, name: str) -> None:
+        """Refuse a generator that no program solves."""
+        if name not in PROGRAMS:
+            raise UserError(
+                f"synthesize.sources: no teacher solves '{name}' (there are "
+                f"{', '.join(PROGRAMS)}); write one in posttrain/data/teachers, use one of these,"
+                " or give synthesize.teacher a model"
+            )
+
+    def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
+        """Write solutions of the generated problems among `problems`; see `Teacher.solve`."""
+        for problem in problems:
+            # A source of files may bear a generator's name.
+            if problem.verifier != _GENERATED or problem.source not in PROGRAMS:
+                continue
+            errors = random.Random(stable_seed(request.seed, "teacher", problem.id))
+            metadata = json.loads(problem.metadata)
+            for _ in range(request.per_problem):
+                notes = Notes(errors, self.error_rate)
+                text = notes.text(PROGRAMS[problem.source](metadata, notes))
+                yield Solution(problem, text, f"teacher:{self.error_rate:g}")
