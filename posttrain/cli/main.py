@@ -52,6 +52,10 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "parts": Verb(
             "posttrain.cli.parts:parts", "List what a recipe's slots take: kind, purpose, source."
         ),
+        "schema": Verb(
+            "posttrain.cli.schema:schema",
+            "Print the JSON schema of recipes, by which an editor completes them.",
+        ),
         "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
         "replay": Verb(

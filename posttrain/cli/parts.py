@@ -7,7 +7,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.pipeline.recipe import RECIPE_FILE, let_import, load_recipe
+from posttrain.pipeline.flow import let_import
+from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
 from posttrain.pipeline.slots import (
     SLOTS,
     OfferedPart,

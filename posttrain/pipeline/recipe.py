@@ -1,6 +1,5 @@
 """A recipe: the parameters of one flow, read from YAML, and the DAG that it resolves to."""
 
-import importlib
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
+from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, read_format
 from posttrain.pipeline.slots import refuse_unknown_slots
 from posttrain.stage.config import StageConfig
@@ -90,7 +90,7 @@ class Recipe:
         where = f"{self.path.name}: plugins"
         with plugged(self.plugins, where=where) as offered:
             refuse_unknown_slots(offered, where)
-            _load_flow(self, root).declare(build)
+            load_flow(self.flow, root, where=self.path.name).declare(build)
         return build.finish()
 
     def resolved(self, dag: Dag) -> dict[str, Any]:
@@ -190,12 +190,6 @@ def _refuse_odd_seeds(dag: Dag) -> None:
         if named is None and given not in [other.seed_as for other in others]:
             hint = nearest(given, dag.stages) or "; name another stage, whose seed it shares"
             raise UserError(f"{where}: no other stage has the seed of '{given}'{hint}")
-
-
-def let_import(root: Path) -> None:
-    """Let flows, tasks and plug-ins of the project at `root` be imported."""
-    if str(root) not in sys.path:
-        sys.path.insert(0, str(root))
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -322,22 +316,3 @@ def _reference(where: str, text: str, task: Task, port: str) -> Reference:
     if declared is None:
         raise UserError(f"{where}: there is no such input{nearest(port, task.inputs)}")
     return Reference(declared.type, stage=stage, output=output)
-
-
-def _load_flow(recipe: Recipe, root: Path) -> Any:
-    try:
-        module = importlib.import_module(recipe.flow)
-    except ModuleNotFoundError as error:
-        if not recipe.flow.startswith(str(error.name)):
-            raise
-        packages = dict.fromkeys([recipe.flow.rpartition(".")[0] or "flows", "flows"])
-        flows = [
-            f"{package}.{file.stem}"
-            for package in packages
-            for file in root.joinpath(*package.split(".")).glob("[!_]*.py")
-        ]
-        hint = nearest(recipe.flow, flows)
-        raise UserError(f"{recipe.path.name}: there is no flow '{recipe.flow}'{hint}") from None
-    if not callable(getattr(module, "declare", None)):
-        raise UserError(f"{recipe.flow} declares no DAG: it needs a function declare(build)")
-    return module

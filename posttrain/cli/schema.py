@@ -1,0 +1,50 @@
+"""`posttrain schema`: the JSON schema of recipes, for editors."""
+
+import json
+from pathlib import Path
+
+import click
+
+from posttrain.cli.files import replacing
+from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
+from posttrain.pipeline.recipe_schema import recipe_schema
+from posttrain.publishing.release.config import ReleaseConfig
+
+
+@click.command(
+    epilog="""
+\b
+An editor with the YAML language server (VS Code: the extension "YAML" by Red Hat; Neovim, Emacs:
+yaml-language-server) completes and checks a recipe whose first line names the schema:
+\b
+  posttrain schema -o recipe.schema.json
+  # yaml-language-server: $schema=recipe.schema.json
+\b
+Kinds of plug-ins are accepted and not completed. Write the schema anew after an update, and after
+the configs of your own tasks changed.
+\b
+Examples:
+  posttrain schema -o recipe.schema.json
+  posttrain schema --flow flows.small | jq .properties.sft
+"""
+)
+@click.option(
+    "--flow",
+    metavar="MODULE",
+    help="Whose recipes [default: the flow of the recipe in this folder, or flows.post_training].",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write."
+)
+def schema(flow: str | None, output: Path | None) -> None:
+    """Print the JSON schema of recipes: an editor completes and checks recipe.yaml with it."""
+    here = Path(RECIPE_FILE)
+    named = flow or (load_recipe(here).flow if here.is_file() else "flows.post_training")
+    made = recipe_schema(named, Path.cwd(), release=ReleaseConfig)
+    text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    with replacing(output) as partial:
+        partial.write_text(text, encoding="utf-8")
+    click.echo(f"written to {output}", err=True)

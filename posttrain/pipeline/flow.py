@@ -1,0 +1,47 @@
+"""A flow's module: found by its name in a recipe, in the project or beside posttrain."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+from posttrain.stage.errors import UserError, nearest
+
+
+def let_import(root: Path) -> None:
+    """Let flows, tasks and plug-ins of the project at `root` be imported."""
+    if str(root) not in sys.path:
+        sys.path.insert(0, str(root))
+
+
+def load_flow(flow: str, root: Path, *, where: str) -> Any:
+    """Import the module of a flow.
+
+    Args:
+        flow: Its dotted name, such as flows.post_training.
+        root: The project's root, in which flows of a similar name are looked for.
+        where: The recipe or command that names it, for errors.
+
+    Returns:
+        The module, which has a function `declare`.
+
+    Raises:
+        UserError: There is none of that name, or it declares nothing.
+
+    """
+    try:
+        module = importlib.import_module(flow)
+    except ModuleNotFoundError as error:
+        if not flow.startswith(str(error.name)):
+            raise
+        packages = dict.fromkeys([flow.rpartition(".")[0] or "flows", "flows"])
+        flows = [
+            f"{package}.{file.stem}"
+            for package in packages
+            for file in root.joinpath(*package.split(".")).glob("[!_]*.py")
+        ]
+        hint = nearest(flow, flows)
+        raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
+    if not callable(getattr(module, "declare", None)):
+        raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
+    return module

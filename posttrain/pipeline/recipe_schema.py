@@ -1,0 +1,151 @@
+"""The JSON schema of a flow's recipes, by which an editor completes and checks them."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import (
+    GenerateJsonSchema,
+    JsonSchemaMode,
+    JsonSchemaValue,
+    models_json_schema,
+)
+from pydantic_core import core_schema
+
+from posttrain.pipeline.flow import let_import, load_flow
+from posttrain.pipeline.recipe import RunSettings
+from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.stage.resources import Resources
+from posttrain.stage.spec import Reference, Stage, Task
+
+_OF_EVERY_STAGE: Mapping[str, JsonSchemaValue] = {
+    "inputs": {
+        "type": "object",
+        "additionalProperties": {"type": "string", "pattern": r"^[\w-]+\.[\w-]+$"},
+        "description": "Other inputs than the flow's, by port: stage.output.",
+    },
+    "seed_as": {
+        "type": "string",
+        "description": "Have the seed of this other stage, to be compared with it.",
+    },
+}
+
+
+class _StageRecorder:
+    """Stands in for a flow's `build`: notes which stages it declares and what it asks for."""
+
+    def __init__(self, given: frozenset[str]) -> None:
+        self.tasks: dict[str, Task] = {}
+        self.asked: set[str] = set()
+        self._given = given
+
+    def has(self, section: str) -> bool:
+        self.asked.add(section)
+        return section in self._given
+
+    def stage(
+        self, name: str, task: Task, **inputs: Reference | Mapping[str, Reference] | None
+    ) -> Stage:
+        self.tasks[name] = task
+        return Stage(name, task, task.config.model_construct(), {})
+
+
+class _RecipeSchema(GenerateJsonSchema):
+    """Takes account of short spellings, which a validator turns into the long ones."""
+
+    def function_before_schema(
+        self, schema: core_schema.BeforeValidatorFunctionSchema
+    ) -> JsonSchemaValue:
+        """A name, or a mapping of what differs, may stand for the whole."""
+        whole = super().function_before_schema(schema)
+        found = self.resolve_ref_schema(whole)
+        known = [*found.get("properties", {}), "preset"] if "properties" in found else None
+        changes: JsonSchemaValue = {"type": "object"}
+        if known is not None:
+            changes["propertyNames"] = {"enum": known}
+        return {"anyOf": [whole, {"type": "string"}, changes]}
+
+
+def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
+    """Every stage that a flow may declare, whichever sections its recipe has.
+
+    Args:
+        flow: Its module, such as flows.post_training.
+        root: The project's root.
+
+    Returns:
+        The task of each stage, by the stage's name.
+
+    Raises:
+        UserError: There is no such flow.
+
+    """
+    let_import(root)
+    declare = load_flow(flow, root, where="posttrain schema").declare
+    plain = _recorded(declare, frozenset())
+    every = _recorded(declare, frozenset(plain.asked))
+    alone = [_recorded(declare, frozenset({section})) for section in sorted(plain.asked)]
+    return {name: task for each in (plain, *alone, every) for name, task in each.tasks.items()}
+
+
+def recipe_schema(flow: str, root: Path, *, release: type[BaseModel]) -> dict[str, Any]:
+    """Build the JSON schema (draft 2020-12) of the recipes of a flow.
+
+    Args:
+        flow: Its module, such as flows.post_training.
+        root: The project's root.
+        release: The config of the section `release`.
+
+    Returns:
+        The schema, with a description for every section and field that has one.
+
+    """
+    tasks = stages_of_flow(flow, root)
+    configs: set[type[BaseModel]] = {RunSettings, release, Resources}
+    configs |= {task.config for task in tasks.values()}
+    ordered = sorted(configs, key=lambda each: each.__qualname__)
+    pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(each, "validation") for each in ordered]
+    made, whole = models_json_schema(pairs, schema_generator=_RecipeSchema)
+    definitions = whole["$defs"]
+
+    def stage(task: Task) -> JsonSchemaValue:
+        own = made[(task.config, "validation")]
+        own = definitions[own["$ref"].rpartition("/")[2]] if "$ref" in own else own
+        more = {**_OF_EVERY_STAGE, "resources": made[(Resources, "validation")]}
+        return {**own, "properties": {**own["properties"], **more}}
+
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"A posttrain recipe of {flow}",
+        "type": "object",
+        "required": ["flow"],
+        "properties": {
+            "flow": {"const": flow, "description": "The module that declares the stages."},
+            "format": {
+                "enum": [*range(1, FORMAT + 1)],
+                "description": f"The format of the recipe; today's is {FORMAT}.",
+            },
+            "plugins": {
+                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+                "description": "Modules whose parts the recipe may name.",
+            },
+            "run": _or_null(made[(RunSettings, "validation")]),
+            "release": _or_null(made[(release, "validation")]),
+            **{name: _or_null(stage(task)) for name, task in tasks.items()},
+        },
+        "additionalProperties": False,
+        "$defs": definitions,
+    }
+
+
+def _or_null(section: JsonSchemaValue) -> JsonSchemaValue:
+    """A section without a parameter may stand there with nothing after the colon."""
+    return {"anyOf": [section, {"type": "null"}]}
+
+
+def _recorded(declare: Callable[[Any], None], given: frozenset[str]) -> _StageRecorder:
+    """What a flow declares for a recipe that has the sections `given`."""
+    recorder = _StageRecorder(given)
+    declare(recorder)
+    return recorder

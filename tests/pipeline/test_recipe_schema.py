@@ -1,0 +1,112 @@
+"""The JSON schema of recipes takes what `plan` takes, and refuses what it can see is wrong."""
+
+import copy
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from ruamel.yaml import YAML
+
+from posttrain.cli.main import cli
+from posttrain.pipeline.recipe import RunSettings
+from posttrain.pipeline.recipe_schema import recipe_schema, stages_of_flow
+from posttrain.publishing.release.config import ReleaseConfig
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+RECIPES = [ROOT / "recipe.yaml", *sorted(ROOT.glob("recipes/*/recipe.yaml"))]
+
+
+@pytest.fixture(scope="module")
+def schema():
+    return recipe_schema("flows.post_training", ROOT, release=ReleaseConfig)
+
+
+def complaints(schema, values):
+    """Where a validator finds something wrong, by the path of the value."""
+    errors = jsonschema.Draft202012Validator(schema).iter_errors(values)
+    return {".".join(str(part) for part in error.absolute_path) or "." for error in errors}
+
+
+def test_it_is_a_schema_that_explains_every_field(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
+    (run, _) = schema["properties"]["run"]["anyOf"]
+    described = schema["$defs"][run["$ref"].rpartition("/")[2]]["properties"]
+    assert described.keys() == RunSettings.model_fields.keys()
+    assert described["seed"]["description"] == "Every random choice of every stage derives from it."
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
+def test_shipped_recipes_are_valid(schema, recipe):
+    assert complaints(schema, YAML(typ="safe").load(recipe.read_text())) == set()
+
+
+BASE = {"flow": "flows.post_training", "format": 2}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {"rl": None},
+        {"rl": {"seed_as": "sft", "inputs": {"policy": "sft.policy"}}},
+        {"rl": {"resources": {"processes": 2, "ray": "auto"}}},
+        {"rl": {"draw": {"sampler": "uniform"}}},
+        {"rl": {"draw": {"sampler": {"kind": "solve_rate", "exponent": 1.0}}}},
+        {"plugins": ["mine"], "rl": {"draw": {"sampler": "mine"}}},
+        {"plugins": "mine", "rl": {"draw": {"sampler": {"kind": "mine", "fields": "of its own"}}}},
+        {"preference": {"algorithm": "dpo"}},
+        {"rl": {"algorithm": "grpo"}},
+        {"rl": {"algorithm": {"preset": "grpo", "ratio": {"low": 0.1}}}},
+        {"release": {"policy": "rl.policy"}},
+    ],
+    ids=str,
+)
+def test_what_plan_takes_is_valid(schema, section):
+    assert complaints(schema, BASE | section) == set()
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"rll": {}}, "."),
+        ({"format": 99}, "format"),
+        ({"flow": "flows.other"}, "flow"),
+        ({"run": {"sed": 1}}, "run"),
+        ({"run": {"threads": 0}}, "run"),
+        ({"rl": {"steps": "many"}}, "rl"),
+        ({"rl": {"step": 3}}, "rl"),
+        ({"rl": {"inputs": {"policy": "sft"}}}, "rl"),
+        ({"rl": {"draw": {"sampler": {"kind": "solve_rate", "exponnt": 1.0}}}}, "rl"),
+        ({"rl": {"draw": {"sampler": {"exponent": 1.0}}}}, "rl"),
+        ({"rl": {"algorithm": {"ration": {}}}}, "rl"),
+        ({"release": {"gates": [{"name": "x", "kind": "no_such_gate"}]}}, "release"),
+        ({"plugins": {"mine": 1}}, "plugins"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_found(schema, values, place):
+    assert complaints(schema, BASE | values) == {place}
+
+
+def test_sections_that_a_flow_chooses_between_are_all_there():
+    stages = stages_of_flow("flows.post_training", ROOT)
+    assert {"pretrain", "import_model", "reward", "import_reward_model", "rl"} <= stages.keys()
+    assert stages["preference"].package == "tasks.preference"
+
+
+def test_the_verb_writes_the_schema_of_the_recipe_here(toy, monkeypatch):
+    monkeypatch.chdir(toy.root)
+    done = CliRunner().invoke(cli, ["schema", "-o", "recipe.schema.json"])
+    assert done.exit_code == 0, done.output
+    made = json.loads((toy.root / "recipe.schema.json").read_text())
+    recipe = {"flow": toy.flow, "second": {"amount": 3}}
+    assert complaints(made, recipe) == set()
+    wrong = copy.deepcopy(recipe)
+    wrong["second"]["amont"] = wrong["second"].pop("amount")
+    assert complaints(made, wrong) == {"second"}
+    printed = CliRunner().invoke(cli, ["schema", "--flow", toy.flow])
+    assert json.loads(printed.stdout) == made
+    with pytest.raises(UserError, match="there is no flow 'flows.pst_training'"):
+        CliRunner().invoke(cli, ["schema", "--flow", "flows.pst_training"], catch_exceptions=False)
