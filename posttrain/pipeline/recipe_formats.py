@@ -7,8 +7,8 @@ line, and what it spells as of today stays. A recipe of a newer format is refuse
 To rename a field, add one line to `RENAMES` in the commit that renames it, and correct the shipped
 recipes; to drop a field, one to `GONE`; to rename a value (a kind, a choice), one to `VALUES`,
 under the path that the field has after all renames; what needs more than that is a function in
-`recipe_rewrites`. A field is never renamed back: its old name may
-stand in somebody's recipe. tests/pipeline/recipes_0_1 holds recipes of 0.1, which must resolve.
+`recipe_rewrites`. A field is never renamed back: its old name may stand in somebody's recipe.
+tests/pipeline/recipes_0_1 holds recipes of 0.1, which must resolve.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,10 @@ from posttrain.stage.errors import UserError
 FORMAT = 2
 """The format that this version writes. Raise it when an old spelling gets another meaning."""
 
-RENAMES: Mapping[str, str] = {}
+RENAMES: Mapping[str, str] = {
+    "*.algorithm.advantage.estimator": "*.algorithm.advantage.kind",
+    "*.algorithm.ratio.surrogate": "*.algorithm.ratio.kind",
+}
 """Old path -> new path, each from the top of the recipe; applied in this order.
 
 A `*` stands for one name, such as a section's, or for one place of a list; the new path takes the
