@@ -52,10 +52,10 @@ def doctor(deep: bool, fix: bool, output: str) -> None:
     machine is looked at.
     """
     from posttrain.operations.maintenance.checks import examine
-    from posttrain.operations.maintenance.checks.finding import Place
+    from posttrain.operations.maintenance.checks.finding import CheckScope
 
     found: list[Finding] = []
-    for finding in examine(Place(_root(), deep, fix)):
+    for finding in examine(CheckScope(_root(), deep, fix)):
         found.append(finding)
         if output == "text":
             _show(finding)

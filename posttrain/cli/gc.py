@@ -16,7 +16,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
 if TYPE_CHECKING:
-    from posttrain.operations.maintenance.collect import Plan
+    from posttrain.operations.maintenance.collect import CollectionPlan
 
 
 @click.group(
@@ -141,7 +141,7 @@ def pins(ledger_at: str | None) -> None:
         click.echo("Nothing is pinned. posttrain gc pin NODE pins.")
 
 
-def _show(plan: "Plan", budget: int | None) -> None:
+def _show(plan: "CollectionPlan", budget: int | None) -> None:
     from posttrain.operations.maintenance.policy import table
 
     shown = Table(box=None, pad_edge=False)
@@ -160,7 +160,7 @@ def _show(plan: "Plan", budget: int | None) -> None:
         )
 
 
-def _list(plan: "Plan") -> None:
+def _list(plan: "CollectionPlan") -> None:
     """What goes, the longest unused first, as it is removed."""
     shown = Table(box=None, pad_edge=False)
     for heading in ("last used", "what", "name", "size"):

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from posttrain.cli.options import overrides_option, recipe_argument
-from posttrain.pipeline.execution.fitness import refuse_unfit
+from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.stage.formatting import duration
@@ -44,7 +44,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         if start:
             session.force(start)
         decisions = session.planner.plan()
-        refuse_unfit(session.planner, decisions)
+        refuse_incompatible(session.planner, decisions)
         Console().print(_table(decisions, verbose=verbose))
         if verbose:
             for decision in decisions:

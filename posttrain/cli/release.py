@@ -12,7 +12,7 @@ from posttrain.cli.release_move import promote, push, rollback
 from posttrain.cli.release_run import rebuild, serve
 from posttrain.cli.release_show import diff, list_, show
 from posttrain.cli.release_trust import Trust, trust_options
-from posttrain.publishing.release.names import STAGES, check_stage
+from posttrain.publishing.release.names import ENVIRONMENTS, check_environment
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from posttrain.publishing.release.config import AnyGate
     from posttrain.publishing.release.keyless import Notary
-    from posttrain.publishing.release.statistics import Verdict
+    from posttrain.publishing.release.statistics import GateResult
 
 
 @click.group(
@@ -31,7 +31,7 @@ Examples:
   posttrain release create math-policy            release what the recipe made, if its gates pass
   posttrain release verify math-policy@v0.1.0     every byte, claim, link and signature
   posttrain release verify release.tar --key k.pub    the same, with nothing but the archive
-  posttrain release promote math-policy@v0.1.0 --stage prod
+  posttrain release promote math-policy@v0.1.0 --environment prod
 """
 )
 def release() -> None:
@@ -53,7 +53,9 @@ The recipe says what is asked for:
 @click.option(
     "--recipe", default=".", type=click.Path(path_type=Path), help="Recipe that is released."
 )
-@click.option("--stage", type=click.Choice(STAGES), help="Promote it to this stage at once.")
+@click.option(
+    "--environment", type=click.Choice(ENVIRONMENTS), help="Promote it to this environment at once."
+)
 @click.option(
     "--key", type=click.Path(path_type=Path, dir_okay=False), help="Private key [default: yours]."
 )
@@ -69,7 +71,7 @@ The recipe says what is asked for:
 def create(
     name: str,
     recipe: Path,
-    stage: str | None,
+    environment: str | None,
     key: Path | None,
     sign: str,
     push: str | None,
@@ -81,7 +83,7 @@ def create(
     """
     from posttrain.pipeline.execution.session import open_session
     from posttrain.publishing.release import create as making
-    from posttrain.publishing.release import pointers, stages, tags
+    from posttrain.publishing.release import pointers, promotion, tags
     from posttrain.publishing.release.names import check_name, choose_tag
     from posttrain.publishing.release.registry import open_registry
 
@@ -95,15 +97,17 @@ def create(
             making.refuse(judged)
             return
         signer, notary = _signer(key, sign)
-        place = pointers.Place(root, state, session.ledger, open_registry(state))
+        place = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
         with pointers.locked(state):
             _report_repair(pointers.repair(place))
             made = making.create(session, name, signer, place.registry, notary)
             show_gates(made.judged)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
-            if stage is not None:
-                moved = stages.promote(place, made.tag, check_stage(stage), "promoted when created")
-                click.echo(f"{moved.tag}: {made.tag} is in {stage}")
+            if environment is not None:
+                moved = promotion.promote(
+                    place, made.tag, check_environment(environment), "promoted when created"
+                )
+                click.echo(f"{moved.tag}: {made.tag} is in {environment}")
     if push is not None:
         from posttrain.publishing.release.push import push_to_hub
 
@@ -172,7 +176,7 @@ def _environment(path: Path) -> list[str]:
     return [*differences(lock, environment_lock()), *altered_files(lock)]
 
 
-def show_gates(judged: "Iterable[tuple[AnyGate, Verdict]]") -> None:
+def show_gates(judged: "Iterable[tuple[AnyGate, GateResult]]") -> None:
     """A table of gates, their rules and their figures."""
     from rich.console import Console
     from rich.table import Table
@@ -180,10 +184,10 @@ def show_gates(judged: "Iterable[tuple[AnyGate, Verdict]]") -> None:
     table = Table(box=None, pad_edge=False)
     for heading in ("gate", "", "figures", "rule"):
         table.add_column(heading)
-    for gate, verdict in judged:
-        figures = "\n".join(f"{name} {value:.4g}" for name, value in verdict.figures.items())
-        passed = "[green]passed[/]" if verdict.passed else "[red]failed[/]"
-        table.add_row(gate.name, passed, figures, verdict.rule)
+    for gate, result in judged:
+        figures = "\n".join(f"{name} {value:.4g}" for name, value in result.figures.items())
+        passed = "[green]passed[/]" if result.passed else "[red]failed[/]"
+        table.add_row(gate.name, passed, figures, result.rule)
     Console().print(table)
 
 

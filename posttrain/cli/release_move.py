@@ -9,28 +9,31 @@ import click
 from posttrain.cli.ledger import existing_ledger, workspace_root
 from posttrain.cli.release_trust import Trust, trust_options
 from posttrain.provenance.ledger.location import STATE_DIR
-from posttrain.publishing.release.names import STAGES
+from posttrain.publishing.release.names import ENVIRONMENTS
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.publishing.release.pointers import Place
+    from posttrain.publishing.release.pointers import ReleaseStore
 
-stage_option = click.option(
-    "--stage", required=True, type=click.Choice(STAGES), help="Stage that is moved."
+environment_option = click.option(
+    "--environment",
+    required=True,
+    type=click.Choice(ENVIRONMENTS),
+    help="Environment that is moved.",
 )
 reason_option = click.option("--reason", default="", help="Why; it is kept in the history.")
 
 
 @contextmanager
-def open_place() -> Iterator["Place"]:
+def open_place() -> Iterator["ReleaseStore"]:
     """The project around us, for one command at a time, with half-done changes undone."""
-    from posttrain.publishing.release.pointers import Place, locked, repair
+    from posttrain.publishing.release.pointers import ReleaseStore, locked, repair
     from posttrain.publishing.release.registry import open_registry
 
     root = workspace_root(None)
     state = root / STATE_DIR
     with locked(state), existing_ledger(None) as ledger:
-        place = Place(root, state, ledger, open_registry(state))
+        place = ReleaseStore(root, state, ledger, open_registry(state))
         if undone := repair(place):
             click.echo(f"note: undone after a killed command: {', '.join(undone)}", err=True)
         yield place
@@ -47,12 +50,12 @@ def settle() -> None:
 
 @click.command()
 @click.argument("target", metavar="NAME[@VERSION]")
-@stage_option
+@environment_option
 @reason_option
 @trust_options
-def promote(target: str, stage: str, reason: str, trust: Trust) -> None:
-    """Point a stage to a release, after verifying it; the git tag and MLflow's alias together."""
-    from posttrain.publishing.release import stages
+def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
+    """Point an environment to a release that verifies; git tag and MLflow alias move together."""
+    from posttrain.publishing.release import promotion
     from posttrain.publishing.release.registered import find_release, release_folder
 
     with open_place() as place:
@@ -60,24 +63,24 @@ def promote(target: str, stage: str, reason: str, trust: Trust) -> None:
         folder = release_folder(place.root, tag)
         if findings := trust.verify(folder, expect=tag):
             raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
-        moved = stages.promote(place, tag, stage, reason)
-    click.echo(f"{moved.tag}: {tag} is in {stage}")
+        moved = promotion.promote(place, tag, environment, reason)
+    click.echo(f"{moved.tag}: {tag} is in {environment}")
 
 
 @click.command()
 @click.argument("name")
-@stage_option
+@environment_option
 @reason_option
 @click.option("--to", "version", metavar="VERSION", help="This version [default: the one before].")
-def rollback(name: str, stage: str, reason: str, version: str | None) -> None:
-    """Point a stage back to the version that it had before."""
-    from posttrain.publishing.release import stages
+def rollback(name: str, environment: str, reason: str, version: str | None) -> None:
+    """Point an environment back to the version that it had before."""
+    from posttrain.publishing.release import promotion
     from posttrain.publishing.release.names import parse_version
 
     with open_place() as place:
         to = parse_version(version) if version else None
-        moved = stages.rollback(place, name, stage, to=to, reason=reason or "rolled back")
-    click.echo(f"{moved.tag}: {name}@{moved.version} is in {stage} again")
+        moved = promotion.rollback(place, name, environment, to=to, reason=reason or "rolled back")
+    click.echo(f"{moved.tag}: {name}@{moved.version} is in {environment} again")
 
 
 @click.command()

@@ -17,7 +17,7 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from posttrain.publishing.release.levels import Comparison
+    from posttrain.publishing.release.levels import RebuildComparison
 
 
 @click.command()
@@ -88,7 +88,7 @@ def rebuild(
     click.echo(f"Rebuilt at level {done.level}: {binding} comparisons agree.")
 
 
-def _compared(comparisons: "Iterable[Comparison]") -> Table:
+def _compared(comparisons: "Iterable[RebuildComparison]") -> Table:
     """Stage by stage; what does not count at the level is shown dimmed."""
     table = Table(box=None, pad_edge=False)
     for heading in ("stage", "compared", "by", "released", "rebuilt", ""):

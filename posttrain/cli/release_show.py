@@ -19,17 +19,17 @@ def _table(*headings: str) -> Table:
 
 @click.command("list")
 @click.argument("name", required=False)
-@click.option("--history", is_flag=True, help="Every change of a stage, oldest first.")
+@click.option("--history", is_flag=True, help="Every change of an environment, oldest first.")
 def list_(name: str | None, history: bool) -> None:
-    """List releases with their stages, newest first."""
+    """List releases with their environments, newest first."""
     from posttrain.publishing.release.registered import registered
-    from posttrain.publishing.release.tags import assignments
+    from posttrain.publishing.release.tags import promotions
 
     settle()
     root = workspace_root(None)
     if history:
-        table = _table("when", "stage", "release", "reason")
-        for each in assignments(root, name):
+        table = _table("when", "environment", "release", "reason")
+        for each in promotions(root, name):
             when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(each.when))
             table.add_row(when, each.tag, f"{each.name}@{each.version}", each.reason)
         Console().print(table)
@@ -38,9 +38,9 @@ def list_(name: str | None, history: bool) -> None:
     if not found:
         click.echo("Nothing is released. posttrain release create NAME makes a release.")
         return
-    table = _table("release", "stages", "commit")
+    table = _table("release", "environments", "commit")
     for release in found:
-        table.add_row(str(release.tag), ", ".join(release.stages), release.commit[:12])
+        table.add_row(str(release.tag), ", ".join(release.environments), release.commit[:12])
     Console().print(table)
 
 

@@ -12,7 +12,7 @@ from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.publishing.reproduction.replaying import Outcome
+    from posttrain.publishing.reproduction.replaying import ReplayOutcome
 
 
 @click.command(
@@ -87,7 +87,7 @@ def _replay_batch(path: Path, *, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _say(outcome: "Outcome") -> str:
+def _say(outcome: "ReplayOutcome") -> str:
     verdict = (
         "equal: the stored rollouts alone lead to the same weights (L2)"
         if outcome.equal

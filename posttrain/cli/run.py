@@ -10,10 +10,10 @@ import click
 from rich.console import Console
 
 from posttrain.cli.options import overrides_option, recipe_argument, slots_option
+from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.fitness import refuse_unfit
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.stage.errors import UserError
@@ -63,7 +63,7 @@ def run(
         if start:
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
-        refuse_unfit(session.planner, decisions)
+        refuse_incompatible(session.planner, decisions)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
             session.settle(decisions)

@@ -64,11 +64,11 @@ def up(
     A service that ends is started again. State is in .posttrain, logs in .posttrain/services.
     POSTTRAIN_LEDGER and POSTTRAIN_SCHEDULES put the ledger and the journal into PostgreSQL as well.
     """
-    from posttrain.operations.services.plan import Plan
+    from posttrain.operations.services.plan import ServicePlan
     from posttrain.operations.services.supervisor import Supervisor
 
     root = project_root(Path.cwd())
-    plan = Plan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
+    plan = ServicePlan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
     if detach:
         _detached(plan.folder, root)
         return

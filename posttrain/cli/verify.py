@@ -15,7 +15,7 @@ from posttrain.cli.run import progress_display
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
-    from posttrain.publishing.reproduction.verdicts import Verdict
+    from posttrain.publishing.reproduction.verification import LevelCheck
 
 
 @click.command(
@@ -76,7 +76,11 @@ def verify(
 
     Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
     """
-    from posttrain.publishing.reproduction.verdicts import verify_bytes, verify_replay, verify_seeds
+    from posttrain.publishing.reproduction.verification import (
+        verify_bytes,
+        verify_replay,
+        verify_seeds,
+    )
 
     if level != "L3" and (num_seeds or metric or within):
         raise UserError("--seeds, --metric and --within belong to --level L3")
@@ -85,12 +89,12 @@ def verify(
     sys.path.insert(0, str(root))
     with existing_ledger(ledger_at) as ledger:
         if level == "L0":
-            verdict = verify_bytes(ledger, name, root)
+            check = verify_bytes(ledger, name, root)
         elif level == "L2":
             with progress_display() as display:
-                verdict = verify_replay(ledger, name, root, display)
+                check = verify_replay(ledger, name, root, display)
         else:
-            verdict = verify_seeds(
+            check = verify_seeds(
                 ledger,
                 name,
                 root,
@@ -99,31 +103,31 @@ def verify(
                 within=within or 0.05,
                 told=partial(click.echo, err=True),
             )
-        ledger.annotations.verify(*verdict.verifications())
-    _show(verdict, output)
-    if not verdict.holds:
+        ledger.annotations.verify(*check.verifications())
+    _show(check, output)
+    if not check.holds:
         sys.exit(1)
 
 
-def _show(verdict: "Verdict", output: str) -> None:
+def _show(check: "LevelCheck", output: str) -> None:
     if output == "json":
-        findings = [asdict(each) for each in verdict.findings]
-        facts = {"name": verdict.name, "level": verdict.level, "holds": verdict.holds}
-        said = {"rule": verdict.rule, "advice": verdict.advice, "details": dict(verdict.details)}
+        findings = [asdict(each) for each in check.findings]
+        facts = {"name": check.name, "level": check.level, "holds": check.holds}
+        said = {"rule": check.rule, "advice": check.advice, "details": dict(check.details)}
         click.echo(json.dumps(facts | said | {"findings": findings}, indent=1))
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("stage", "compared", "recorded", "again", ""):
         table.add_column(heading)
-    for each in verdict.findings:
+    for each in check.findings:
         words = "[green]agrees[/]" if each.agrees else f"[red]differs[/] {each.note}"
         table.add_row(each.stage, each.what, _short(each.recorded), _short(each.again), words)
     Console().print(table)
-    click.echo(f"Rule: {verdict.rule}.")
-    if verdict.advice:
-        click.echo(verdict.advice)
-    holds = "holds" if verdict.holds else "does not hold"
-    click.echo(f"{verdict.name} {holds} at level {verdict.level}.")
+    click.echo(f"Rule: {check.rule}.")
+    if check.advice:
+        click.echo(check.advice)
+    holds = "holds" if check.holds else "does not hold"
+    click.echo(f"{check.name} {holds} at level {check.level}.")
 
 
 def _short(value: str) -> str:

@@ -80,8 +80,8 @@ def test_what_is_not_there_is_one_sentence(call, toy, monkeypatch):
     assert call("list")[1].startswith("Nothing is released")
     for arguments, said in [
         (("show", "mini"), "there is no release of 'mini'"),
-        (("promote", "mini@v1.0.0", "--stage", "prod"), "there is no release mini@v1.0.0"),
-        (("rollback", "mini", "--stage", "prod"), "was never in prod"),
+        (("promote", "mini@v1.0.0", "--environment", "prod"), "there is no release mini@v1.0.0"),
+        (("rollback", "mini", "--environment", "prod"), "was never in prod"),
         (("verify", "mini@v1.0.0"), "git has no tag mini@v1.0.0"),
         (("create", "Bad Name"), "is no name of a release"),
         (("create", "mini"), "has no git commit to release"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.operations.maintenance.claims import Claims
-from posttrain.operations.maintenance.policy import Kind, Node
+from posttrain.operations.maintenance.policy import Kind, StoredItem
 
 FOREIGN = "no ledger here knows it"
 YOUNG = "made since a run began that is under way"
@@ -55,7 +55,7 @@ def read_objects(cache: Path) -> Objects:
 
 def nodes_of(
     objects: Objects, claims: Claims, named: Mapping[str, str], *, doomed: set[str], since: float
-) -> Iterator[Node]:
+) -> Iterator[StoredItem]:
     """Artifacts with their reasons; objects younger than `since` have one more.
 
     `doomed` are objects that an earlier, interrupted removal had begun to remove: they are known.
@@ -71,7 +71,7 @@ def nodes_of(
             reasons.insert(0, named[oid])
         if any(objects.found[each][1] >= since for each in members):
             reasons.append(YOUNG)
-        yield Node(
+        yield StoredItem(
             claims.names.get(oid, oid),
             _KINDS.get(claims.types.get(oid, ""), "artifact"),
             {each: objects.found[each][0] for each in members},
@@ -80,10 +80,10 @@ def nodes_of(
         )
     rest = {oid: objects.found[oid][0] for oid in objects.found.keys() - reached}
     if rest:
-        yield Node("other objects", "artifact", rest, reasons=(FOREIGN,))
+        yield StoredItem("other objects", "artifact", rest, reasons=(FOREIGN,))
 
 
-def stale_run_cache(cache: Path, objects: Objects, gone: frozenset[str]) -> Iterator[Node]:
+def stale_run_cache(cache: Path, objects: Objects, gone: frozenset[str]) -> Iterator[StoredItem]:
     """Entries of DVC's run cache whose outputs are not in the cache, or are about to leave it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
@@ -97,4 +97,4 @@ def stale_run_cache(cache: Path, objects: Objects, gone: frozenset[str]) -> Iter
             continue
         lost = any(oid in gone or oid not in objects.found for oid in wanted)
         reasons = () if lost else ("its outputs are in the cache",)
-        yield Node(path.name[:12], "run cache", {str(path): size}, reasons=reasons)
+        yield StoredItem(path.name[:12], "run cache", {str(path): size}, reasons=reasons)

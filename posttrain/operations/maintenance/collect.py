@@ -12,7 +12,7 @@ from posttrain.operations.maintenance.cache import Objects, nodes_of, read_objec
 from posttrain.operations.maintenance.claims import Claims, Keep, claims_of
 from posttrain.operations.maintenance.git import named, worktrees
 from posttrain.operations.maintenance.live import states
-from posttrain.operations.maintenance.policy import Decision, Node, decide
+from posttrain.operations.maintenance.policy import RemovalDecision, StoredItem, decide
 from posttrain.operations.maintenance.prefect import history_nodes, remove_history
 from posttrain.operations.maintenance.removal import doomed, remove_objects, remove_paths
 from posttrain.operations.maintenance.state import (
@@ -34,10 +34,10 @@ _MARGIN = 60.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectionPlan:
     """A decision, and what is needed to carry it out."""
 
-    decision: Decision
+    decision: RemovalDecision
     objects: Objects
     cache: Path
     prefect: Path
@@ -45,7 +45,7 @@ class Plan:
 
 def make_plan(
     root: Path, ledger: Ledger, cache: Path, keep: Keep, *, budget: int | None, requests: bool
-) -> Plan:
+) -> CollectionPlan:
     """Look at everything that a project keeps, and decide; changes nothing."""
     # What is stored or touched after this look is younger than it, and is never removed.
     objects = read_objects(cache)
@@ -61,10 +61,10 @@ def make_plan(
     stale = list(stale_run_cache(cache, objects, decision.pieces))
     if stale:
         decision = decide([*nodes, *stale], budget)
-    return Plan(decision, objects, cache, root / STATE_DIR / "prefect" / "prefect.db")
+    return CollectionPlan(decision, objects, cache, root / STATE_DIR / "prefect" / "prefect.db")
 
 
-def carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
+def carry_out(plan: CollectionPlan, progress: Callable[[int], None]) -> int:
     """Remove what was decided; bytes that were freed. A kill in between loses nothing else."""
     try:
         with FileLock(plan.cache / "posttrain-gc.lock", timeout=0):
@@ -75,7 +75,7 @@ def carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
         raise UserError(f"cannot remove {error.filename}: {error.strerror}") from None
 
 
-def _carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
+def _carry_out(plan: CollectionPlan, progress: Callable[[int], None]) -> int:
     pieces = plan.decision.pieces
     paths = {piece for piece in pieces if "/" in piece}
     flows = [node.name for node in plan.decision.removed if node.kind == "prefect"]
@@ -86,7 +86,7 @@ def _carry_out(plan: Plan, progress: Callable[[int], None]) -> int:
     return freed + sum(sizes[piece] for piece in pieces if piece not in plan.objects.found)
 
 
-def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) -> list[Node]:
+def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) -> list[StoredItem]:
     state = root / STATE_DIR
     places = states(root)
     runs = {run.id: run for run in ledger.runs()}

@@ -13,7 +13,7 @@ FITS = "fits the budget"
 
 
 @dataclass(frozen=True)
-class Node:
+class StoredItem:
     """Something that can be kept or removed as a whole.
 
     `parts` are its pieces with their bytes; nodes may share pieces. `used` is when it was last
@@ -28,18 +28,18 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Decision:
+class RemovalDecision:
     """Every node with why it stays, or why it goes; pieces that go are needed by none that stay."""
 
-    kept: tuple[tuple[Node, str], ...]
-    removed: tuple[Node, ...]
+    kept: tuple[tuple[StoredItem, str], ...]
+    removed: tuple[StoredItem, ...]
     pieces: frozenset[str]
     freed: int
     left: int
 
 
 @dataclass(frozen=True)
-class Line:
+class SummaryLine:
     """One line of the table: what happens to a kind, why, how many nodes, how many bytes."""
 
     goes: bool
@@ -49,7 +49,7 @@ class Line:
     size: int
 
 
-def decide(nodes: Sequence[Node], budget: int | None = None) -> Decision:
+def decide(nodes: Sequence[StoredItem], budget: int | None = None) -> RemovalDecision:
     """Keep every node with a reason; of the others remove all, or the longest unused first.
 
     With a `budget` in bytes only so many go that what is left fits, if it can.
@@ -57,7 +57,7 @@ def decide(nodes: Sequence[Node], budget: int | None = None) -> Decision:
     sizes = {piece: size for node in nodes for piece, size in node.parts.items()}
     users = _users(nodes)
     left = sum(sizes.values())
-    removed: list[Node] = []
+    removed: list[StoredItem] = []
     gone: set[str] = set()
     for node in sorted((n for n in nodes if not n.reasons), key=lambda n: (n.used, n.name)):
         if budget is not None and left <= budget:
@@ -73,10 +73,10 @@ def decide(nodes: Sequence[Node], budget: int | None = None) -> Decision:
         (node, node.reasons[0] if node.reasons else FITS) for node in nodes if id(node) not in names
     )
     freed = sum(sizes[piece] for piece in gone)
-    return Decision(kept, tuple(removed), frozenset(gone), freed, left)
+    return RemovalDecision(kept, tuple(removed), frozenset(gone), freed, left)
 
 
-def table(decision: Decision) -> list[Line]:
+def table(decision: RemovalDecision) -> list[SummaryLine]:
     """Bytes by reason and kind, what goes last; a piece counts at the first node that has it."""
     seen: set[str] = set()
     lines: dict[tuple[bool, str, str], tuple[int, int]] = {}
@@ -87,10 +87,10 @@ def table(decision: Decision) -> list[Line]:
         count, total = lines.get((goes, reason, node.kind), (0, 0))
         lines[(goes, reason, node.kind)] = (count + 1, total + size)
     ordered = sorted(lines.items(), key=lambda item: (item[0][0], item[0][1], item[0][2]))
-    return [Line(goes, kind, why, *counts) for (goes, why, kind), counts in ordered]
+    return [SummaryLine(goes, kind, why, *counts) for (goes, why, kind), counts in ordered]
 
 
-def _users(nodes: Sequence[Node]) -> dict[str, int]:
+def _users(nodes: Sequence[StoredItem]) -> dict[str, int]:
     users: dict[str, int] = {}
     for node in nodes:
         for piece in node.parts:
@@ -98,7 +98,7 @@ def _users(nodes: Sequence[Node]) -> dict[str, int]:
     return users
 
 
-def _counted(node: Node, seen: set[str], among: Collection[str] | None) -> int:
+def _counted(node: StoredItem, seen: set[str], among: Collection[str] | None) -> int:
     """Bytes of the pieces that no line has counted yet."""
     new = [p for p in node.parts if p not in seen and (among is None or p in among)]
     seen.update(new)

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.operations.maintenance.policy import Node
+from posttrain.operations.maintenance.policy import StoredItem
 
 # Its tables without a row: what no removal gives back.
 _EMPTY_BYTES = 1_250_000
@@ -19,7 +19,7 @@ _FLOWS = f"SELECT id FROM flow_run WHERE state_type IN {_ENDED} AND end_time < :
 
 def history_nodes(
     database: Path, kept: set[str], *, before: str, in_use: str | None
-) -> Iterator[Node]:
+) -> Iterator[StoredItem]:
     """One node for what is kept and one for each flow run that may go; bytes are shares of all."""
     if not database.is_file():
         return
@@ -29,15 +29,17 @@ def history_nodes(
             ended = [row[0] for row in connection.execute(_FLOWS, {"before": before})]
             total = connection.execute("SELECT COUNT(*) FROM flow_run").fetchone()[0]
     except sqlite3.Error as error:
-        yield Node("history", "prefect", {str(database): size}, reasons=(f"unreadable: {error}",))
+        yield StoredItem(
+            "history", "prefect", {str(database): size}, reasons=(f"unreadable: {error}",)
+        )
         return
     gone = [flow for flow in ended if flow not in kept] if in_use is None else []
     share = max(0, size - _EMPTY_BYTES) // max(total, 1)
     reason = in_use or "runs that are kept, and the database itself"
     rest = {str(database): size - share * len(gone)}
-    yield Node("history", "prefect", rest, reasons=(reason,))
+    yield StoredItem("history", "prefect", rest, reasons=(reason,))
     for flow in gone:
-        yield Node(flow, "prefect", {f"flow_run {flow}": share})
+        yield StoredItem(flow, "prefect", {f"flow_run {flow}": share})
 
 
 def remove_history(database: Path, flows: list[str]) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from posttrain.operations.maintenance.claims import Claims
 from posttrain.operations.maintenance.live import held, workspace_locks
-from posttrain.operations.maintenance.policy import Kind, Node
+from posttrain.operations.maintenance.policy import Kind, StoredItem
 from posttrain.provenance.ledger import Ledger
 
 _MLFLOW_ID = re.compile(r"[0-9a-f]{32}")
 _SCRATCH = re.compile(r"(?P<stage>.+)-(?P<key>[0-9a-f]{16})")
 
 
-def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[Node]:
+def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[StoredItem]:
     """Checkpoints of stages: the newest of each stage that did not finish is where it goes on."""
     for state in states:
         folders = [path for path in (state / "scratch").glob("*") if path.is_dir()]
@@ -32,7 +32,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[Node]:
             yield _folder("checkpoint", folder, tuple(reasons))
 
 
-def staging_nodes(states: Collection[Path]) -> Iterator[Node]:
+def staging_nodes(states: Collection[Path]) -> Iterator[StoredItem]:
     """Outputs that were being made: of nobody, once nobody holds the workspace."""
     for state in states:
         busy = any(held(lock) for lock in workspace_locks(state))
@@ -41,7 +41,7 @@ def staging_nodes(states: Collection[Path]) -> Iterator[Node]:
             yield _folder("staging", folder, reasons)
 
 
-def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[Node]:
+def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[StoredItem]:
     """Artifacts that MLflow keeps of runs: those of runs that it deleted, or that are not kept."""
     top = state / "mlartifacts"
     deleted = _rows(
@@ -61,14 +61,14 @@ def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[Node]:
         yield _folder("mlflow", folder, reasons)
 
 
-def request_nodes(path: Path, *, clear: bool, live: bool) -> Iterator[Node]:
+def request_nodes(path: Path, *, clear: bool, live: bool) -> Iterator[StoredItem]:
     """The cache of answers of servers: they were paid for, and go only when that is asked for."""
     parts = {str(file): file.stat().st_size for file in _database_files(path)}
     if parts:
         reasons = [] if clear else ["answers that were paid for (--requests clears them)"]
         if live:
             reasons.insert(0, "a run is under way")
-        yield Node(path.name, "requests", parts, reasons=tuple(reasons))
+        yield StoredItem(path.name, "requests", parts, reasons=tuple(reasons))
 
 
 def _database_files(path: Path) -> list[Path]:
@@ -76,9 +76,9 @@ def _database_files(path: Path) -> list[Path]:
     return [path.with_name(name) for name in names if path.with_name(name).is_file()]
 
 
-def _folder(kind: Kind, folder: Path, reasons: tuple[str, ...]) -> Node:
+def _folder(kind: Kind, folder: Path, reasons: tuple[str, ...]) -> StoredItem:
     size = sum(_size(file) for file in [folder, *folder.rglob("*")])
-    return Node(folder.name, kind, {str(folder): size}, _changed(folder), reasons)
+    return StoredItem(folder.name, kind, {str(folder): size}, _changed(folder), reasons)
 
 
 def _size(path: Path) -> int:

@@ -35,10 +35,10 @@ def settle_missed(journal: Journal, schedule: Schedule, now: float) -> list[Tick
     ticks = ticks_between(schedule, after, now)
     known = journal.known(schedule.name, schedule.since)
     rows = []
-    for verdict in decide(schedule, ticks, known=known, now=now):
-        status = "waiting" if verdict.runs else "skipped"
+    for decision in decide(schedule, ticks, known=known, now=now):
+        status = "waiting" if decision.runs else "skipped"
         row = journal.add(
-            schedule.name, verdict.due, kind="scheduled", status=status, reason=verdict.reason
+            schedule.name, decision.due, kind="scheduled", status=status, reason=decision.reason
         )
         rows += [row] if row is not None else []
     return rows

@@ -15,9 +15,9 @@ from posttrain.operations.schedule.journal import Journal, Tick
 from posttrain.operations.schedule.moved import fingerprint, moved
 from posttrain.operations.schedule.schedule import Schedule
 from posttrain.operations.schedule.worktree import record
+from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.executor import Executor, StageFailed
-from posttrain.pipeline.execution.fitness import refuse_unfit
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.provenance.revision import revision_of
@@ -61,7 +61,7 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
     from posttrain.pipeline.execution.prefect import run_with_prefect
 
     decisions = session.planner.plan()
-    refuse_unfit(session.planner, decisions)
+    refuse_incompatible(session.planner, decisions)
     if all(decision.action == "cached" for decision in decisions):
         session.settle(decisions)
         return None, f"everything was up to date: {len(decisions)} stages"
@@ -166,7 +166,7 @@ def _release(schedule: Schedule, project: Path, promote: str | None) -> str:
     except UserError as error:
         return f"no release candidate: {error}"
     command = [sys.executable, "-m", "posttrain", "release", "create", name]
-    command += ["--recipe", schedule.recipe, *(["--stage", promote] if promote else [])]
+    command += ["--recipe", schedule.recipe, *(["--environment", promote] if promote else [])]
     with suppress(subprocess.TimeoutExpired):
         done = subprocess.run(
             command, cwd=project, capture_output=True, text=True, check=False, timeout=3600

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.operations.schedule.admit import admit
-from posttrain.operations.schedule.beat import beating
 from posttrain.operations.schedule.deployments import FLOW_NAME
 from posttrain.operations.schedule.deployments import tags as tags_of
 from posttrain.operations.schedule.execute import TickFailed, execute, take
+from posttrain.operations.schedule.heartbeat import sending_heartbeats
 from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
 from posttrain.operations.schedule.spawn import TICK, environment, workspace
 from posttrain.provenance.ledger.location import project_root
@@ -53,7 +53,7 @@ def scheduled_run(schedule: str) -> None:
         if tick is None:
             raise Abort("another process has this tick")
         # The run of the recipe itself is a flow run below this one: to be found by the same tags.
-        with beating(), tags(*tags_of(declared)):
+        with sending_heartbeats(), tags(*tags_of(declared)):
             execute(journal, declared, tick, here)
 
 
@@ -108,7 +108,7 @@ def _main() -> None:
 
     here = Path.cwd()
     configure(here / ".posttrain")
-    with open_journal(journal_location(here)) as journal, beating(parent=os.getppid()):
+    with open_journal(journal_location(here)) as journal, sending_heartbeats(parent=os.getppid()):
         tick = take(journal, journal.tick(int(os.environ.pop(TICK))))
         if tick is None:
             return

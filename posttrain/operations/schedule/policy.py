@@ -7,7 +7,7 @@ from posttrain.operations.schedule.schedule import Schedule
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TickDecision:
     """What is decided about one tick, and why, in words for `schedule history`."""
 
     due: float
@@ -17,7 +17,7 @@ class Verdict:
 
 def decide(
     schedule: Schedule, ticks: Sequence[float], *, known: frozenset[float], now: float
-) -> list[Verdict]:
+) -> list[TickDecision]:
     """Verdicts on those of `ticks` that are missed at `now`; others are left to their time.
 
     `ticks` are instants of the schedule in any order, `known` those with a verdict or a run
@@ -36,13 +36,15 @@ def decide(
     later = (tick for tick in known.union(ticks) if missed and missed[-1] < tick <= now)
     if schedule.on_missed == "latest" and any(later):
         chosen = set()
-    return [_verdict(schedule, tick, tick in chosen, now, len(missed)) for tick in missed]
+    return [_decide_missed(schedule, tick, tick in chosen, now, len(missed)) for tick in missed]
 
 
-def _verdict(schedule: Schedule, tick: float, runs: bool, now: float, num_missed: int) -> Verdict:
+def _decide_missed(
+    schedule: Schedule, tick: float, runs: bool, now: float, num_missed: int
+) -> TickDecision:
     late = f"missed by {lateness(now - tick)}, one of {num_missed}"
     what = "made good" if runs else "skipped"
-    return Verdict(tick, runs, f"{late}; {what} by --on-missed {schedule.missed()}")
+    return TickDecision(tick, runs, f"{late}; {what} by --on-missed {schedule.missed()}")
 
 
 def lateness(seconds: float) -> str:

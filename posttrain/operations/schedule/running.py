@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from posttrain.operations.schedule.beat import Watch
+from posttrain.operations.schedule.heartbeat import Watch
 from posttrain.operations.schedule.journal import Journal, Tick
 from posttrain.provenance.ledger.processes import is_gone, this_process
 

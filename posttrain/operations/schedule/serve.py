@@ -19,7 +19,7 @@ from posttrain.operations.schedule.journal import journal_location, open_journal
 from posttrain.operations.schedule.running import end_runs
 from posttrain.operations.schedule.schedule import Schedule
 from posttrain.operations.schedule.server import Server, away, connect
-from posttrain.operations.schedule.worker import Worker, say, tend
+from posttrain.operations.schedule.worker import ScheduleWorker, say, tend
 
 SERVED = "served"
 _POLL_SECONDS = 2.0
@@ -80,7 +80,7 @@ async def _serve(root: Path, limit: int) -> None:
     loop, stopping = asyncio.get_running_loop(), threading.Event()
     with open_journal(journal_location(root)) as journal, connect(SERVED) as server:
         served = Served(server.client, runner, loop)
-        worker = Worker(root, journal, served, SERVED, limit=0, log=say)
+        worker = ScheduleWorker(root, journal, served, SERVED, limit=0, log=say)
         tending = loop.run_in_executor(None, tend, worker, stopping)
         try:
             await runner.start()

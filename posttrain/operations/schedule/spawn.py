@@ -3,14 +3,14 @@
 import os
 from pathlib import Path
 
-from posttrain.operations.schedule import beat
+from posttrain.operations.schedule import heartbeat
 from posttrain.operations.schedule.journal import ENVIRONMENT, Journal, Tick
-from posttrain.operations.schedule.worktree import Workspace, link_inputs, prepare, shared
+from posttrain.operations.schedule.worktree import Checkout, link_inputs, prepare, shared
 
 TICK = "POSTTRAIN_TICK"
 
 
-def workspace(root: Path, journal: Journal, tick: Tick) -> Workspace:
+def workspace(root: Path, journal: Journal, tick: Tick) -> Checkout:
     """The worktree of a tick's schedule at the project's commit; what it lacks is noted."""
     place = prepare(root, tick.schedule)
     link_inputs(root, place.root, journal.schedule(tick.schedule).recipe)
@@ -31,6 +31,6 @@ def environment(root: Path, journal: Journal, tick: Tick, project: Path) -> dict
         **shared(root),
         ENVIRONMENT: journal.url,
         TICK: str(tick.num),
-        beat.ENVIRONMENT: str(beat.beat_file(root, tick)),
+        heartbeat.ENVIRONMENT: str(heartbeat.heartbeat_file(root, tick)),
         "PYTHONPATH": os.pathsep.join(code),
     }

@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy.exc import SQLAlchemyError
 
 from posttrain.operations.schedule.admit import admit
-from posttrain.operations.schedule.beat import Watch
+from posttrain.operations.schedule.heartbeat import Watch
 from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
 from posttrain.operations.schedule.reconcile import reconcile, sync
 from posttrain.operations.schedule.running import end_runs, kill_hung, sweep, terminate
@@ -29,7 +29,7 @@ RECONCILE_SECONDS = 5.0
 
 
 @dataclass
-class Worker:
+class ScheduleWorker:
     """One worker of one project. `limit` runs at once; with 0 other workers run what is due."""
 
     root: Path
@@ -130,13 +130,13 @@ def work(root: Path, pool: str, limit: int, stopping: threading.Event) -> None:
 
     configure(root / ".posttrain")
     with open_journal(journal_location(root)) as journal, connect(pool) as server:
-        worker = Worker(root, journal, server, pool, limit, log=say)
+        worker = ScheduleWorker(root, journal, server, pool, limit, log=say)
         tend(worker, stopping)
         if limit:
             worker.stop()
 
 
-def tend(worker: Worker, stopping: threading.Event) -> None:
+def tend(worker: ScheduleWorker, stopping: threading.Event) -> None:
     """Do what is due again and again; what does not answer is asked again."""
     troubles: tuple[type[Exception], ...] = (SQLAlchemyError, *away())
     beat = worker.root / ".posttrain" / "services" / "worker.beat"
@@ -151,7 +151,9 @@ def tend(worker: Worker, stopping: threading.Event) -> None:
         stopping.wait(POLL_SECONDS)
 
 
-def _spawn(worker: Worker, tick: Tick, run: FlowRun, project: Path) -> subprocess.Popen[bytes]:
+def _spawn(
+    worker: ScheduleWorker, tick: Tick, run: FlowRun, project: Path
+) -> subprocess.Popen[bytes]:
     logs = worker.root / ".posttrain" / "services" / "runs"
     logs.mkdir(parents=True, exist_ok=True)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(tick.due))

@@ -19,7 +19,7 @@ _LONGEST_PATH = 1000
 
 
 @dataclass(frozen=True)
-class Workspace:
+class Checkout:
     """Where a run runs, which commit it is, and which edits are not in it."""
 
     root: Path
@@ -41,7 +41,7 @@ def head(root: Path) -> str:
     return _git(root, "rev-parse", "HEAD")
 
 
-def prepare(root: Path, name: str) -> Workspace:
+def prepare(root: Path, name: str) -> Checkout:
     """Bring the worktree of schedule `name` to the commit that `root` is at."""
     commit = head(root)
     place = root / STATE / name / "tree"
@@ -53,7 +53,7 @@ def prepare(root: Path, name: str) -> Workspace:
     project = place / _git(root, "rev-parse", "--show-prefix")
     _share_cache(root, project)
     changed = _git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
-    return Workspace(project, commit, tuple(line[2:].strip() for line in changed))
+    return Checkout(project, commit, tuple(line[2:].strip() for line in changed))
 
 
 def remove(root: Path, name: str) -> None:

@@ -17,7 +17,7 @@ _ADDRESSES = "addresses.json"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServicePlan:
     """Ports and databases. An empty database is SQLite beside the rest of the state."""
 
     root: Path
@@ -92,7 +92,7 @@ class Plan:
             *("--pool", self.pool, "--limit", str(self.limit)),
         )
         beat = str(self.folder / "worker.beat")
-        return Service("worker", command, self.environment(), beat, grace=30.0)
+        return Service("worker", command, self.environment(), beat, end_seconds=30.0)
 
     def save(self) -> None:
         """Let other commands find the servers."""

@@ -18,7 +18,7 @@ from posttrain.provenance.ledger.processes import is_gone, process_named
 
 _POLL_SECONDS = 0.1
 # A program of its own, as Python code between fork and exec is not safe beside threads.
-_TETHERED = Path(__file__).with_name("tethered.py")
+_DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Service:
     environment: Mapping[str, str]
     health: str
     """A URL that answers 200, or a file that is touched."""
-    patience: float = 120.0
+    ready_seconds: float = 120.0
     """Seconds that it may take to come up."""
-    grace: float = 15.0
+    end_seconds: float = 15.0
     """Seconds that it may take to end."""
 
 
@@ -41,7 +41,7 @@ def start(service: Service, folder: Path, root: Path) -> subprocess.Popen[bytes]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{service.name}.log").open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-I", str(_TETHERED), str(os.getpid()), *service.command],
+            [sys.executable, "-I", str(_DIE_WITH_PARENT), str(os.getpid()), *service.command],
             cwd=root,
             env={**os.environ, **service.environment},
             stdin=subprocess.DEVNULL,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.operations.services import process
-from posttrain.operations.services.plan import FOLDER, NAMES, Plan
+from posttrain.operations.services.plan import FOLDER, NAMES, ServicePlan
 from posttrain.operations.services.process import Service
 from posttrain.stage.errors import UserError
 
@@ -42,7 +42,7 @@ def healthy(service: Service, *, since: float) -> bool:
 class Supervisor:
     """Holds the services of one plan; `stop` may come from a signal."""
 
-    def __init__(self, plan: Plan, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: ServicePlan, say: Callable[[str], None]) -> None:
         self._plan = plan
         self._say = say
         self._stopping = threading.Event()
@@ -93,7 +93,7 @@ class Supervisor:
                 self._say(f"{service.name}: up after {time.time() - begun:.1f} s")
                 return
             code = self._processes[service.name].poll()
-            if code is not None or time.time() - begun > service.patience:
+            if code is not None or time.time() - begun > service.ready_seconds:
                 log = self._plan.folder / f"{service.name}.log"
                 how = "did not answer in time" if code is None else f"ended with exit code {code}"
                 raise UserError(f"{service.name} {how}; its log says why: {log}")

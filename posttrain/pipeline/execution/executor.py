@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.assignment import Assignment
+from posttrain.pipeline.execution.compatibility import models, refuse_mixed
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.fitness import models, refuse_mixed
-from posttrain.pipeline.execution.parts import Part, with_settings
+from posttrain.pipeline.execution.parts import ArtifactPart, with_settings
 from posttrain.pipeline.execution.publish import discard, prepare, publish
 from posttrain.pipeline.execution.resumption import note_run, resumed_run
-from posttrain.pipeline.execution.supervise import Limits, Outcome, StageProcesses
+from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
 from posttrain.pipeline.judges import judge_digest
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.digest import digest_path
@@ -158,7 +158,7 @@ class Executor:
             if outcome.ok:
                 record = self._publish(base, staged, outcome, timings)
         except (UserError, OSError) as error:
-            outcome = Outcome(ok=False, error=str(error), refused=isinstance(error, UserError))
+            outcome = StageOutcome(ok=False, error=str(error), refused=isinstance(error, UserError))
         finally:
             discard(staging)
         if not outcome.ok:
@@ -168,7 +168,7 @@ class Executor:
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
 
-    def _attempt(self, assignment: Assignment, tracked: str) -> Outcome:
+    def _attempt(self, assignment: Assignment, tracked: str) -> StageOutcome:
         settings = self.planner.recipe.run
         limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
         watch = self._watcher(assignment, tracked)
@@ -193,7 +193,7 @@ class Executor:
         return watch
 
     def _publish(
-        self, base: StageRun, staged: Mapping[str, Path], outcome: Outcome, timings: Timings
+        self, base: StageRun, staged: Mapping[str, Path], outcome: StageOutcome, timings: Timings
     ) -> StageRun:
         stage = self.planner.dag.stages[base.stage]
         finals = self._finals(base.stage)
@@ -229,7 +229,9 @@ class Executor:
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
 
-    def _parts(self, base: StageRun, outcome: Outcome) -> dict[str, tuple[ArtifactRecord, ...]]:
+    def _parts(
+        self, base: StageRun, outcome: StageOutcome
+    ) -> dict[str, tuple[ArtifactRecord, ...]]:
         """Parts of the outputs; refuses those that were recalled, or do not fit the inputs'."""
         stage = self.planner.dag.stages[base.stage]
         paths = stage.outputs()
@@ -244,7 +246,9 @@ class Executor:
             refuse_mixed(stage, models(self.ledger, stage, inputs, made))
         return made
 
-    def _specified(self, base: StageRun, outcome: Outcome) -> Mapping[str, Sequence[Part]]:
+    def _specified(
+        self, base: StageRun, outcome: StageOutcome
+    ) -> Mapping[str, Sequence[ArtifactPart]]:
         """Parts of the outputs, judges with what they are asked where outputs or inputs tell it."""
         if all(part.digest for parts in outcome.parts.values() for part in parts):
             return outcome.parts
@@ -252,14 +256,16 @@ class Executor:
         judges = [part for parts in known.values() for part in parts if part.type == "judge"]
         return with_settings(outcome.parts, {part.path.partition(":")[2] for part in judges})
 
-    def _part(self, part: Part, whole: str) -> ArtifactRecord:
+    def _part(self, part: ArtifactPart, whole: str) -> ArtifactRecord:
         digest = part.digest
         if digest is None:
             with self._lock:
                 digest = judge_digest(self.planner.reader, str(part.name))
         return ArtifactRecord(part.type, part.type, part.path(whole), digest, part.size)
 
-    def _fail(self, base: StageRun, outcome: Outcome, timings: Timings, tracked: str) -> NoReturn:
+    def _fail(
+        self, base: StageRun, outcome: StageOutcome, timings: Timings, tracked: str
+    ) -> NoReturn:
         record = replace(
             base,
             status="failed",

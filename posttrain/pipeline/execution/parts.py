@@ -21,7 +21,7 @@ _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 
 
 @dataclass(frozen=True)
-class Part:
+class ArtifactPart:
     """One part, under its own name or, where it has none, that of the artifact around it.
 
     `digest` is None for a judge, which is told by its code: the executor reads that.
@@ -37,14 +37,14 @@ class Part:
         return f"{whole}#{self.type}" if self.name is None else f"{self.type}:{self.name}"
 
 
-def parts_of(path: Path, kind: ArtifactType) -> tuple[Part, ...]:
+def parts_of(path: Path, kind: ArtifactType) -> tuple[ArtifactPart, ...]:
     """Parts of an output that was found to be of its type."""
     if kind.is_directory:
         return _of_model(path)
     return _of_table(path) if kind.suffix == ".parquet" else ()
 
 
-def _of_table(path: Path) -> tuple[Part, ...]:
+def _of_table(path: Path) -> tuple[ArtifactPart, ...]:
     import polars as pl
 
     frame = pl.scan_parquet(path)
@@ -58,7 +58,7 @@ def _of_table(path: Path) -> tuple[Part, ...]:
     given = pl.when(pl.col("verifier").is_in(configured)).then(metadata).otherwise(pl.lit("{}"))
     rows = frame.select("verifier", given.alias("given")).unique().collect().iter_rows()
     names = {_judge(kind, metadata) for kind, metadata in rows if kind}
-    return tuple(Part(ArtifactType.JUDGE, name) for name in sorted(names))
+    return tuple(ArtifactPart(ArtifactType.JUDGE, name) for name in sorted(names))
 
 
 def _has_parameters(kind: str) -> bool:
@@ -83,8 +83,8 @@ def _judge(kind: str, metadata: str) -> str:
 
 
 def with_settings(
-    parts: Mapping[str, Sequence[Part]], given: Collection[str]
-) -> dict[str, tuple[Part, ...]]:
+    parts: Mapping[str, Sequence[ArtifactPart]], given: Collection[str]
+) -> dict[str, tuple[ArtifactPart, ...]]:
     """The same parts, but a judge told by its verifier alone is one of those told in full.
 
     A table of completions says only that a model judged it; which model, and asked what, is with
@@ -93,16 +93,16 @@ def with_settings(
     named = {part.name for each in parts.values() for part in each if part.name is not None}
     full = sorted(name for name in named | set(given) if "/" in name)
 
-    def meant(part: Part) -> list[Part]:
+    def meant(part: ArtifactPart) -> list[ArtifactPart]:
         if part.type != ArtifactType.JUDGE:
             return [part]
         found = [name for name in full if name.partition("/")[0] == part.name]
-        return [Part(ArtifactType.JUDGE, name) for name in found] or [part]
+        return [ArtifactPart(ArtifactType.JUDGE, name) for name in found] or [part]
 
     return {role: tuple(m for part in each for m in meant(part)) for role, each in parts.items()}
 
 
-def _of_model(folder: Path) -> tuple[Part, ...]:
+def _of_model(folder: Path) -> tuple[ArtifactPart, ...]:
     settings = _json(folder / "tokenizer_config.json")
     rules = _rules(folder)
     if rules is None:
@@ -136,9 +136,9 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
     return settings.get("chat_template")
 
 
-def _told(kind: ArtifactType, name: str | None, identity: object) -> Part:
+def _told(kind: ArtifactType, name: str | None, identity: object) -> ArtifactPart:
     body = json.dumps(identity, sort_keys=True).encode()
-    return Part(kind, name, len(body), hashlib.sha256(body).hexdigest())
+    return ArtifactPart(kind, name, len(body), hashlib.sha256(body).hexdigest())
 
 
 def _content(token: Any) -> object:

@@ -21,7 +21,7 @@ _LARGE_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Worker:
+class StageWorker:
     """A process that takes one order, and the two ends of its pipes that are ours."""
 
     process: ForkServerProcess
@@ -66,8 +66,8 @@ class Workers:
         self._threads = threads
         self._lock = threading.Lock()
         self._forking = threading.Lock()
-        self._spare: Worker | None = None
-        self._leaving: deque[Worker] = deque()
+        self._spare: StageWorker | None = None
+        self._leaving: deque[StageWorker] = deque()
         self._closed = False
 
     def warm(self) -> None:
@@ -78,14 +78,14 @@ class Workers:
         self._context.set_forkserver_preload(self._preload)
         forkserver.ensure_running()
 
-    def take(self) -> Worker:
+    def take(self) -> StageWorker:
         """A worker that waits for its order; the next one is forked meanwhile."""
         self.warm()
         ready = self._waiting()
         threading.Thread(target=self._replenish, name="fork", daemon=True).start()
         return ready or self._fork()
 
-    def dismiss(self, worker: Worker, *, patient: bool, num_bytes: int) -> None:
+    def dismiss(self, worker: StageWorker, *, patient: bool, num_bytes: int) -> None:
         """End a worker: at once where it is stopped or large, else while the run goes on."""
         if not patient or num_bytes > _LARGE_BYTES:
             worker.end(patient=patient)
@@ -103,7 +103,7 @@ class Workers:
             self._spare = None
             self._leaving.clear()
 
-    def _waiting(self) -> Worker | None:
+    def _waiting(self) -> StageWorker | None:
         """The worker that was forked ahead, unless somebody else took or killed it."""
         with self._lock:
             spare, self._spare = self._spare, None
@@ -124,11 +124,11 @@ class Workers:
                 with self._lock:
                     self._spare = forked
 
-    def _fork(self) -> Worker:
+    def _fork(self) -> StageWorker:
         order, orders = self._context.Pipe(duplex=False)
         events, event = self._context.Pipe(duplex=False)
         process = self._context.Process(target=child.main, args=(order, event), daemon=True)
         process.start()
         order.close()
         event.close()
-        return Worker(process, orders, events)
+        return StageWorker(process, orders, events)

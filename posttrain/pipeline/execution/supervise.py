@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.execution.assignment import Assignment
-from posttrain.pipeline.execution.parts import Part
+from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
 
 HEARTBEATS_MISSED = 60.0
@@ -32,7 +32,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StageOutcome:
     """How one attempt ended. `retryable` is false where trying again cannot help."""
 
     ok: bool
@@ -41,7 +41,7 @@ class Outcome:
     refused: bool = False
     metrics: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, int | None] = field(default_factory=dict)
-    parts: Mapping[str, Sequence[Part]] = field(default_factory=dict)
+    parts: Mapping[str, Sequence[ArtifactPart]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -72,7 +72,7 @@ class StageProcesses:
         """End every attempt that is running, within a moment, and let none begin."""
         self._stopping.set()
 
-    def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> Outcome:
+    def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> StageOutcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
         worker = self._workers.take()
         final: Mapping[str, Any] = {}
@@ -120,10 +120,10 @@ def _stopped(reason: str) -> dict[str, Any]:
     return {"kind": "stopped", "error": f"it {reason} and was stopped"}
 
 
-def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> Outcome:
+def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> StageOutcome:
     kind = final["kind"]
     if kind == "done":
-        return Outcome(
+        return StageOutcome(
             ok=True,
             metrics=final["metrics"],
             rows=final["rows"],
@@ -131,10 +131,14 @@ def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) ->
             timings=final["timings"],
         )
     if kind == "refused":
-        return Outcome(ok=False, error=final["error"], refused=True)
+        return StageOutcome(ok=False, error=final["error"], refused=True)
     if kind == "died":
-        return Outcome(ok=False, error=f"{_death(process.exitcode)}; log: {log}", retryable=True)
-    return Outcome(ok=False, error=f"{final['error']}; log: {log}", retryable=kind in _RETRYABLE)
+        return StageOutcome(
+            ok=False, error=f"{_death(process.exitcode)}; log: {log}", retryable=True
+        )
+    return StageOutcome(
+        ok=False, error=f"{final['error']}; log: {log}", retryable=kind in _RETRYABLE
+    )
 
 
 def _death(code: int | None) -> str:

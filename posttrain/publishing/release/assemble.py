@@ -31,7 +31,7 @@ from posttrain.publishing.release.statements import (
     release_statement,
     stage_statement,
 )
-from posttrain.publishing.release.statistics import Verdict, estimates
+from posttrain.publishing.release.statistics import GateResult, estimates
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _LARGE_FILES = b"".join(
     b"%b filter=lfs diff=lfs merge=lfs -text\n" % each for each in (b"*.safetensors", b"*.tar")
 )
-Judged = Sequence[tuple[AnyGate, Verdict]]
+Judged = Sequence[tuple[AnyGate, GateResult]]
 
 
 @dataclass(frozen=True)
@@ -135,10 +135,10 @@ def _metrics(draft: Draft, metrics: Mapping[str, Mapping[str, float]]) -> dict[s
     gates = [
         {
             "gate": gate.model_dump(mode="json"),
-            "rule": verdict.rule,
-            "figures": dict(verdict.figures),
+            "rule": result.rule,
+            "figures": dict(result.figures),
         }
-        for gate, verdict in draft.judged
+        for gate, result in draft.judged
     ]
     return {
         "evaluation": {name: dict(value) for name, value in metrics.items()},
@@ -205,7 +205,7 @@ def _copy_inputs(draft: Draft, folder: Path) -> None:
 def _sign(folder: Path, draft: Draft, policy_files: Sequence[str], signer: "Signer") -> str:
     chain = draft.evidence.chain
     statements = [stage_statement(run, draft.commit) for run in chain.stages]
-    statements += [gate_statement(gate, verdict, chain.policy) for gate, verdict in draft.judged]
+    statements += [gate_statement(gate, result, chain.policy) for gate, result in draft.judged]
     contents = FolderContents(folder)
     files = {name: contents.sha256(name) for name in contents.names()}
     about = {

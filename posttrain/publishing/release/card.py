@@ -10,7 +10,7 @@ from posttrain.publishing.release.chain import Chain
 from posttrain.publishing.release.config import AnyGate, ReleaseConfig
 from posttrain.publishing.release.inputs import OutsideInput
 from posttrain.publishing.release.levels import RULES
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 from posttrain.stage.formatting import bytesize
 
 _USE = """```python
@@ -47,7 +47,7 @@ class Card:
     commit: str
     config: ReleaseConfig
     inputs: Sequence[OutsideInput]
-    judged: Sequence[tuple[AnyGate, Verdict]]
+    judged: Sequence[tuple[AnyGate, GateResult]]
     metrics: Mapping[str, Mapping[str, float]]
     example: Mapping[str, Any]
 
@@ -170,11 +170,11 @@ def _metrics(metrics: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join([head, "|---|---|---|---|---|", *rows])
 
 
-def _gates(judged: Sequence[tuple[AnyGate, Verdict]]) -> str:
+def _gates(judged: Sequence[tuple[AnyGate, GateResult]]) -> str:
     rows = []
-    for gate, verdict in judged:
-        figures = ", ".join(f"{key} {value:.4g}" for key, value in verdict.figures.items())
-        rows.append(f"| {gate.name} | {verdict.rule} | {figures} |")
+    for gate, result in judged:
+        figures = ", ".join(f"{key} {value:.4g}" for key, value in result.figures.items())
+        rows.append(f"| {gate.name} | {result.rule} | {figures} |")
     return "\n".join(["| gate | passed because | figures |", "|---|---|---|", *rows])
 
 

@@ -161,7 +161,7 @@ class ReleaseConfig(StageConfig):
     licence: str | None = None
     """SPDX identifier under which the release itself is published."""
     promote: Literal["staging", "prod"] | None = None
-    """Stage to which a scheduled run promotes the release that it made; null: people promote."""
+    """Environment to which a scheduled run promotes its release; null: people promote."""
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:

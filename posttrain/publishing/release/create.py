@@ -32,14 +32,14 @@ from posttrain.publishing.release.keyless import Notary
 from posttrain.publishing.release.names import Tag, choose_tag
 from posttrain.publishing.release.registry import Registry
 from posttrain.publishing.release.results import Results, collect
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 from posttrain.publishing.release.verify import verify_contents
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
-Judged = list[tuple[AnyGate, Verdict]]
+Judged = list[tuple[AnyGate, GateResult]]
 
 
 @dataclass(frozen=True)
@@ -119,14 +119,14 @@ def create(
 
 def refuse(judged: Judged) -> None:
     """Raise with every gate that failed, its rule and its figures."""
-    failed = [(gate, verdict) for gate, verdict in judged if not verdict.passed]
+    failed = [(gate, result) for gate, result in judged if not result.passed]
     if not failed:
         return
     sentences = []
-    for gate, verdict in failed:
-        figures = ", ".join(f"{key} {value:.4g}" for key, value in verdict.figures.items())
-        remedy = f"; {verdict.remedy}" if verdict.remedy else ""
-        sentences.append(f"gate '{gate.name}' failed ({verdict.rule}): {figures}{remedy}")
+    for gate, result in failed:
+        figures = ", ".join(f"{key} {value:.4g}" for key, value in result.figures.items())
+        remedy = f"; {result.remedy}" if result.remedy else ""
+        sentences.append(f"gate '{gate.name}' failed ({result.rule}): {figures}{remedy}")
     raise UserError("nothing is released: " + " | ".join(sentences))
 
 
@@ -149,7 +149,7 @@ def _publish(
     )
     release = Release(str(tag), time.time(), members(draft.evidence.chain), draft.commit, statement)
     pointers.publish(
-        pointers.Place(root, session.workspace.state, session.ledger, registry),
+        pointers.ReleaseStore(root, session.workspace.state, session.ledger, registry),
         pointers.Publication(tag, draft.commit, message, release, staging),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from posttrain.provenance.ledger import StageRun
 from posttrain.publishing.release.canonical import sha256_of
 from posttrain.publishing.release.contents import EVIDENCE, Contents
-from posttrain.publishing.release.verify import Claims
+from posttrain.publishing.release.verify import SignedClaims
 from posttrain.stage.errors import UserError
 
 # Levels at which the same bytes are promised; at the others the same figures are.
@@ -24,7 +24,7 @@ _DECIDES = "pass_at_1"
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RebuildComparison:
     """One thing that was compared, how, and whether it agrees.
 
     What is not `binding` is shown, and decides nothing at this level.
@@ -40,8 +40,8 @@ class Comparison:
 
 
 def compare_bytes(
-    claims: Claims, runs: Mapping[str, StageRun], *, binding: bool
-) -> Iterator[Comparison]:
+    claims: SignedClaims, runs: Mapping[str, StageRun], *, binding: bool
+) -> Iterator[RebuildComparison]:
     """Every output of every stage, by digest; and the keys, which say if the work was the same."""
     for claim in claims.stages:
         definition = claim["predicate"]["buildDefinition"]
@@ -51,14 +51,14 @@ def compare_bytes(
         for each in claim["subject"]:
             released, rebuilt = each["digest"]["sha256"], made.get(each["name"], "nothing")
             same = released == rebuilt
-            yield Comparison(stage, each["name"], "digest", released, rebuilt, same, binding)
+            yield RebuildComparison(stage, each["name"], "digest", released, rebuilt, same, binding)
         key = definition["internalParameters"]["key"]
         components = definition["internalParameters"]["components"]
         same = run is not None and _work(run.components) == _work(components)
         how = "code, parameters and inputs behind it" if binding else "code and parameters"
         if not binding and run is not None:
             same = _work(run.components, inputs=False) == _work(components, inputs=False)
-        yield Comparison(stage, "key", how, key, run.key if run else "nothing", same)
+        yield RebuildComparison(stage, "key", how, key, run.key if run else "nothing", same)
 
 
 def _work(components: Mapping[str, Any], *, inputs: bool = True) -> str:
@@ -67,16 +67,19 @@ def _work(components: Mapping[str, Any], *, inputs: bool = True) -> str:
     return sha256_of({name: components.get(name, {}) for name in groups})
 
 
-def compare_replays(pairs: Sequence[tuple[str, str, str]]) -> Iterator[Comparison]:
+def compare_replays(pairs: Sequence[tuple[str, str, str]]) -> Iterator[RebuildComparison]:
     """Weights as released, and as the stored rollouts lead to them: stage, released, replayed."""
     for stage, released, replayed in pairs:
         how = "weights from the stored rollouts"
-        yield Comparison(stage, "weights", how, released, replayed, released == replayed)
+        yield RebuildComparison(stage, "weights", how, released, replayed, released == replayed)
 
 
 def compare_figures(
-    claims: Claims, seeds: Mapping[int, Mapping[str, StageRun]], contents: Contents, within: float
-) -> list[Comparison]:
+    claims: SignedClaims,
+    seeds: Mapping[int, Mapping[str, StageRun]],
+    contents: Contents,
+    within: float,
+) -> list[RebuildComparison]:
     """The evaluation's metrics over the rebuilt seeds; pass@1 decides, the others are shown."""
     stored = json.loads(contents.read(f"{EVIDENCE}/metrics.json"))["evaluation"]
     first = next(iter(seeds.values()))
@@ -92,13 +95,13 @@ def compare_figures(
         if len(values) < len(seeds):
             continue
         compared = _overlap(value, values) if len(values) == 1 else _spread(value, values, within)
-        found.append(Comparison(stage, metric, *compared, binding=metric == _DECIDES))
+        found.append(RebuildComparison(stage, metric, *compared, binding=metric == _DECIDES))
     if not any(each.binding for each in found):
         raise UserError(f"the rebuild has no {_DECIDES} of the policy to compare; see its report")
     return found
 
 
-def _evaluation(claims: Claims, runs: Mapping[str, StageRun]) -> tuple[str, str]:
+def _evaluation(claims: SignedClaims, runs: Mapping[str, StageRun]) -> tuple[str, str]:
     """The stage that evaluated the released policy, and what it calls it."""
     policy = str(claims.about["policy"]["path"])
     for stage, run in runs.items():

@@ -13,7 +13,7 @@ IsDone = Callable[[Mapping[str, Any]], bool]
 
 
 @dataclass(frozen=True)
-class Step:
+class UndoableStep:
     """One change: how it is made, and what its undoing needs to know (plain JSON)."""
 
     kind: str
@@ -21,7 +21,9 @@ class Step:
     note: Mapping[str, Any]
 
 
-def apply_together(steps: Sequence[Step], undo: Undo, *, journal: Path, is_done: IsDone) -> None:
+def apply_together(
+    steps: Sequence[UndoableStep], undo: Undo, *, journal: Path, is_done: IsDone
+) -> None:
     """Make every change, or none.
 
     Each step is noted in `journal` before it is made. When one fails, all that were noted are

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posttrain.stage.errors import UserError
 
-STAGES = ("staging", "prod")
+ENVIRONMENTS = ("staging", "prod")
 # Of reproducibility, strictest first.
 LEVELS = ("L0", "L1", "L2", "L3")
 FOLDER = "releases"
@@ -83,8 +83,10 @@ def choose_tag(text: str, taken: Iterable[Tag]) -> Tag:
     return Tag(name, Version(versions[-1].major, versions[-1].minor + 1, 0))
 
 
-def check_stage(stage: str) -> str:
-    """`stage` if there is such a stage."""
-    if stage not in STAGES:
-        raise UserError(f"there is no stage '{stage}'; there are {' and '.join(STAGES)}")
-    return stage
+def check_environment(environment: str) -> str:
+    """`environment` if releases can be promoted to it."""
+    if environment not in ENVIRONMENTS:
+        raise UserError(
+            f"there is no environment '{environment}'; there are {' and '.join(ENVIRONMENTS)}"
+        )
+    return environment

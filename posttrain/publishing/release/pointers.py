@@ -9,14 +9,14 @@ from typing import Any
 
 from posttrain.provenance.ledger import Ledger, Release
 from posttrain.publishing.release import tags
-from posttrain.publishing.release.moves import IsDone, Step, apply_together, recover
+from posttrain.publishing.release.moves import IsDone, UndoableStep, apply_together, recover
 from posttrain.publishing.release.names import Tag, Version
 from posttrain.publishing.release.registry import Registry
 from posttrain.stage.errors import UserError
 
 
 @dataclass(frozen=True)
-class Place:
+class ReleaseStore:
     """A project and whoever mirrors its releases."""
 
     root: Path
@@ -55,76 +55,84 @@ def locked(state: Path) -> Iterator[None]:
         ) from None
 
 
-def publish(place: Place, new: Publication) -> None:
+def publish(store: ReleaseStore, new: Publication) -> None:
     """Files, model version, git tag and ledger: all of them or none."""
-    tag, registry = new.tag, place.registry
-    folder, archive = tag.folder(place.root), tag.archive(place.root)
+    tag, registry = new.tag, store.registry
+    folder, archive = tag.folder(store.root), tag.archive(store.root)
     named = {"name": tag.name, "version": str(tag.version)}
     # What is undone must be ours: nothing of it may be there before.
     for path in (folder, archive):
         if path.exists():
             raise UserError(f"{path} exists, but no release is known there; move it away")
-    _refuse_tag(place, str(tag))
+    _refuse_tag(store, str(tag))
     steps = [
-        Step("folder", lambda: _move(new.staging / "folder", folder), {"path": str(folder)}),
-        Step(
+        UndoableStep(
+            "folder", lambda: _move(new.staging / "folder", folder), {"path": str(folder)}
+        ),
+        UndoableStep(
             "archive", lambda: _move(new.staging / "archive.tar", archive), {"path": str(archive)}
         ),
     ]
     if registry is not None:
         steps.append(
-            Step(
+            UndoableStep(
                 "model_version",
                 lambda: registry.register(tag.name, str(tag.version), folder.as_uri(), None),
                 named,
             )
         )
     steps += [
-        Step(
+        UndoableStep(
             "tag",
-            lambda: tags.write_tag(place.root, str(tag), new.commit, new.message),
+            lambda: tags.write_tag(store.root, str(tag), new.commit, new.message),
             {"ref": str(tag)},
         ),
-        Step("ledger", lambda: place.ledger.annotations.release(new.release), {"tag": str(tag)}),
+        UndoableStep(
+            "ledger", lambda: store.ledger.annotations.release(new.release), {"tag": str(tag)}
+        ),
     ]
-    apply_together(steps, _undo(place), journal=place.journal, is_done=_is_done(place))
+    apply_together(steps, _undo(store), journal=store.journal, is_done=_is_done(store))
 
 
-def assign(place: Place, name: str, stage: str, version: Version, reason: str) -> tags.Assignment:
-    """Point a stage to a version: MLflow's alias and the git tag, both or neither."""
-    commit = tags.release_tags(place.root)[Tag(name, version)]
-    before = tags.current(place.root, name, stage)
+def assign(
+    store: ReleaseStore, name: str, environment: str, version: Version, reason: str
+) -> tags.Promotion:
+    """Point an environment to a version: MLflow's alias and the git tag, both or neither."""
+    commit = tags.release_tags(store.root)[Tag(name, version)]
+    before = tags.current(store.root, name, environment)
     number = before.number + 1 if before else 1
-    ref = f"{name}#{stage}#{number}"
-    _refuse_tag(place, ref)
-    message = f"{name} {version} is in {stage}\n\nversion: {version}\nreason: {reason}\n"
+    ref = f"{name}#{environment}#{number}"
+    _refuse_tag(store, ref)
+    message = f"{name} {version} is in {environment}\n\nversion: {version}\nreason: {reason}\n"
     steps = []
-    registry = place.registry
+    registry = store.registry
     if registry is not None:
-        note = {"name": name, "stage": stage, "before": registry.assigned(name, stage)}
-        steps.append(Step("alias", lambda: registry.assign(name, stage, str(version)), note))
+        note = {"name": name, "stage": environment, "before": registry.assigned(name, environment)}
+        steps.append(
+            UndoableStep("alias", lambda: registry.assign(name, environment, str(version)), note)
+        )
     steps.append(
-        Step(
+        UndoableStep(
             "stage_tag",
             lambda: tags.write_tag(
-                place.root, ref, commit, message, after=before.when if before else 0.0
+                store.root, ref, commit, message, after=before.when if before else 0.0
             ),
             {"ref": ref},
         )
     )
-    apply_together(steps, _undo(place), journal=place.journal, is_done=_is_done(place))
-    moved = tags.current(place.root, name, stage)
+    apply_together(steps, _undo(store), journal=store.journal, is_done=_is_done(store))
+    moved = tags.current(store.root, name, environment)
     assert moved is not None
     return moved
 
 
-def repair(place: Place) -> list[str]:
+def repair(store: ReleaseStore) -> list[str]:
     """Take back what a killed command left half-done; called before anything else is changed.
 
     Only under `locked`: then whatever lies in a staging folder is of a command that is gone.
     """
-    undone = recover(_undo(place), journal=place.journal, is_done=_is_done(place))
-    for path in staging_folder(place.state).glob("*"):
+    undone = recover(_undo(store), journal=store.journal, is_done=_is_done(store))
+    for path in staging_folder(store.state).glob("*"):
         shutil.rmtree(path, ignore_errors=True)
     return undone
 
@@ -143,24 +151,24 @@ def staging_folder(state: Path) -> Path:
     return state / "staging-releases"
 
 
-def _is_done(place: Place) -> IsDone:
+def _is_done(store: ReleaseStore) -> IsDone:
     def is_done(note: Mapping[str, Any]) -> bool:
         if note["kind"] == "ledger":
-            return note["tag"] in {release.tag for release in place.ledger.annotations.releases()}
-        return note["kind"] == "stage_tag" and tags.has_tag(place.root, str(note["ref"]))
+            return note["tag"] in {release.tag for release in store.ledger.annotations.releases()}
+        return note["kind"] == "stage_tag" and tags.has_tag(store.root, str(note["ref"]))
 
     return is_done
 
 
-def _undo(place: Place) -> dict[str, Any]:
+def _undo(store: ReleaseStore) -> dict[str, Any]:
     def model_version(note: Mapping[str, Any]) -> None:
-        _registry(place).unregister(str(note["name"]), str(note["version"]))
+        _registry(store).unregister(str(note["name"]), str(note["version"]))
 
     def alias(note: Mapping[str, Any]) -> None:
-        _registry(place).assign(str(note["name"]), str(note["stage"]), note["before"])
+        _registry(store).assign(str(note["name"]), str(note["stage"]), note["before"])
 
     def tag(note: Mapping[str, Any]) -> None:
-        tags.delete_tag(place.root, str(note["ref"]))
+        tags.delete_tag(store.root, str(note["ref"]))
 
     return {
         "folder": _remove,
@@ -174,17 +182,17 @@ def _undo(place: Place) -> dict[str, Any]:
     }
 
 
-def _registry(place: Place) -> Registry:
-    if place.registry is None:
+def _registry(store: ReleaseStore) -> Registry:
+    if store.registry is None:
         raise UserError(
             "a command that was killed left a change in MLflow half-done; run this one with "
             "tracking on (unset POSTTRAIN_TRACKING), so that it can be taken back"
         )
-    return place.registry
+    return store.registry
 
 
-def _refuse_tag(place: Place, ref: str) -> None:
-    if tags.has_tag(place.root, ref):
+def _refuse_tag(store: ReleaseStore, ref: str) -> None:
+    if tags.has_tag(store.root, ref):
         raise UserError(f"git has a tag {ref} that is no release of ours; rename or delete it")
 
 

@@ -12,13 +12,13 @@ from posttrain.publishing.release.environment import altered_files, differences,
 from posttrain.publishing.release.levels import (
     BITWISE,
     RULES,
-    Comparison,
+    RebuildComparison,
     compare_bytes,
     compare_figures,
     compare_replays,
 )
 from posttrain.publishing.release.replays import replay_in, replays_of
-from posttrain.publishing.release.verify import Claims
+from posttrain.publishing.release.verify import SignedClaims
 from posttrain.publishing.reproduction.project import (
     command_line,
     last_run,
@@ -36,7 +36,7 @@ class Rebuilt:
 
     level: str
     rule: str
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[RebuildComparison, ...]
     environment: tuple[str, ...]
 
     @property
@@ -54,7 +54,9 @@ class Wish:
     within: float = 0.1
 
 
-def rebuild(contents: Contents, claims: Claims, folder: Path, wish: Wish | None = None) -> Rebuilt:
+def rebuild(
+    contents: Contents, claims: SignedClaims, folder: Path, wish: Wish | None = None
+) -> Rebuilt:
     """Unpack the code, the recipe and the inputs into `folder`, run the DAG, and compare.
 
     What was compared is also written to `folder`, as rebuild.json.
@@ -81,8 +83,8 @@ def rebuild(contents: Contents, claims: Claims, folder: Path, wish: Wish | None 
 
 
 def _compared(
-    contents: Contents, claims: Claims, folder: Path, recipe: Path, *, level: str, wish: Wish
-) -> list[Comparison]:
+    contents: Contents, claims: SignedClaims, folder: Path, recipe: Path, *, level: str, wish: Wish
+) -> list[RebuildComparison]:
     """Run as often as the level asks for, and compare what it promises; the rest is shown."""
     _run(folder, recipe)
     first = last_run(folder)

@@ -15,11 +15,11 @@ from posttrain.stage.errors import UserError, nearest
 
 @dataclass(frozen=True)
 class Registered:
-    """A release as git knows it: its commit, when it was made, and the stages that point to it."""
+    """A release as git knows it: its commit, when it was made, and where it was promoted to."""
 
     tag: Tag
     commit: str
-    stages: tuple[str, ...]
+    environments: tuple[str, ...]
 
 
 def registered(root: Path, name: str | None = None) -> list[Registered]:
@@ -27,12 +27,14 @@ def registered(root: Path, name: str | None = None) -> list[Registered]:
     found = []
     for tag, commit in tags.release_tags(root).items():
         if name in (None, tag.name):
-            stages = tuple(
-                stage
-                for stage in sorted({each.stage for each in tags.assignments(root, tag.name)})
-                if (now := tags.current(root, tag.name, stage)) and now.version == tag.version
+            environments = tuple(
+                environment
+                for environment in sorted(
+                    {each.environment for each in tags.promotions(root, tag.name)}
+                )
+                if (now := tags.current(root, tag.name, environment)) and now.version == tag.version
             )
-            found.append(Registered(tag, commit, stages))
+            found.append(Registered(tag, commit, environments))
     newest_first = sorted(found, key=lambda each: each.tag.version, reverse=True)
     return sorted(newest_first, key=lambda each: each.tag.name)
 
@@ -40,11 +42,11 @@ def registered(root: Path, name: str | None = None) -> list[Registered]:
 def find_release(root: Path, target: str) -> Tag:
     """The release that `NAME@VERSION`, `NAME#STAGE` or `NAME` (its newest) means."""
     known = tags.release_tags(root)
-    name, hash_, stage = target.partition("#")
+    name, hash_, environment = target.partition("#")
     if hash_:
-        now = tags.current(root, name, stage)
+        now = tags.current(root, name, environment)
         if now is None:
-            raise UserError(f"{name} was never in '{stage}'; see posttrain release list")
+            raise UserError(f"{name} was never in '{environment}'; see posttrain release list")
         return Tag(name, now.version)
     if "@" in target:
         tag = parse_tag(target)

@@ -1,4 +1,4 @@
-"""MLflow's model registry as a mirror of the git tags: versions and stage aliases."""
+"""MLflow's model registry as a mirror of the git tags: versions and environment aliases."""
 
 import os
 from pathlib import Path
@@ -47,20 +47,20 @@ class Registry:
                 if _OURS in model.tags:
                     self._client.delete_registered_model(name)
 
-    def assign(self, name: str, stage: str, version: str | None) -> None:
-        """Point a stage's alias to a release, or to nothing."""
+    def assign(self, name: str, environment: str, version: str | None) -> None:
+        """Point an environment's alias to a release, or to nothing."""
         if version is None:
-            self._client.delete_registered_model_alias(name, stage)
+            self._client.delete_registered_model_alias(name, environment)
             return
         number = self._number(name, version)
-        self._client.set_registered_model_alias(name, stage, number)
+        self._client.set_registered_model_alias(name, environment, number)
 
-    def assigned(self, name: str, stage: str) -> str | None:
-        """The release that a stage's alias points to."""
+    def assigned(self, name: str, environment: str) -> str | None:
+        """The release that an environment's alias points to."""
         from mlflow.exceptions import MlflowException
 
         try:
-            found = self._client.get_model_version_by_alias(name, stage)
+            found = self._client.get_model_version_by_alias(name, environment)
         except MlflowException:
             return None
         return str(found.tags.get(_TAG)) if found.tags.get(_TAG) else None

@@ -8,7 +8,7 @@ from posttrain import __version__
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.release.canonical import public_path, sha256_of
 from posttrain.publishing.release.config import AnyGate
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -44,7 +44,7 @@ def stage_statement(run: StageRun, commit: str | None) -> dict[str, Any]:
     return _statement([_descriptor(record) for record in run.outputs], PROVENANCE, predicate)
 
 
-def gate_statement(gate: AnyGate, verdict: Verdict, policy: ArtifactRecord) -> dict[str, Any]:
+def gate_statement(gate: AnyGate, result: GateResult, policy: ArtifactRecord) -> dict[str, Any]:
     """A gate and the figures by which it passed, for exactly this policy."""
     settings = gate.model_dump(mode="json")
     configuration = {
@@ -52,14 +52,14 @@ def gate_statement(gate: AnyGate, verdict: Verdict, policy: ArtifactRecord) -> d
         "digest": {"sha256": sha256_of(settings)},
         "annotations": {
             "gate": settings,
-            "rule": verdict.rule,
-            "figures": dict(verdict.figures),
+            "rule": result.rule,
+            "figures": dict(result.figures),
         },
     }
     predicate = {
-        "result": "PASSED" if verdict.passed else "FAILED",
+        "result": "PASSED" if result.passed else "FAILED",
         "configuration": [configuration],
-        "passedTests" if verdict.passed else "failedTests": [gate.name],
+        "passedTests" if result.passed else "failedTests": [gate.name],
     }
     return _statement([_descriptor(policy)], TEST_RESULT, predicate)
 

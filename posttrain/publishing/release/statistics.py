@@ -22,7 +22,7 @@ _FEWEST_PROBLEMS = 20
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateResult:
     """Whether a gate passed, the rule in words, and the figures that it was decided by."""
 
     passed: bool
@@ -31,19 +31,19 @@ class Verdict:
     remedy: str = ""
 
 
-def threshold(gate: ThresholdGate, ours: Results) -> Verdict:
+def threshold(gate: ThresholdGate, ours: Results) -> GateResult:
     """The lower end of the metric's interval reaches the threshold."""
     rule = (
         f"the lower end of the {gate.confidence:.0%} bootstrap interval of {gate.metric} over "
         f"problems is at least {gate.at_least:g}, with {gate.seeds} or more seeds"
     )
     if lacking := _lacking_seeds(gate, ours) or _few_problems(ours):
-        return Verdict(False, rule, _seeds(ours), lacking)
+        return GateResult(False, rule, _seeds(ours), lacking)
     figures = _estimate(gate.metric, ours, gate.confidence)
-    return Verdict(figures["low"] >= gate.at_least, rule, figures)
+    return GateResult(figures["low"] >= gate.at_least, rule, figures)
 
 
-def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> Verdict:
+def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> GateResult:
     """Better by more than the margin, beyond what drawing other problems would explain."""
     common = f"{gate.metric} over the same problems, {gate.seeds} or more seeds of each policy"
     rules = {
@@ -60,19 +60,19 @@ def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> Verdic
     rule = rules[gate.test]
     few = "" if gate.test == "sign" else _few_problems(ours)
     if refusal := _refusal(gate, ours, theirs) or few:
-        return Verdict(False, rule, _seeds(ours), refusal)
+        return GateResult(False, rule, _seeds(ours), refusal)
     differences_P, figures = _difference(gate, ours, theirs)
     if gate.test == "sign":
         figures["p_value"] = sign_test(differences_P - gate.margin)
         better = figures["difference"] > gate.margin
-        return Verdict(better and figures["p_value"] <= 1 - gate.confidence, rule, figures)
+        return GateResult(better and figures["p_value"] <= 1 - gate.confidence, rule, figures)
     # A bootstrap of few problems is too sure of itself; flipped signs are exact for any number.
     figures["p_flipped"] = sign_flip_test(differences_P - gate.margin)
     better = figures["low"] > gate.margin and figures["p_flipped"] <= 1 - gate.confidence
-    return Verdict(better, rule, figures)
+    return GateResult(better, rule, figures)
 
 
-def no_regression(gate: NoRegressionGate, ours: Results, theirs: Results) -> Verdict:
+def no_regression(gate: NoRegressionGate, ours: Results, theirs: Results) -> GateResult:
     """Not worse by more than the tolerance, beyond doubt."""
     rule = (
         f"the lower end of the {gate.confidence:.0%} paired bootstrap interval of the difference "
@@ -80,9 +80,9 @@ def no_regression(gate: NoRegressionGate, ours: Results, theirs: Results) -> Ver
         f"with {gate.seeds} or more seeds of each policy"
     )
     if refusal := _refusal(gate, ours, theirs) or _few_problems(ours):
-        return Verdict(False, rule, _seeds(ours), refusal)
+        return GateResult(False, rule, _seeds(ours), refusal)
     _, figures = _difference(gate, ours, theirs)
-    return Verdict(figures["low"] > -gate.tolerance, rule, figures)
+    return GateResult(figures["low"] > -gate.tolerance, rule, figures)
 
 
 def estimates(results: Results, *, confidence: float = 0.95) -> dict[str, dict[str, float]]:

@@ -15,16 +15,16 @@ from posttrain.publishing.release.names import Tag, Version, check_name, parse_v
 from posttrain.stage.errors import UserError
 
 _RELEASE = re.compile(r"(?P<name>[a-z0-9-]+)@(?P<version>v\d+\.\d+\.\d+)")
-_STAGE = re.compile(r"(?P<name>[a-z0-9-]+)#(?P<stage>[a-z]+)#(?P<number>\d+)")
+_ENVIRONMENT = re.compile(r"(?P<name>[a-z0-9-]+)#(?P<environment>[a-z]+)#(?P<number>\d+)")
 _FIELD = re.compile(r"^(?P<key>[a-z0-9-]+): (?P<value>.*)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Assignment:
-    """The number-th time that a stage was given a version."""
+class Promotion:
+    """The number-th time that an environment was given a version."""
 
     name: str
-    stage: str
+    environment: str
     number: int
     version: Version
     when: float
@@ -33,7 +33,7 @@ class Assignment:
     @property
     def tag(self) -> str:
         """The git tag."""
-        return f"{self.name}#{self.stage}#{self.number}"
+        return f"{self.name}#{self.environment}#{self.number}"
 
 
 def release_tags(root: Path) -> dict[Tag, str]:
@@ -54,8 +54,8 @@ def release_message(root: Path, tag: Tag) -> Mapping[str, str]:
     raise UserError(f"git has no tag {tag}; fetch the tags (git fetch --tags), or see release list")
 
 
-def assignments(root: Path, name: str | None = None) -> list[Assignment]:
-    """The history of stages, oldest first within each stage."""
+def promotions(root: Path, name: str | None = None) -> list[Promotion]:
+    """The history of environments, oldest first within each environment."""
     listed = _listed(root)
     # GTO's own tags name no version: there it is the release of the same commit.
     released = {
@@ -65,35 +65,35 @@ def assignments(root: Path, name: str | None = None) -> list[Assignment]:
     }
     found = []
     for ref, commit, when, message in listed:
-        match = _STAGE.fullmatch(ref)
+        match = _ENVIRONMENT.fullmatch(ref)
         if match is None or name not in (None, match["name"]):
             continue
         said = {each["key"]: each["value"] for each in _FIELD.finditer(message)}
         version = said.get("version") or released.get((match["name"], commit))
         if version is not None:
             found.append(
-                Assignment(
+                Promotion(
                     match["name"],
-                    match["stage"],
+                    match["environment"],
                     int(match["number"]),
                     parse_version(version),
                     when,
                     said.get("reason", ""),
                 )
             )
-    return sorted(found, key=lambda each: (each.name, each.stage, each.number))
+    return sorted(found, key=lambda each: (each.name, each.environment, each.number))
 
 
-def current(root: Path, name: str, stage: str) -> Assignment | None:
-    """What a stage points to now."""
-    history = [each for each in assignments(root, name) if each.stage == stage]
+def current(root: Path, name: str, environment: str) -> Promotion | None:
+    """What an environment points to now."""
+    history = [each for each in promotions(root, name) if each.environment == environment]
     return history[-1] if history else None
 
 
 def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float = 0.0) -> None:
     """Create an annotated tag, which must not exist, with a time later than `after`.
 
-    GTO orders a stage's tags by their time, which git keeps in whole seconds.
+    GTO orders an environment's tags by their time, which git keeps in whole seconds.
     """
     when = max(int(time.time()), int(after) + 1)
     date = {"GIT_COMMITTER_DATE": f"{when} +0000"}

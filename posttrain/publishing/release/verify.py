@@ -34,7 +34,7 @@ Statement = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Claims:
+class SignedClaims:
     """The statements of a release whose signatures held, by kind; `last` is about all of it."""
 
     last: Statement
@@ -90,7 +90,7 @@ def verify_contents(
     return findings
 
 
-def read_claims(contents: Contents, key: "Key") -> tuple[Claims | None, list[str]]:
+def read_claims(contents: Contents, key: "Key") -> tuple[SignedClaims | None, list[str]]:
     """The statements of claims.jsonl, or what is wrong with them, line by line."""
     if CLAIMS not in contents.names():
         return None, [f"{CLAIMS} is missing: nothing in the release is signed"]
@@ -114,14 +114,14 @@ def read_claims(contents: Contents, key: "Key") -> tuple[Claims | None, list[str
     return _sorted(statements, digests), []
 
 
-def _sorted(statements: Sequence[Statement], digests: Sequence[str]) -> Claims:
+def _sorted(statements: Sequence[Statement], digests: Sequence[str]) -> SignedClaims:
     def of(kind: str) -> tuple[Statement, ...]:
         return tuple(each for each in statements[:-1] if each["predicateType"] == kind)
 
-    return Claims(statements[-1], of(PROVENANCE), of(TEST_RESULT), tuple(digests[:-1]))
+    return SignedClaims(statements[-1], of(PROVENANCE), of(TEST_RESULT), tuple(digests[:-1]))
 
 
-def _chain_of_claims(claims: Claims) -> Iterator[str]:
+def _chain_of_claims(claims: SignedClaims) -> Iterator[str]:
     """The last claim names every other one, in order; nothing dropped, added or replayed."""
     named = list(claims.about["claims"])
     present = list(claims.digests)
@@ -140,13 +140,13 @@ def _chain_of_claims(claims: Claims) -> Iterator[str]:
         yield f"{CLAIMS}: its claims are in another order than they were signed in"
 
 
-def _expected(claims: Claims, expect: Tag | None) -> Iterator[str]:
+def _expected(claims: SignedClaims, expect: Tag | None) -> Iterator[str]:
     stated = f"{claims.about['name']}@{claims.about['version']}"
     if expect is not None and stated != str(expect):
         yield f"it is the release {stated}, not {expect}"
 
 
-def _files(claims: Claims, contents: Contents, proven: Collection[str]) -> Iterator[str]:
+def _files(claims: SignedClaims, contents: Contents, proven: Collection[str]) -> Iterator[str]:
     """Every file is the signed one, none is missing and none was added."""
     signed = {each["name"]: each["digest"]["sha256"] for each in claims.last["subject"]}
     present = set(contents.names()) - {CLAIMS, *proven}
@@ -160,7 +160,7 @@ def _files(claims: Claims, contents: Contents, proven: Collection[str]) -> Itera
             yield f"{name}: its bytes were altered ({found[:12]}, signed {signed[name][:12]})"
 
 
-def _links(claims: Claims) -> Iterator[str]:
+def _links(claims: SignedClaims) -> Iterator[str]:
     """Whatever a stage read is what the stage before it made; keys fit what they are made of."""
     made = {
         (each["annotations"]["producer"], each["digest"]["sha256"])
@@ -186,14 +186,14 @@ def _links(claims: Claims) -> Iterator[str]:
             yield f"gate {_gate_name(claim)}: it did not pass"
 
 
-def _policy(claims: Claims, contents: Contents) -> Iterator[str]:
+def _policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """The model files together are the artifact that the claims are about."""
     about = claims.about["policy"]
     if policy_digest(contents, about["files"]) != about["sha256"]:
         yield "the policy: its files are not the artifact that its stage made"
 
 
-def _gates(claims: Claims, contents: Contents) -> Iterator[str]:
+def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """Every gate of the recipe was judged, and its figures follow from the results."""
     claimed = {_gate_name(claim): claim for claim in claims.gates}
     for gate in gates_of(contents):

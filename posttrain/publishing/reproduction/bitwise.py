@@ -13,7 +13,7 @@ from posttrain.publishing.reproduction.subject import Subject
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """One output: its recorded digest, and that of what came out now; None where it failed."""
 
     stage: str
@@ -27,7 +27,7 @@ class Comparison:
         return self.recorded == self.again
 
 
-def run_again(session: Session, subject: Subject, folder: Path) -> list[Comparison]:
+def run_again(session: Session, subject: Subject, folder: Path) -> list[OutputComparison]:
     """Every output of every stage, each stage run on exactly the inputs that it had.
 
     The whole recipe runs first. Where a stage made other bytes, those after it were given another
@@ -40,7 +40,7 @@ def run_again(session: Session, subject: Subject, folder: Path) -> list[Comparis
     if records.keys() == session.dag.stages.keys():
         run_recipe(mirror.root, mirror.recipe)
         made = last_run(mirror.root)
-    compared: list[Comparison] = []
+    compared: list[OutputComparison] = []
     for name in (name for name in session.dag.order() if name in records):
         again = made.get(name)
         if again is None or _inputs(again) != _inputs(records[name]):
@@ -68,8 +68,8 @@ def _inputs(run: StageRun) -> dict[str, str]:
     return {record.role: record.digest for record in run.inputs}
 
 
-def _compare(recorded: StageRun, again: StageRun | None) -> Iterator[Comparison]:
+def _compare(recorded: StageRun, again: StageRun | None) -> Iterator[OutputComparison]:
     finished = again is not None and again.status != "failed"
     made = {each.role: each.digest for each in again.outputs} if again and finished else {}
     for each in recorded.outputs:
-        yield Comparison(recorded.stage, each.path, each.digest, made.get(each.role))
+        yield OutputComparison(recorded.stage, each.path, each.digest, made.get(each.role))

@@ -15,7 +15,7 @@ from posttrain.stage.errors import UserError
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """Digests of the weights that a stage run stored, and of those that its rollouts lead to."""
 
     stage_run: str
@@ -54,7 +54,7 @@ def _has_replay(task: str) -> bool:
     return known and importlib.util.find_spec(f"{task}.replay") is not None
 
 
-def replay_stage(record: StageRun, root: Path, display: Display) -> Outcome:
+def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcome:
     """Restore inputs and rollouts, and learn again in this process."""
     from posttrain.pipeline.determinism import make_deterministic, stage_seed
 
@@ -87,7 +87,7 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> Outcome:
         context = StageContext(seed, threads, runtime["device"], Path(folder), emit)
         again = importlib.import_module(f"{record.task}.replay").replay
         replayed = again(config, inputs, rollouts, context)
-    return Outcome(record.id, record.stage, record.run_id, stored, replayed)
+    return ReplayOutcome(record.id, record.stage, record.run_id, stored, replayed)
 
 
 def _shown(stage: str, display: Display) -> Any:

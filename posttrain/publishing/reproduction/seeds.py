@@ -21,7 +21,7 @@ _HEADLINE = "/pass_at_1"
 
 
 @dataclass(frozen=True)
-class Spread:
+class SeedSpread:
     """The recorded value of a metric among those of further seeds, and what follows from it.
 
     `low` to `high` is where one more seed's value lies, `mean_low` to `mean_high` where the mean
@@ -73,7 +73,7 @@ def run_with_seeds(
     num_seeds: int,
     within: float,
     told: Callable[[str], None],
-) -> Spread:
+) -> SeedSpread:
     """Run recipe or stage with the `num_seeds` seeds after the recorded one."""
     mirror = Mirror(session, folder / "project")
     options: Sequence[str] = ()
@@ -94,7 +94,9 @@ def run_with_seeds(
     return spread_of(metric, recorded_metrics(subject)[metric], values, within)
 
 
-def spread_of(metric: str, recorded: float, values: Mapping[int, float], within: float) -> Spread:
+def spread_of(
+    metric: str, recorded: float, values: Mapping[int, float], within: float
+) -> SeedSpread:
     """Compute the intervals that a metric's values give, and how many values would be enough.
 
     With t of n - 1 degrees of freedom, one more value of a normal distribution lies in
@@ -113,7 +115,7 @@ def spread_of(metric: str, recorded: float, values: Mapping[int, float], within:
     deviation, mean = stdev(values.values()), mean_of(values.values())
     reach = _quantile(len(values)) * deviation
     one, around = reach * math.sqrt(1 + 1 / len(values)), reach / math.sqrt(len(values))
-    return Spread(
+    return SeedSpread(
         metric,
         recorded,
         dict(values),

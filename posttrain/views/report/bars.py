@@ -46,7 +46,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Interval:
+class IntervalRow:
     """A value with its interval, on a row of its own."""
 
     name: str
@@ -121,7 +121,7 @@ def _whisker(x: float, low: float, high: float) -> Markup:
     return element("line", class_="whisker", x1=x, x2=x, y1=low, y2=high)
 
 
-def interval_chart(title: str, intervals: Sequence[Interval], *, note: str = "") -> Markup:
+def interval_chart(title: str, intervals: Sequence[IntervalRow], *, note: str = "") -> Markup:
     """Shares with their intervals, a row each."""
     room = (HEIGHT - TOP - BOTTOM) / len(intervals)
     row_height = min(max(room, _ROW), _HIGHEST_ROW)
@@ -142,7 +142,7 @@ def interval_chart(title: str, intervals: Sequence[Interval], *, note: str = "")
     return figure(title, picture(*parts, height=height, label=title), note=note)
 
 
-def _interval_row(row: Interval, across: Scale, y: float) -> Markup:
+def _interval_row(row: IntervalRow, across: Scale, y: float) -> Markup:
     left, right = across(row.low), across(row.high)
     tip = f"{row.name}: {percent(row.value)} ({percent(row.low)} to {percent(row.high)})"
     return Markup("").join(

@@ -10,7 +10,7 @@ from posttrain.stage.formatting import number
 from posttrain.stage.spec import ArtifactType
 from posttrain.views.report.bars import Bars, bar_chart, count_chart, share_labels
 from posttrain.views.report.evaluation import read_json
-from posttrain.views.report.facts import Found, StageFacts, found
+from posttrain.views.report.facts import FoundArtifact, StageFacts, found
 from posttrain.views.report.lines import calibration_chart
 from posttrain.views.report.svg import SHARE, percent
 
@@ -85,7 +85,7 @@ def curricula(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> li
     return [_curriculum(item) for item in found(stages, artifacts, ArtifactType.SOLVE_RATES)]
 
 
-def _curriculum(item: Found) -> Detail:
+def _curriculum(item: FoundArtifact) -> Detail:
     import polars as pl
 
     rates = pl.read_parquet(item.path, columns=["solve_rate", "difficulty", "attempts"])

@@ -12,9 +12,9 @@ from typing import Any
 from markupsafe import Markup
 
 from posttrain.stage.spec import ArtifactType
-from posttrain.views.report.bars import Bars, Interval, bar_chart, interval_chart, share_labels
+from posttrain.views.report.bars import Bars, IntervalRow, bar_chart, interval_chart, share_labels
 from posttrain.views.report.facts import StageFacts, found
-from posttrain.views.report.lines import Line, line_chart
+from posttrain.views.report.lines import LineSeries, line_chart
 from posttrain.views.report.svg import SHARE, percent
 
 NUM_STYLES = 8
@@ -138,7 +138,7 @@ def charts(report: Json) -> list[Markup]:
     """Everything that an evaluation report can show."""
     rows = policy_rows(report)
     intervals = [
-        Interval(row.name, row.pass_at_1.value, row.pass_at_1.low, row.pass_at_1.high, row.style)
+        IntervalRow(row.name, row.pass_at_1.value, row.pass_at_1.low, row.pass_at_1.high, row.style)
         for row in rows
         if row.pass_at_1.low is not None and row.pass_at_1.high is not None
     ]
@@ -172,8 +172,8 @@ def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Markup:
     )
 
 
-def _line(name: str, curve: Sequence[Json], style: str, *, band: bool = True) -> Line:
-    return Line(
+def _line(name: str, curve: Sequence[Json], style: str, *, band: bool = True) -> LineSeries:
+    return LineSeries(
         name,
         [point["k"] for point in curve],
         [point["value"] for point in curve],

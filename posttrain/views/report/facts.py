@@ -22,7 +22,7 @@ class StageFacts:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundArtifact:
     """An artifact that is there to be read."""
 
     stage: str
@@ -37,7 +37,7 @@ class Found:
 
 def found(
     stages: Sequence[StageFacts], artifacts: Mapping[str, Path], kind: ArtifactType
-) -> Iterator[Found]:
+) -> Iterator[FoundArtifact]:
     """The artifacts of a type, in the order of the stages; those without a path are left out.
 
     `artifacts` maps `stage.output` to where it lies.
@@ -46,4 +46,4 @@ def found(
         for output in stage.record.outputs:
             path = artifacts.get(f"{stage.name}.{output.role}")
             if output.type == kind and path is not None and path.exists():
-                yield Found(stage.name, output, path)
+                yield FoundArtifact(stage.name, output, path)

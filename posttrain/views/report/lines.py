@@ -30,7 +30,7 @@ _MOST_POINTS = 200
 
 
 @dataclass(frozen=True)
-class Line:
+class LineSeries:
     """One series of values; `style` names a colour (``c0`` ...) and may add ``dash`` or ``faint``.
 
     `low` and `high` draw a band; `marks` shows the single points.
@@ -47,7 +47,7 @@ class Line:
 
 def line_chart(
     title: str,
-    lines: Sequence[Line],
+    lines: Sequence[LineSeries],
     *,
     x_title: str,
     unit: Unit = NUMBER,
@@ -113,7 +113,7 @@ def thin(xs: Sequence[float], ys: Sequence[float]) -> tuple[list[float], list[fl
     return [xs[min(i + run, len(xs)) - 1] for i in starts], means
 
 
-def _finite(line: Line) -> Line:
+def _finite(line: LineSeries) -> LineSeries:
     """The line without points that cannot be drawn."""
     kept = [index for index, y in enumerate(line.ys) if math.isfinite(y)]
 
@@ -124,7 +124,7 @@ def _finite(line: Line) -> Line:
     return replace(line, xs=xs, ys=ys, low=low, high=high)
 
 
-def _range(lines: Sequence[Line]) -> tuple[float, float]:
+def _range(lines: Sequence[LineSeries]) -> tuple[float, float]:
     """From the least to the greatest value with some air; a flat line gets some too."""
     values = [y for line in lines for y in (*line.ys, *line.low, *line.high)]
     low, high = min(values), max(values)
@@ -132,7 +132,7 @@ def _range(lines: Sequence[Line]) -> tuple[float, float]:
     return (0.0 if 0 <= low < (high - low) * 0.4 else low - air), high + air
 
 
-def _draw(line: Line, across: Scale, up: Scale) -> Markup:
+def _draw(line: LineSeries, across: Scale, up: Scale) -> Markup:
     parts = []
     if line.low:
         there = [(across(x), up(y)) for x, y in zip(line.xs, line.high, strict=True)]
@@ -152,7 +152,7 @@ def _path(spots: Sequence[tuple[float, float]]) -> str:
 
 
 def _points(
-    lines: Sequence[Line], across: Scale, up: Scale, x_title: str, form: Format
+    lines: Sequence[LineSeries], across: Scale, up: Scale, x_title: str, form: Format
 ) -> dict[str, object]:
     """For the script: pixels and texts of every point, by x."""
     columns: dict[float, list[list[object]]] = {}

@@ -35,11 +35,11 @@ class Evaluated:
     report: Mapping[str, Any]
     rows: list[evaluation.PolicyRow]
     figures: list[Any]
-    exhibits: list["Exhibit"]
+    exhibits: list["ProblemExample"]
 
 
 @dataclass(frozen=True)
-class Exhibit:
+class ProblemExample:
     """One problem with every policy's first completion; `kind` is how its policies compare."""
 
     source: str
@@ -105,13 +105,13 @@ def _evaluated(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> l
     ]
 
 
-def _exhibit(item: Mapping[str, Any]) -> Exhibit:
+def _exhibit(item: Mapping[str, Any]) -> ProblemExample:
     columns = list(item["completions"])
     right = [column["score"] >= 1.0 for column in columns]
     kind = "same"
     if len(right) > 1 and right[-1] != right[-2]:
         kind = "gained" if right[-1] else "lost"
-    return Exhibit(
+    return ProblemExample(
         source=item["source"],
         difficulty=item["difficulty"],
         prompt=item["prompt"],

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from posttrain.stage.spec import ArtifactType
 from posttrain.views.report.facts import StageFacts, found
-from posttrain.views.report.lines import Line, line_chart, smooth, thin
+from posttrain.views.report.lines import LineSeries, line_chart, smooth, thin
 
 # What a reader looks for first; anything else is folded away below it.
 _FIRST = ("reward", "loss", "accuracy", "length", "entropy", "kl")
@@ -69,6 +69,6 @@ def _rank(metric: str) -> tuple[int, str]:
 def _panel(metric: str, steps: Sequence[float], values: Sequence[float]) -> Markup:
     """The metric as it was, faint, and its running mean; a schedule is drawn as it is."""
     reach = 0 if metric.endswith("learning_rate") else min(_SMOOTH_OVER, len(values) // 5) // 2
-    raw = Line(metric, *thin(steps, values), "c1 faint" if reach else "c1")
-    mean = [Line(metric, *thin(steps, smooth(values, reach)), "c1")] if reach else []
+    raw = LineSeries(metric, *thin(steps, values), "c1 faint" if reach else "c1")
+    mean = [LineSeries(metric, *thin(steps, smooth(values, reach)), "c1")] if reach else []
     return line_chart(metric, [raw, *mean], x_title="step")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.backends.cluster.crew import Crew
+from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import TorchEngine, open_sampler
 from posttrain.learning.rollouts.engines.ray_sampler import RaySampler
@@ -55,7 +55,7 @@ class Mortal(RolloutWorker):
 
 
 def mortal_crew(cluster, resources, policy, marker):
-    return Crew(cluster, resources, Mortal, str(marker), TorchEngine(), policy, "cpu", ROWS)
+    return WorkerPool(cluster, resources, Mortal, str(marker), TorchEngine(), policy, "cpu", ROWS)
 
 
 def test_new_weights_reach_every_actor_and_are_stored_once(

@@ -27,7 +27,7 @@ from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.pipeline.execution.assignment import Assignment
-from posttrain.pipeline.execution.supervise import Limits, Outcome, StageProcesses
+from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
 
 STEPS = {
     "batch_tokens": 160,
@@ -42,7 +42,7 @@ STEPS = {
 class Made:
     """How an attempt ended, and what it left."""
 
-    outcome: Outcome
+    outcome: StageOutcome
     folder: Path
     events: list[Mapping[str, Any]] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class Stages:
         """One attempt; a second one in the same folder goes on from the first one's checkpoints."""
         declared = importlib.import_module(f"tasks.{task}").TASK
         folder.mkdir(parents=True, exist_ok=True)
-        made = Made(Outcome(ok=False), folder)
+        made = Made(StageOutcome(ok=False), folder)
 
         def seen(event: Mapping[str, Any]) -> None:
             made.events.append(event)

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 import pytest
 
 from posttrain.operations.maintenance.checks import clock, extras, gpu, installation, machine
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
 
 GB = 10**9
-NOWHERE = Place(None)
+NOWHERE = CheckScope(None)
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def place(tmp_path, monkeypatch):
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".posttrain").mkdir()
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
-    return Place(tmp_path)
+    return CheckScope(tmp_path)
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_git_without_identity_or_commit(place, monkeypatch, tmp_path):
     bare = tmp_path / "bare" / "inside"
     bare.mkdir(parents=True)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(bare.parent))
-    assert the(machine.git(Place(bare))).remedy == "git init there"
+    assert the(machine.git(CheckScope(bare))).remedy == "git init there"
 
 
 @pytest.fixture

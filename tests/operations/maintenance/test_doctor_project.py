@@ -14,7 +14,7 @@ import pytest
 from filelock import FileLock
 
 from posttrain.operations.maintenance.checks import ledger, leftovers, objects
-from posttrain.operations.maintenance.checks.finding import Place
+from posttrain.operations.maintenance.checks.finding import CheckScope
 from posttrain.provenance.ledger import Run, open_ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -26,7 +26,7 @@ def check(toy):
     """Findings of one check in the toy project that are not ok, by state."""
 
     def call(one, **options):
-        found = list(one(Place(toy.root, **options)))
+        found = list(one(CheckScope(toy.root, **options)))
         return [(each.state, each.says, each.remedy) for each in found if each.state != "ok"]
 
     return call
@@ -37,7 +37,7 @@ def says(toy):
     """What a check says of what is ok."""
 
     def call(one, **options):
-        found = list(one(Place(toy.root, **options)))
+        found = list(one(CheckScope(toy.root, **options)))
         return " | ".join(each.says for each in found if each.state == "ok")
 
     return call

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from posttrain.operations.maintenance.checks import clock, ledger, servers
-from posttrain.operations.maintenance.checks.finding import Place
-from posttrain.operations.services.plan import FOLDER, Plan
+from posttrain.operations.maintenance.checks.finding import CheckScope
+from posttrain.operations.services.plan import FOLDER, ServicePlan
 from posttrain.operations.services.process import remember
 from posttrain.provenance.ledger import Run, open_ledger
 
@@ -34,7 +34,7 @@ def place(tmp_path, monkeypatch):
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".posttrain").mkdir()
-    return Place(tmp_path)
+    return CheckScope(tmp_path)
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def seen(place):
 def up(place, prefect, mlflow, *, worker=True):
     """Let it look as if `posttrain up` ran in this process."""
     folder = place.project / FOLDER
-    Plan(place.project, prefect_port=prefect, mlflow_port=mlflow).save()
+    ServicePlan(place.project, prefect_port=prefect, mlflow_port=mlflow).save()
     remember(folder, "supervisor", os.getpid())
     if worker:
         remember(folder, "worker", os.getpid())

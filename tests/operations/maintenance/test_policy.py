@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posttrain.operations.maintenance.budget import parse_bytes
-from posttrain.operations.maintenance.policy import FITS, UNUSED, Node, decide, table
+from posttrain.operations.maintenance.policy import FITS, UNUSED, StoredItem, decide, table
 from posttrain.stage.errors import UserError
 
 
 def node(name, parts, used=0.0, *reasons):
-    return Node(name, "artifact", parts, used, reasons)
+    return StoredItem(name, "artifact", parts, used, reasons)
 
 
 def test_without_a_budget_all_that_has_no_reason_goes():

@@ -32,7 +32,7 @@ def test_nothing_promotes_unless_the_recipe_says_so(released):
     create = ["posttrain", "release", "create", "policy", "--recipe", "."]
     assert released(None) == (create, "release candidate policy made")
     command, said = released("staging")
-    assert command == [*create, "--stage", "staging"]
+    assert command == [*create, "--environment", "staging"]
     assert said == "release candidate policy made, and promoted to staging as the recipe says"
 
 

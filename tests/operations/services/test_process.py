@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.operations.services import process
-from posttrain.operations.services.plan import Plan, addresses
+from posttrain.operations.services.plan import ServicePlan, addresses
 from posttrain.operations.services.process import Service
 from posttrain.operations.services.supervisor import Supervisor, healthy, take_down
 from posttrain.stage.errors import UserError
@@ -106,7 +106,7 @@ def test_a_service_that_is_not_well_is_seen(tmp_path):
     assert not healthy(service("", health=f"http://127.0.0.1:{port}/health"), since=0)
 
 
-class Fake(Plan):
+class Fake(ServicePlan):
     """A plan of small services instead of the servers."""
 
     def services(self):
@@ -127,7 +127,7 @@ def test_what_ends_is_started_again_and_all_ends_at_the_end(tmp_path):
     thread = threading.Thread(target=supervisor.run)
     plan = Fake(tmp_path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Plan, "require_free_ports", lambda _: None)
+        patch.setattr(ServicePlan, "require_free_ports", lambda _: None)
         thread.start()
         wait(lambda: "up: all services answer" in said)
     first = process.alive(plan.folder, "mlflow")
@@ -150,7 +150,7 @@ def test_a_taken_port_is_said_before_anything_starts(tmp_path):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        plan = Plan(tmp_path, prefect_port=port)
+        plan = ServicePlan(tmp_path, prefect_port=port)
         with pytest.raises(UserError, match=f"port {port} on .* is in use; .* --prefect-port"):
             Supervisor(plan, print).run()
     assert process.alive(plan.folder, "supervisor") is None

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from posttrain.pipeline.execution import gpus
-from posttrain.pipeline.execution.supervise import Outcome, StageProcesses
+from posttrain.pipeline.execution.supervise import StageOutcome, StageProcesses
 from posttrain.pipeline.recipe import load_recipe
 
 FLOW = """
@@ -45,7 +45,7 @@ def attempts(monkeypatch):
         for place in assignment.outputs.values():
             place.write_text(json.dumps({"sum": 0}))
         told.append((assignment.gpus, begun, time.monotonic()))
-        return Outcome(ok=True, rows={"result": None})
+        return StageOutcome(ok=True, rows={"result": None})
 
     monkeypatch.setattr(StageProcesses, "attempt", attempt)
     return told

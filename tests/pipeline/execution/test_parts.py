@@ -9,8 +9,8 @@ import pytest
 
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
-from posttrain.pipeline.execution.fitness import refuse_mixed
-from posttrain.pipeline.execution.parts import PLAIN, Part, parts_of, with_settings
+from posttrain.pipeline.execution.compatibility import refuse_mixed
+from posttrain.pipeline.execution.parts import PLAIN, ArtifactPart, parts_of, with_settings
 from posttrain.pipeline.judges import judge_digest, verifier_entries
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
@@ -104,14 +104,17 @@ def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_wit
 
 
 def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_before_it():
-    judge, exact = Part(ArtifactType.JUDGE, "judge"), Part(ArtifactType.JUDGE, "exact")
-    full = Part(ArtifactType.JUDGE, "judge/grader.1234")
+    judge, exact = (
+        ArtifactPart(ArtifactType.JUDGE, "judge"),
+        ArtifactPart(ArtifactType.JUDGE, "exact"),
+    )
+    full = ArtifactPart(ArtifactType.JUDGE, "judge/grader.1234")
     assert with_settings({"a": (exact, judge), "b": (full,)}, ()) == {
         "a": (exact, full),
         "b": (full,),
     }
     assert with_settings({"a": (judge,)}, {"judge/x.1", "exact"}) == {
-        "a": (Part(ArtifactType.JUDGE, "judge/x.1"),)
+        "a": (ArtifactPart(ArtifactType.JUDGE, "judge/x.1"),)
     }
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
 

@@ -40,14 +40,14 @@ def call(project, monkeypatch, capfd):
 
 
 def test_from_creation_to_rollback(call, project):
-    said = call("create", "mini", "--stage", "staging")
+    said = call("create", "mini", "--environment", "staging")
     assert "mini@v1.2.0: " in said
     assert "mini#staging#1: mini@v1.2.0 is in staging" in said
     assert "passed" in said
     assert "every byte, claim, link and signature holds" in call("verify", "mini@v1.2.0")
-    call("promote", "mini@v1.1.0", "--stage", "prod", "--reason", "first")
-    call("promote", "mini", "--stage", "prod", "--reason", "newest")
-    assert "mini@v1.1.0 is in prod again" in call("rollback", "mini", "--stage", "prod")
+    call("promote", "mini@v1.1.0", "--environment", "prod", "--reason", "first")
+    call("promote", "mini", "--environment", "prod", "--reason", "newest")
+    assert "mini@v1.1.0 is in prod again" in call("rollback", "mini", "--environment", "prod")
     listed = call("list").splitlines()
     assert [line.split()[0] for line in listed[1:]] == [
         "mini@v1.2.0",
@@ -96,7 +96,7 @@ def test_an_altered_release_is_not_promoted_and_not_rebuilt(call, project, tmp_p
     data = bytearray(model.read_bytes())
     data[-1] ^= 1
     model.write_bytes(data)
-    assert "does not verify" in call("promote", "mini@v1.1.0", "--stage", "prod", code=2)
+    assert "does not verify" in call("promote", "mini@v1.1.0", "--environment", "prod", code=2)
     said = call("rebuild", str(model.parent), "--into", str(tmp_path / "x"), code=2)
     assert "nothing was run" in said
     assert not (tmp_path / "x").exists()

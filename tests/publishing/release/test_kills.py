@@ -162,14 +162,14 @@ def test_a_stage_moved_and_killed(commands, verb):
     """The tag and the alias name one version at every time, and the next call moves them."""
     commands.project.commit("for the stages")
     for name in ("create", "promote"):
-        took = commands.call(name, "mini", "--stage", "prod", code=2 * (name == "promote"))[1]
+        took = commands.call(name, "mini", "--environment", "prod", code=2 * (name == "promote"))[1]
     newest = sorted(parse_tag(ref).version for ref in settled(commands)[0])
     there, here = (str(version) for version in newest[-2:])
     killed = 0
     for _ in range(16):
-        order = ["promote", f"mini@{there}", "--stage", "prod"]
+        order = ["promote", f"mini@{there}", "--environment", "prod"]
         if verb == "rollback":
-            order = ["rollback", "mini", "--stage", "prod", "--to", there]
+            order = ["rollback", "mini", "--environment", "prod", "--to", there]
         killed += commands.kill(*order, within=took * 1.3)
         commands.call("list")
         now = str(settled(commands)[1].version)

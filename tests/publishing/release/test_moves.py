@@ -8,8 +8,8 @@ import pytest
 
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
-from posttrain.publishing.release import pointers, stages, tags
-from posttrain.publishing.release.moves import Step, apply_together, recover
+from posttrain.publishing.release import pointers, promotion, tags
+from posttrain.publishing.release.moves import UndoableStep, apply_together, recover
 from posttrain.publishing.release.names import parse_tag, parse_version
 from posttrain.stage.errors import UserError
 
@@ -60,7 +60,7 @@ def registry():
 @pytest.fixture
 def place(project, registry):
     with project.session() as session:
-        yield pointers.Place(project.root, session.workspace.state, session.ledger, registry)
+        yield pointers.ReleaseStore(project.root, session.workspace.state, session.ledger, registry)
 
 
 def state_of(project, registry):
@@ -88,12 +88,12 @@ def test_a_release_that_fails_at_any_step_is_nowhere(project, registry, monkeypa
 
         return real(kind, fail if kind == failing else do, note)
 
-    monkeypatch.setattr(pointers, "Step", step)
+    monkeypatch.setattr(pointers, "UndoableStep", step)
     with pytest.raises(ConnectionError, match=f"{failing} broke"):
         project.create("mini", registry)
     assert state_of(project, registry) == before
     assert not (project.root / ".posttrain/release-pending.json").exists()
-    monkeypatch.setattr(pointers, "Step", real)
+    monkeypatch.setattr(pointers, "UndoableStep", real)
     made = project.create("mini", registry)
     assert str(made.tag) == "mini@v1.2.0"
     assert ("mini", "v1.2.0") in registry.versions
@@ -125,27 +125,29 @@ def test_what_a_killed_release_left_is_undone(project, registry, monkeypatch, ki
     assert state_of(project, registry) != before
     monkeypatch.setattr(pointers, "apply_together", real)
     with project.session() as session:
-        there = pointers.Place(project.root, session.workspace.state, session.ledger, registry)
+        there = pointers.ReleaseStore(
+            project.root, session.workspace.state, session.ledger, registry
+        )
         assert killed_after in pointers.repair(there)
         assert pointers.repair(there) == []
     assert state_of(project, registry) == before
 
 
-def test_stages_move_with_their_alias_and_keep_history(project, place, registry):
+def test_environments_move_with_their_alias_and_keep_history(project, place, registry):
     first, second = parse_tag("mini@v1.0.0"), parse_tag("mini@v1.1.0")
-    assert stages.promote(place, first, "prod", "good").tag == "mini#prod#1"
-    assert stages.promote(place, second, "prod", "better").tag == "mini#prod#2"
+    assert promotion.promote(place, first, "prod", "good").tag == "mini#prod#1"
+    assert promotion.promote(place, second, "prod", "better").tag == "mini#prod#2"
     assert registry.aliases == {("mini", "prod"): "v1.1.0"}
     with pytest.raises(UserError, match="in prod already"):
-        stages.promote(place, second, "prod", "")
-    back = stages.rollback(place, "mini", "prod", to=None, reason="slow")
+        promotion.promote(place, second, "prod", "")
+    back = promotion.rollback(place, "mini", "prod", to=None, reason="slow")
     assert (back.tag, str(back.version), back.reason) == ("mini#prod#3", "v1.0.0", "slow")
     assert registry.aliases == {("mini", "prod"): "v1.0.0"}
     with pytest.raises(UserError, match="no version of mini before v1.0.0"):
-        stages.rollback(place, "mini", "prod", to=None, reason="")
-    again = stages.rollback(place, "mini", "prod", to=parse_version("1.1.0"), reason="")
+        promotion.rollback(place, "mini", "prod", to=None, reason="")
+    again = promotion.rollback(place, "mini", "prod", to=parse_version("1.1.0"), reason="")
     assert str(again.version) == "v1.1.0"
-    history = [(each.number, str(each.version)) for each in tags.assignments(project.root, "mini")]
+    history = [(each.number, str(each.version)) for each in tags.promotions(project.root, "mini")]
     assert history == [(1, "v1.0.0"), (2, "v1.1.0"), (3, "v1.0.0"), (4, "v1.1.0")]
     gto = subprocess.run(
         [str(Path(sys.executable).parent / "gto"), "show", "mini#prod", "--version"],
@@ -157,11 +159,11 @@ def test_stages_move_with_their_alias_and_keep_history(project, place, registry)
     assert gto.stdout.strip() == "v1.1.0"
 
 
-def test_a_failing_alias_leaves_the_stage_where_it_was(project, place, registry):
-    stages.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
+def test_a_failing_alias_leaves_the_environment_where_it_was(project, place, registry):
+    promotion.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
     registry.failing = True
     with pytest.raises(ConnectionError):
-        stages.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+        promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     assert registry.aliases == {("mini", "prod"): "v1.0.0"}
     assert "mini#prod#2" not in project.git("tag")
 
@@ -172,7 +174,7 @@ def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatc
 
     monkeypatch.setattr(tags, "write_tag", broken)
     with pytest.raises(UserError, match="git is broken"):
-        stages.promote(place, parse_tag("mini@v1.1.0"), "staging", "")
+        promotion.promote(place, parse_tag("mini@v1.1.0"), "staging", "")
     assert registry.aliases == {}
     assert "staging" not in project.git("tag")
 
@@ -180,7 +182,7 @@ def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatc
 def test_what_is_not_ours_is_never_undone(project, place, registry):
     project.git("tag", "mini#prod#1")
     with pytest.raises(UserError, match="no release of ours"):
-        stages.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+        promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     assert "mini#prod#1" in project.git("tag")
     theirs = project.root / "releases/mini/v1.2.0"
     theirs.mkdir()
@@ -190,14 +192,14 @@ def test_what_is_not_ours_is_never_undone(project, place, registry):
 
 
 def test_a_recalled_release_is_neither_promoted_nor_rolled_back_to(project, place):
-    stages.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
-    stages.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+    promotion.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
+    promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     node = find_node(place.ledger, "mini@v1.0.0", root=project.root, cwd=project.root)
     recall(place.ledger, node, reason="leaks")
     with pytest.raises(UserError, match="leaks"):
-        stages.rollback(place, "mini", "prod", to=None, reason="")
+        promotion.rollback(place, "mini", "prod", to=None, reason="")
     with pytest.raises(UserError, match="leaks"):
-        stages.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
+        promotion.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
 
 
 def never(_note):
@@ -216,10 +218,13 @@ def test_an_undo_that_fails_is_tried_again(tmp_path):
     def fail():
         raise ValueError("third")
 
-    steps = [Step("s", lambda: None, {"number": n}) for n in (1, 2)]
+    steps = [UndoableStep("s", lambda: None, {"number": n}) for n in (1, 2)]
     with pytest.raises(ConnectionError):
         apply_together(
-            [*steps, Step("s", fail, {"number": 3})], {"s": undo}, journal=journal, is_done=never
+            [*steps, UndoableStep("s", fail, {"number": 3})],
+            {"s": undo},
+            journal=journal,
+            is_done=never,
         )
     assert undone == [3, 2]
     assert journal.exists()
@@ -237,8 +242,8 @@ def test_an_interrupt_after_the_last_step_takes_nothing_back(tmp_path):
         raise KeyboardInterrupt
 
     steps = [
-        Step("s", lambda: done.append("first"), {"last": False}),
-        Step("s", last, {"last": True}),
+        UndoableStep("s", lambda: done.append("first"), {"last": False}),
+        UndoableStep("s", last, {"last": True}),
     ]
     undo = {"s": lambda _note: done.pop()}
     with pytest.raises(KeyboardInterrupt):
@@ -282,8 +287,10 @@ def test_the_real_mlflow_mirrors_it(project, tmp_path):
     registry = Registry(project.root / ".posttrain", uri)
     made = project.create("fresh", registry)
     with project.session() as session:
-        place = pointers.Place(project.root, session.workspace.state, session.ledger, registry)
-        stages.promote(place, made.tag, "prod", "")
+        place = pointers.ReleaseStore(
+            project.root, session.workspace.state, session.ledger, registry
+        )
+        promotion.promote(place, made.tag, "prod", "")
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     version = client.get_model_version_by_alias("fresh", "prod")
     assert version.tags["posttrain.release"] == "v0.1.0"

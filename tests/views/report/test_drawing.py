@@ -8,8 +8,8 @@ import pytest
 from markupsafe import Markup
 
 from posttrain.views.report.bars import Bars, bar_chart, count_chart, interval_chart, share_labels
-from posttrain.views.report.bars import Interval as Row
-from posttrain.views.report.lines import Line, calibration_chart, line_chart, smooth, thin
+from posttrain.views.report.bars import IntervalRow as Row
+from posttrain.views.report.lines import LineSeries, calibration_chart, line_chart, smooth, thin
 from posttrain.views.report.svg import (
     BOTTOM,
     HEIGHT,
@@ -74,7 +74,7 @@ def test_thinning_keeps_means_and_the_last_step() -> None:
 
 
 def test_a_line_goes_where_its_values_are() -> None:
-    line = Line("a", [0, 50, 100], [0.0, 1.0, math.nan], "c1")
+    line = LineSeries("a", [0, 50, 100], [0.0, 1.0, math.nan], "c1")
     chart = line_chart("t", [line], x_title="step", y_range=(0.0, 1.0))
     bottom, left = HEIGHT - BOTTOM, LEFT
     # The point that is not a number is gone, so 50 is the last x.
@@ -87,11 +87,11 @@ def test_a_line_goes_where_its_values_are() -> None:
 
 
 def test_a_line_without_points_is_no_chart() -> None:
-    assert line_chart("t", [Line("a", [1], [math.nan], "c0")], x_title="step") == ""
+    assert line_chart("t", [LineSeries("a", [1], [math.nan], "c0")], x_title="step") == ""
 
 
 def test_a_flat_line_has_room_above_and_below() -> None:
-    chart = line_chart("t", [Line("a", [1, 2], [3.0, 3.0], "c0")], x_title="step")
+    chart = line_chart("t", [LineSeries("a", [1, 2], [3.0, 3.0], "c0")], x_title="step")
     middle = (TOP + HEIGHT - BOTTOM) / 2
     assert re.findall(r'class="line c0" d="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)"', chart) == [
         (f"{middle:.1f}", f"{middle:.1f}")

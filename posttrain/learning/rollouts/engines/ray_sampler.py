@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from posttrain.backends.cluster.connection import connected
-from posttrain.backends.cluster.crew import Crew
+from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
 from posttrain.learning.rollouts.engines.pieces import cut, in_order
@@ -34,7 +34,7 @@ class RaySampler:
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        crew: Crew,
+        crew: WorkerPool,
         *,
         batch_size: int,
         policy_version: int = 0,
@@ -75,7 +75,9 @@ def open_actors(
             f" {remedy}"
         )
     with connected(resources) as ray:
-        crew = Crew(ray, resources, RolloutWorker, engine, _portable(policy), device, batch_size)
+        crew = WorkerPool(
+            ray, resources, RolloutWorker, engine, _portable(policy), device, batch_size
+        )
         try:
             yield RaySampler(policy.model, policy.tokenizer, crew, batch_size=batch_size)
         finally:

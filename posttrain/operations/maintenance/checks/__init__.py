@@ -13,10 +13,10 @@ from posttrain.operations.maintenance.checks import (
     objects,
     servers,
 )
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.stage.errors import UserError
 
-Check = Callable[[Place], Iterator[Finding]]
+Check = Callable[[CheckScope], Iterator[Finding]]
 
 # Of any machine, and of a project only; in the order in which they are shown.
 ANYWHERE: Mapping[str, Check] = {
@@ -39,7 +39,7 @@ IN_PROJECT: Mapping[str, Check] = {
 }
 
 
-def examine(place: Place) -> Iterator[Finding]:
+def examine(place: CheckScope) -> Iterator[Finding]:
     """Every finding, in order, as soon as it is known."""
     checks = {**ANYWHERE, **IN_PROJECT} if place.root is not None else ANYWHERE
     for name, check in checks.items():

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
 from posttrain.provenance.ledger.store import Store
 from posttrain.stage.formatting import duration
@@ -17,7 +17,7 @@ _LAST = (
 )
 
 
-def clock(place: Place) -> Iterator[Finding]:
+def clock(place: CheckScope) -> Iterator[Finding]:
     """Now is after the ledger's last record; files and the database get today's time."""
     found = [*_against_ledger(place), *_against_files(place)]
     if found:
@@ -35,7 +35,7 @@ def skew(whose: str, theirs: float, *, coarse: float = 0.0) -> Iterator[Finding]
         yield Finding("clock", "warning", says, f"{_SET}, on both machines")
 
 
-def _against_ledger(place: Place) -> Iterator[Finding]:
+def _against_ledger(place: CheckScope) -> Iterator[Finding]:
     with ledger_as_it_is(place.project) as ledger:
         if ledger is None:
             return
@@ -48,7 +48,7 @@ def _against_ledger(place: Place) -> Iterator[Finding]:
         yield Finding("clock", "broken", says, f"{_SET}, here or where the ledger was written")
 
 
-def _against_files(place: Place) -> Iterator[Finding]:
+def _against_files(place: CheckScope) -> Iterator[Finding]:
     """A network file system dates files by its server's clock."""
     place.state.mkdir(exist_ok=True)
     probe = place.state / ".clock"

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.checks.installation import (
     install_line,
     required,
@@ -19,12 +19,12 @@ class Extra(NamedTuple):
     """One extra: its use in few words, and what in a project asks for it."""
 
     use: str
-    asked: Callable[[Place], str]
+    asked: Callable[[CheckScope], str]
     # A recipe may be for another machine; what the project's own settings ask for is for all.
     missed: Literal["warning", "broken"]
 
 
-def extras(place: Place) -> Iterator[Finding]:
+def extras(place: CheckScope) -> Iterator[Finding]:
     """Every extra: there, or not, with the line that installs it."""
     there: list[str] = []
     unknown: list[str] = []
@@ -55,11 +55,11 @@ def _how(name: str) -> str:
     return install_line(f"posttrain[{name}]")
 
 
-def _never(_: Place) -> str:
+def _never(_: CheckScope) -> str:
     return ""
 
 
-def _remote(place: Place) -> str:
+def _remote(place: CheckScope) -> str:
     for name in ("config", "config.local"):
         file = place.project / ".dvc" / name
         if file.is_file() and re.search(r"^\s*url\s*=\s*s3:", file.read_text(), re.MULTILINE):
@@ -67,15 +67,15 @@ def _remote(place: Place) -> str:
     return ""
 
 
-def _database(place: Place) -> str:
+def _database(place: CheckScope) -> str:
     urls = {"POSTTRAIN_LEDGER": ledger_location(place.project)}
     urls["POSTTRAIN_SCHEDULES"] = os.environ.get("POSTTRAIN_SCHEDULES", "")
     named = [name for name, url in urls.items() if url.startswith("postgres")]
     return f"{named[0]} is on PostgreSQL" if named else ""
 
 
-def _recipes(pattern: str) -> Callable[[Place], str]:
-    def asked(place: Place) -> str:
+def _recipes(pattern: str) -> Callable[[CheckScope], str]:
+    def asked(place: CheckScope) -> str:
         for file in (
             *place.project.glob("recipe.yaml"),
             *place.project.glob("recipes/*/recipe.yaml"),
@@ -87,7 +87,7 @@ def _recipes(pattern: str) -> Callable[[Place], str]:
     return asked
 
 
-def _recipe(field: str) -> Callable[[Place], str]:
+def _recipe(field: str) -> Callable[[CheckScope], str]:
     return _recipes(rf"^[^#\n]*\b{field}:\s*(?!null\b|~)\S")
 
 

@@ -23,7 +23,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Place:
+class CheckScope:
     """Where to look: a project, or None outside of one; whether to read everything, and repair."""
 
     root: Path | None

@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.checks.installation import version_of
 from posttrain.stage.formatting import bytesize
 
@@ -14,7 +14,7 @@ _LITTLE_FREE = 0.1
 _QUERY = "--query-gpu=name,driver_version,memory.free,memory.total"
 
 
-def gpu(_: Place) -> Iterator[Finding]:
+def gpu(_: CheckScope) -> Iterator[Finding]:
     """Driver and memory of every GPU, and a sum made by torch on the first."""
     if shutil.which("nvidia-smi") is None:
         built = f"torch {version_of('torch')}"

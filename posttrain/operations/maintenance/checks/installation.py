@@ -11,13 +11,13 @@ from pathlib import Path
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 
 _OLDEST = (3, 11)
 _SHOWN = 3
 
 
-def python(_: Place) -> Iterator[Finding]:
+def python(_: CheckScope) -> Iterator[Finding]:
     """The interpreter's version."""
     says = f"{platform.python_version()} at {sys.executable}"
     if sys.version_info < _OLDEST:
@@ -26,7 +26,7 @@ def python(_: Place) -> Iterator[Finding]:
         yield Finding("python", "ok", says)
 
 
-def packages(_: Place) -> Iterator[Finding]:
+def packages(_: CheckScope) -> Iterator[Finding]:
     """What posttrain requires is installed, in a version that it takes."""
     core = required(None)
     wrong = [said for each in core if (said := unmet(each))]
@@ -37,7 +37,7 @@ def packages(_: Place) -> Iterator[Finding]:
         yield Finding("packages", "ok", f"posttrain {own} and all {len(core)} that it requires")
 
 
-def versions(place: Place) -> Iterator[Finding]:
+def versions(place: CheckScope) -> Iterator[Finding]:
     """The versions are those that the project was tested with."""
     file = place.project / "constraints.txt"
     if not file.is_file():
@@ -56,7 +56,7 @@ def versions(place: Place) -> Iterator[Finding]:
         yield Finding("versions", "ok", f"{len(here)} packages as in {file.name}")
 
 
-def commands(_: Place) -> Iterator[Finding]:
+def commands(_: CheckScope) -> Iterator[Finding]:
     """Stock `dvc repro` runs `python -m posttrain`: both must be those of this environment."""
     folder = Path(sys.executable).parent
     remedy = f"source {folder / 'activate'}; only stock dvc commands need it"

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.provenance.ledger.location import ledger_location
 from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.store import Store
@@ -20,7 +20,7 @@ _WRITERS = (
 )
 
 
-def ledger(place: Place) -> Iterator[Finding]:
+def ledger(place: CheckScope) -> Iterator[Finding]:
     """It opens, is whole, can be written, and has the schema of this version."""
     where = ledger_location(place.project)
     if "://" not in where and not Path(where).is_file():

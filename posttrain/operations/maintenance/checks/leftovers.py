@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.live import held, workspace_locks
 from posttrain.stage.errors import UserError
 
@@ -18,13 +18,13 @@ _FIX = "posttrain doctor --fix removes it"
 _NAMES = "SELECT name FROM schedules WHERE NOT removed"
 
 
-def leftovers(place: Place) -> Iterator[Finding]:
+def leftovers(place: CheckScope) -> Iterator[Finding]:
     """Everything of nobody; `--fix` removes what no run would miss."""
     found = [*_dead(place), *_half_made(place), *_pruned(place), *_orphans(place)]
     yield from found or [Finding("leftovers", "ok", "none: no dead locks, no half-made outputs")]
 
 
-def _dead(place: Place) -> Iterator[Finding]:
+def _dead(place: CheckScope) -> Iterator[Finding]:
     """Notes of who holds a workspace, and DVC's own list of who reads and writes."""
     for path, who in (*_holders(place.state), *_dvc(place.project / ".dvc" / "tmp" / "rwlock")):
         says = f"{path.relative_to(place.project)} is of {who}, which is gone"
@@ -33,7 +33,7 @@ def _dead(place: Place) -> Iterator[Finding]:
         yield _told(place, says)
 
 
-def _half_made(place: Place) -> Iterator[Finding]:
+def _half_made(place: CheckScope) -> Iterator[Finding]:
     """Outputs that a killed run was making; the next run of the recipe removes them as well."""
     for folder in sorted((place.state / "staging").glob("*/*")):
         lock = place.state / f"lock-{folder.parent.name}"
@@ -45,7 +45,7 @@ def _half_made(place: Place) -> Iterator[Finding]:
         yield _told(place, says)
 
 
-def _pruned(place: Place) -> Iterator[Finding]:
+def _pruned(place: CheckScope) -> Iterator[Finding]:
     """Worktrees that git knows and whose folder is gone: their branch or commit stays taken."""
     gone = [
         line for line in _git(place, "worktree", "prune", "--dry-run", "-v").splitlines() if line
@@ -57,7 +57,7 @@ def _pruned(place: Place) -> Iterator[Finding]:
         yield _told(place, says)
 
 
-def _orphans(place: Place) -> Iterator[Finding]:
+def _orphans(place: CheckScope) -> Iterator[Finding]:
     """Worktrees of schedules that are no more; what their runs made is in the cache."""
     journal = place.state / "schedules.db"
     trees = sorted((place.state / "worktrees").glob("*/tree"))
@@ -74,7 +74,7 @@ def _orphans(place: Place) -> Iterator[Finding]:
             yield Finding("leftovers", "warning", says, f"git worktree remove --force {tree}")
 
 
-def _told(place: Place, says: str) -> Finding:
+def _told(place: CheckScope, says: str) -> Finding:
     if place.fixes:
         return Finding("leftovers", "ok", f"{says}: removed")
     return Finding("leftovers", "warning", says, place.how(_FIX))
@@ -112,7 +112,7 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def _git(place: Place, *arguments: str) -> str:
+def _git(place: CheckScope, *arguments: str) -> str:
     command = ["git", "-C", str(place.project), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.artifacts import object_folder
@@ -19,7 +19,7 @@ _FEW_FILES = 10_000
 _REMEDY = "posttrain gc --dry-run shows what can go; or move the cache: dvc cache dir --local"
 
 
-def disk(place: Place) -> Iterator[Finding]:
+def disk(place: CheckScope) -> Iterator[Finding]:
     """Room for artifacts and databases: for as much as the last run made, once more."""
     made, recipe = _last_made(place.project)
     folders = {"project": place.project, "cache": _existing(object_folder(place.project))}
@@ -32,7 +32,7 @@ def disk(place: Place) -> Iterator[Finding]:
         yield _room(what, folder, made, recipe)
 
 
-def git(place: Place) -> Iterator[Finding]:
+def git(place: CheckScope) -> Iterator[Finding]:
     """Repository, commit, edits, identity."""
     if place.root is None or shutil.which("git") is None:
         return

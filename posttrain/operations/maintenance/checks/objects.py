@@ -7,9 +7,9 @@ import random
 from collections.abc import Collection, Iterator, Mapping
 
 from posttrain.operations.maintenance.cache import Objects, read_objects
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.checks.owners import Owner, owners
-from posttrain.operations.maintenance.checks.restore import Outcome, put_back, remedy
+from posttrain.operations.maintenance.checks.restore import Repair, put_back, remedy
 from posttrain.operations.maintenance.git import outputs_now
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
@@ -20,7 +20,7 @@ _SHOWN = 5
 Known = Mapping[str, Owner]
 
 
-def cache(place: Place) -> Iterator[Finding]:
+def cache(place: CheckScope) -> Iterator[Finding]:
     """Hash a sample of the objects, or all; look for those that a dvc.lock here names."""
     folder = object_folder(place.project)
     objects = read_objects(folder.parents[1])
@@ -55,30 +55,30 @@ def sound(objects: Objects, oid: str) -> bool:
 
 
 def _told(
-    place: Place, objects: Objects, known: Known, bad: Mapping[str, str]
+    place: CheckScope, objects: Objects, known: Known, bad: Mapping[str, str]
 ) -> Iterator[Finding]:
     """One line for each of the first bad objects; with `--fix` each of them is seen to."""
     outcomes = {
-        oid: put_back(place, objects, oid, known.get(oid)) if place.fixes else Outcome.UNTOUCHED
+        oid: put_back(place, objects, oid, known.get(oid)) if place.fixes else Repair.UNTOUCHED
         for oid in bad
     }
     for oid, how in list(bad.items())[:_SHOWN]:
         owner, outcome = known.get(oid), outcomes[oid]
         whose = owner.says if owner else "an object that no ledger here knows"
         says = f"{objects.path(oid)} is {how}: {whose}"
-        if outcome is Outcome.RESTORED:
+        if outcome is Repair.RESTORED:
             yield Finding("cache", "ok", f"{says}; put back from the workspace")
-        elif how == "damaged" and outcome is Outcome.UNTOUCHED:
+        elif how == "damaged" and outcome is Repair.UNTOUCHED:
             yield Finding("cache", "broken", says, remedy(place, oid, owner, outcome))
         else:
             yield Finding("cache", "warning", says, remedy(place, oid, owner, outcome))
     if len(bad) > _SHOWN:
-        open_ = sum(outcome is not Outcome.RESTORED for outcome in outcomes.values())
+        open_ = sum(outcome is not Repair.RESTORED for outcome in outcomes.values())
         says = f"{len(bad):,} objects damaged or gone, of which {open_:,} are not back"
         yield Finding("cache", "warning", says, place.how("posttrain doctor --deep --fix"))
 
 
-def _missing(place: Place, objects: Objects, known: Known) -> tuple[list[str], int]:
+def _missing(place: CheckScope, objects: Objects, known: Known) -> tuple[list[str], int]:
     """Objects that a dvc.lock names and that are gone, and how many were never made here."""
     wanted = [oid for oid in outputs_now(place.project) if not _whole(objects, oid)]
     here = [oid for oid in wanted if oid in known]

@@ -6,13 +6,13 @@ import hashlib
 from pathlib import Path
 
 from posttrain.operations.maintenance.cache import Objects
-from posttrain.operations.maintenance.checks.finding import Place
+from posttrain.operations.maintenance.checks.finding import CheckScope
 from posttrain.operations.maintenance.checks.owners import Owner
 from posttrain.provenance.dvc.guard import guarded
 from posttrain.stage.errors import UserError
 
 
-class Outcome(enum.Enum):
+class Repair(enum.Enum):
     """What was done about an object."""
 
     UNTOUCHED = enum.auto()
@@ -20,7 +20,7 @@ class Outcome(enum.Enum):
     RESTORED = enum.auto()
 
 
-def put_back(place: Place, objects: Objects, oid: str, owner: Owner | None) -> Outcome:
+def put_back(place: CheckScope, objects: Objects, oid: str, owner: Owner | None) -> Repair:
     """Take the bytes from the workspace where they are still the same; else remove what is bad."""
     from posttrain.provenance.dvc import DvcStore
 
@@ -30,14 +30,14 @@ def put_back(place: Place, objects: Objects, oid: str, owner: Owner | None) -> O
     if source is not None:
         with contextlib.suppress(UserError):
             DvcStore(place.project, place.project).store([source])
-    return Outcome.RESTORED if objects.path(oid).is_file() else Outcome.REMOVED
+    return Repair.RESTORED if objects.path(oid).is_file() else Repair.REMOVED
 
 
-def remedy(place: Place, oid: str, owner: Owner | None, outcome: Outcome) -> str:
+def remedy(place: CheckScope, oid: str, owner: Owner | None, outcome: Repair) -> str:
     """What to do about an object that is not back."""
     fetch = "dvc pull where a remote has it"
     anew = f"posttrain run makes it anew (stage {owner.stage})" if owner else "posttrain run"
-    if outcome is not Outcome.UNTOUCHED:
+    if outcome is not Repair.UNTOUCHED:
         return f"{fetch}; else {anew}"
     fix = "posttrain doctor --deep --fix"
     if _source(place, oid, owner) is not None:
@@ -45,7 +45,7 @@ def remedy(place: Place, oid: str, owner: Owner | None, outcome: Outcome) -> str
     return place.how(f"{fix} removes what is damaged; then {fetch}, else {anew}")
 
 
-def _source(place: Place, oid: str, owner: Owner | None) -> Path | None:
+def _source(place: CheckScope, oid: str, owner: Owner | None) -> Path | None:
     """A file with these bytes, or, for the list of a directory, that directory."""
     for path in owner.places(place.project) if owner else ():
         if path.is_dir() and oid.endswith(".dir"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from posttrain.operations.maintenance.checks.clock import skew
-from posttrain.operations.maintenance.checks.finding import Finding, Place
+from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.services.plan import FOLDER, addresses
 from posttrain.operations.services.process import alive
 from posttrain.operations.services.supervisor import SUPERVISOR
@@ -36,7 +36,7 @@ _POSTGRES = (
 _HEALTH = {"PREFECT_API_URL": "prefect", "MLFLOW_TRACKING_URI": "mlflow"}
 
 
-def databases(place: Place) -> Iterator[Finding]:
+def databases(place: CheckScope) -> Iterator[Finding]:
     """The SQLite files of this project are whole."""
     for name, (file, remedy) in _EMBEDDED.items():
         path = place.state / file
@@ -49,7 +49,7 @@ def databases(place: Place) -> Iterator[Finding]:
             yield Finding(name, "broken", f"{path} is damaged: {said}", remedy)
 
 
-def servers(place: Place) -> Iterator[Finding]:
+def servers(place: CheckScope) -> Iterator[Finding]:
     """The servers that `posttrain up` started, and those that the environment names, answer."""
     folder = place.project / FOLDER
     asked: set[str] = set()

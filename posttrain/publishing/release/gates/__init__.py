@@ -9,9 +9,9 @@ from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.gates.integrity import recall, reproducibility, schema
 from posttrain.publishing.release.gates.licence import licence
 from posttrain.publishing.release.gates.metrics import improvement, limit, no_regression, threshold
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 
-GATES: Mapping[str, Callable[[Any, Evidence], Verdict]] = {
+GATES: Mapping[str, Callable[[Any, Evidence], GateResult]] = {
     "threshold": threshold,
     "improvement": improvement,
     "no_regression": no_regression,
@@ -24,6 +24,6 @@ GATES: Mapping[str, Callable[[Any, Evidence], Verdict]] = {
 }
 
 
-def judge(gate: AnyGate, evidence: Evidence) -> Verdict:
+def judge(gate: AnyGate, evidence: Evidence) -> GateResult:
     """Apply one gate."""
     return GATES[gate.kind](gate, evidence)

@@ -6,10 +6,10 @@ from posttrain.data.schemas import PROBLEMS
 from posttrain.data.tables import read_table
 from posttrain.publishing.release.config import ContaminationGate
 from posttrain.publishing.release.gates.evidence import Evidence
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 
 
-def contamination(gate: ContaminationGate, evidence: Evidence) -> Verdict:
+def contamination(gate: ContaminationGate, evidence: Evidence) -> GateResult:
     """Judge every table that a model of the chain was trained on against the evaluation's."""
     import polars as pl
 
@@ -19,7 +19,7 @@ def contamination(gate: ContaminationGate, evidence: Evidence) -> Verdict:
     )
     asked = [each for each in evidence.chain.evaluation.inputs if each.role == "problems"]
     if not asked:
-        return Verdict(False, rule, {}, "the evaluation reads no table of problems to check")
+        return GateResult(False, rule, {}, "the evaluation reads no table of problems to check")
     heldout = pl.concat([read_table(evidence.find(each), PROBLEMS) for each in asked])
     rows, found, worst = 0, 0, ""
     for record in evidence.chain.trained_on():
@@ -37,4 +37,4 @@ def contamination(gate: ContaminationGate, evidence: Evidence) -> Verdict:
             worst = worst or f"{record.path} has the prompt {bad['prompt'][0]!r}"
     figures = {"rows": float(rows), "contaminated": float(found)}
     remedy = f"{worst}; drop such rows before training (the curate stage does)" if worst else ""
-    return Verdict(found <= gate.allowed, rule, figures, remedy)
+    return GateResult(found <= gate.allowed, rule, figures, remedy)

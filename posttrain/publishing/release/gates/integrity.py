@@ -12,11 +12,11 @@ from posttrain.provenance.lineage.recalls import recalled
 from posttrain.publishing.release.config import RecallGate, ReproducibilityGate, SchemaGate
 from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.names import LEVELS
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 from posttrain.stage.errors import UserError
 
 
-def schema(_gate: SchemaGate, evidence: Evidence) -> Verdict:
+def schema(_gate: SchemaGate, evidence: Evidence) -> GateResult:
     """Read every table and report of the chain again."""
     rule = "every table and report of the chain has its recorded bytes, its schema and no gaps"
     made = [record for run in evidence.chain.stages for record in run.outputs]
@@ -25,8 +25,8 @@ def schema(_gate: SchemaGate, evidence: Evidence) -> Verdict:
         try:
             checked += _check(record, evidence)
         except (UserError, ValueError) as error:
-            return Verdict(False, rule, {"checked": float(checked)}, f"{record.path}: {error}")
-    return Verdict(True, rule, {"checked": float(checked), "artifacts": float(len(made))})
+            return GateResult(False, rule, {"checked": float(checked)}, f"{record.path}: {error}")
+    return GateResult(True, rule, {"checked": float(checked), "artifacts": float(len(made))})
 
 
 def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
@@ -53,7 +53,7 @@ def _refuse_gaps(path: Path) -> None:
             raise UserError(f"{count} values of its column '{column}' are missing")
 
 
-def recall(_gate: RecallGate, evidence: Evidence) -> Verdict:
+def recall(_gate: RecallGate, evidence: Evidence) -> GateResult:
     """Ask the ledger about every artifact of the chain."""
     rule = "no artifact of the chain, and nothing that it was made from, was recalled"
     artifacts = evidence.chain.artifacts()
@@ -61,12 +61,12 @@ def recall(_gate: RecallGate, evidence: Evidence) -> Verdict:
     figures = {"artifacts": float(len(artifacts)), "recalled": float(len(reasons))}
     bad = next((record for record in artifacts if record.digest in reasons), None)
     if bad is None:
-        return Verdict(True, rule, figures)
+        return GateResult(True, rule, figures)
     remedy = f"{bad.path}: {reasons[bad.digest]}; make it anew from other data"
-    return Verdict(False, rule, figures, remedy)
+    return GateResult(False, rule, figures, remedy)
 
 
-def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> Verdict:
+def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> GateResult:
     """Compare the declared level, and what executions of the same keys have made."""
     declared = evidence.chain.recipe.run.level
     rule = (
@@ -87,20 +87,20 @@ def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> Verdict:
         "refuted": float(len(refuted)),
     }
     if LEVELS.index(declared) > LEVELS.index(gate.level):
-        return Verdict(False, rule, figures, f"set run.level to {gate.level}, and run again")
+        return GateResult(False, rule, figures, f"set run.level to {gate.level}, and run again")
     if found and declared in ("L0", "L1"):
         stage = found[0].stage
         remedy = f"stage '{stage}' made different bytes under one key; see posttrain audit"
-        return Verdict(False, rule, figures, remedy)
+        return GateResult(False, rule, figures, remedy)
     if refuted:
         stage = next(run.stage for run in evidence.chain.stages if run.key == refuted[0])
         remedy = f"stage '{stage}' was verified at {declared} and did not hold; see posttrain audit"
-        return Verdict(False, rule, figures, remedy)
+        return GateResult(False, rule, figures, remedy)
     if fewest < gate.executions:
         stage = next(run.stage for run in evidence.chain.stages if executed[run.key] == fewest)
         remedy = f"stage '{stage}' was executed {fewest} times; posttrain run --from {stage}"
-        return Verdict(False, rule, figures, remedy)
-    return Verdict(True, rule, figures)
+        return GateResult(False, rule, figures, remedy)
+    return GateResult(True, rule, figures)
 
 
 def _executions(

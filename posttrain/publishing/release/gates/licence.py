@@ -4,10 +4,10 @@ from posttrain.publishing.release.config import LicenceGate
 from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.inputs import outside_inputs
 from posttrain.publishing.release.licences import UNKNOWN
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 
 
-def licence(gate: LicenceGate, evidence: Evidence) -> Verdict:
+def licence(gate: LicenceGate, evidence: Evidence) -> GateResult:
     """Every input from outside has a licence that is known, and allowed where a list is given."""
     allowed = f" and that is one of {', '.join(gate.allowed)}" if gate.allowed else ""
     unknown_too = " (unknown ones are accepted)" if gate.allow_unknown else ""
@@ -31,9 +31,9 @@ def licence(gate: LicenceGate, evidence: Evidence) -> Verdict:
             f"state it in recipe.yaml: release: {{licences: {{{each.name}: SPDX-ID}}}}, "
             "or set allow_unknown on the licence gate"
         )
-        return Verdict(False, rule, figures, remedy)
+        return GateResult(False, rule, figures, remedy)
     if refused:
         each = refused[0]
         remedy = f"'{each.name}' ({each.origin}) is under {each.licence}; use another input"
-        return Verdict(False, rule, figures, remedy)
-    return Verdict(True, rule, figures)
+        return GateResult(False, rule, figures, remedy)
+    return GateResult(True, rule, figures)

@@ -12,17 +12,17 @@ from posttrain.publishing.release.config import (
 )
 from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.results import Results, collect, policy_named
-from posttrain.publishing.release.statistics import Verdict
+from posttrain.publishing.release.statistics import GateResult
 
 PARENT = "parent"
 
 
-def threshold(gate: ThresholdGate, evidence: Evidence) -> Verdict:
+def threshold(gate: ThresholdGate, evidence: Evidence) -> GateResult:
     """See `ThresholdGate`."""
     return statistics.threshold(gate, evidence.results)
 
 
-def improvement(gate: ImprovementGate, evidence: Evidence) -> Verdict:
+def improvement(gate: ImprovementGate, evidence: Evidence) -> GateResult:
     """See `ImprovementGate`."""
     other = other_results(gate, evidence)
     return (
@@ -30,7 +30,7 @@ def improvement(gate: ImprovementGate, evidence: Evidence) -> Verdict:
     )
 
 
-def no_regression(gate: NoRegressionGate, evidence: Evidence) -> Verdict:
+def no_regression(gate: NoRegressionGate, evidence: Evidence) -> GateResult:
     """See `NoRegressionGate`."""
     other = other_results(gate, evidence)
     return (
@@ -40,24 +40,24 @@ def no_regression(gate: NoRegressionGate, evidence: Evidence) -> Verdict:
     )
 
 
-def limit(gate: LimitGate, evidence: Evidence) -> Verdict:
+def limit(gate: LimitGate, evidence: Evidence) -> GateResult:
     """See `LimitGate`."""
     if _is_estimate(gate.metric):
         rule = f"{gate.metric} is an estimate, which a limit does not judge"
         remedy = "use kind: threshold, which asks its interval, or kind: improvement"
-        return Verdict(False, rule, {}, remedy)
+        return GateResult(False, rule, {}, remedy)
     metrics = {name: value for run in evidence.chain.stages for name, value in run.metrics.items()}
     low = f"{gate.at_least:g} <= " if gate.at_least is not None else ""
     high = f" <= {gate.at_most:g}" if gate.at_most is not None else ""
     rule = f"{low}{gate.metric}{high}, as the stage recorded it"
     if gate.metric not in metrics:
         known = ", ".join(sorted(metrics))
-        return Verdict(False, rule, {}, f"no stage recorded {gate.metric}; there are {known}")
+        return GateResult(False, rule, {}, f"no stage recorded {gate.metric}; there are {known}")
     value = metrics[gate.metric]
     passed = (gate.at_least is None or value >= gate.at_least) and (
         gate.at_most is None or value <= gate.at_most
     )
-    return Verdict(passed, rule, {"value": value})
+    return GateResult(passed, rule, {"value": value})
 
 
 def _is_estimate(metric: str) -> bool:
@@ -79,9 +79,11 @@ def other_results(gate: ComparisonGate, evidence: Evidence) -> Results | None:
     return collect(evidence.ledger, evidence.finder, policy=policy, evaluation=evaluation)
 
 
-def _no_parent(gate: ComparisonGate) -> Verdict:
+def _no_parent(gate: ComparisonGate) -> GateResult:
     remedy = (
         "there is no release to compare with yet; set without_parent: POLICY, a policy of the "
         "same evaluation that stands in for it"
     )
-    return Verdict(False, f"{gate.metric} is compared with the release before this one", {}, remedy)
+    return GateResult(
+        False, f"{gate.metric} is compared with the release before this one", {}, remedy
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.backends.cluster.crew import Crew
+from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.stage.errors import UserError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -53,7 +53,7 @@ def crew(cluster, some, tmp_path):
     crews = []
 
     def make(worker, actors):
-        crews.append(Crew(cluster, some(actors), worker, str(tmp_path)))
+        crews.append(WorkerPool(cluster, some(actors), worker, str(tmp_path)))
         return crews[-1]
 
     yield make

@@ -2,7 +2,7 @@
 
 import pytest
 
-from posttrain.pipeline.execution.fitness import refuse_unfit
+from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
@@ -58,7 +58,7 @@ def zoo(toy, monkeypatch):
 
 def check(zoo, *overrides):
     with open_session(zoo.root, overrides) as session:
-        refuse_unfit(session.planner, session.planner.plan())
+        refuse_incompatible(session.planner, session.planner.plan())
 
 
 def test_models_carry_their_parts_and_must_fit(zoo):

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.operations.schedule import beat
-from posttrain.operations.schedule.beat import Watch, beat_file
+from posttrain.operations.schedule import heartbeat
+from posttrain.operations.schedule.heartbeat import Watch, heartbeat_file
 from posttrain.operations.schedule.running import kill_hung
 from posttrain.provenance.ledger.processes import is_gone, process_named
 
 RUN = """
 import time
-from posttrain.operations.schedule import beat
-beat._BEAT_SECONDS = 0.05
-with beat.beating():
+from posttrain.operations.schedule import heartbeat
+heartbeat._HEARTBEAT_SECONDS = 0.05
+with heartbeat.sending_heartbeats():
     print("here", flush=True)
     time.sleep(600)
 """
@@ -35,7 +35,7 @@ def running(journal, tmp_path):
             [sys.executable, "-c", RUN],
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, beat.ENVIRONMENT: str(beat_file(tmp_path, tick))},
+            env={**os.environ, heartbeat.ENVIRONMENT: str(heartbeat_file(tmp_path, tick))},
         )
         made.append(process)
         assert process.stdout.readline() == b"here\n"
@@ -73,26 +73,26 @@ def test_a_night_in_which_the_machine_slept_is_held_against_nobody(journal, runn
     watch = Watch(tmp_path, 120.0, clock=lambda: 5.0)
     _, tick = running()
     assert kill_hung(journal, watch) == []
-    os.utime(beat_file(tmp_path, tick), (1.0, 1.0))
+    os.utime(heartbeat_file(tmp_path, tick), (1.0, 1.0))
     assert kill_hung(journal, watch) == []
 
 
 def test_a_run_that_never_began_to_beat_or_is_another_machines_is_left_alone(journal, tmp_path):
     tick = journal.add("s", 1.0, kind="manual", status="waiting", reason="r")
     journal.change(tick, {"status": "running", "process": "elsewhere 1 b:1", "attempt": 1})
-    beat_file(tmp_path, tick).parent.mkdir(parents=True)
-    beat_file(tmp_path, tick).touch()
+    heartbeat_file(tmp_path, tick).parent.mkdir(parents=True)
+    heartbeat_file(tmp_path, tick).touch()
     now = [0.0]
     watch = Watch(tmp_path, 1.0, clock=lambda: now[0])
     assert kill_hung(journal, watch) == []
     now[0] = 99.0
     assert kill_hung(journal, watch) == []
-    beat_file(tmp_path, tick).unlink()
+    heartbeat_file(tmp_path, tick).unlink()
     assert watch.hung(journal.live()) == []
 
 
 def test_a_run_ends_with_the_process_that_waits_for_it(tmp_path):
-    code = RUN.replace("beating()", "beating(parent=os.getppid())").replace(
+    code = RUN.replace("sending_heartbeats()", "sending_heartbeats(parent=os.getppid())").replace(
         "import time", "import os, time", 1
     )
     outer = (

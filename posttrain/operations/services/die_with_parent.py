@@ -1,4 +1,4 @@
-"""Become a program that ends with its parent: `python tethered.py PARENT PROGRAM [ARGUMENT ...]`.
+"""Become a program that ends with its parent: `die_with_parent.py PARENT PROGRAM [ARGUMENT ...]`.
 
 Where Linux offers it, a supervisor that is killed leaves nobody behind. Stands alone: it is run as
 a script, by an interpreter that looks at nothing else.

@@ -9,7 +9,7 @@ from typing import Any
 
 from posttrain.pipeline.execution.display import Display
 from posttrain.provenance.ledger import Ledger, Verification
-from posttrain.publishing.reproduction.replaying import Outcome, replay_stage, replayable
+from posttrain.publishing.reproduction.replaying import ReplayOutcome, replay_stage, replayable
 from posttrain.publishing.reproduction.subject import (
     EVERYTHING,
     WORK,
@@ -20,7 +20,7 @@ from posttrain.publishing.reproduction.subject import (
 
 
 @dataclass(frozen=True)
-class Finding:
+class VerifiedItem:
     """One thing that was compared; `note` says in words what is the matter, if anything is."""
 
     stage: str
@@ -32,13 +32,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LevelCheck:
     """Whether a run holds at a level, by which rule, and what that was decided by."""
 
     name: str
     level: str
     rule: str
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifiedItem, ...]
     subjects: Mapping[str, bool]
     """Ids of the run and of its stage runs, each with whether it holds."""
     details: Mapping[str, Any]
@@ -59,7 +59,7 @@ class Verdict:
         ]
 
 
-def verify_bytes(ledger: Ledger, name: str, root: Path) -> Verdict:
+def verify_bytes(ledger: Ledger, name: str, root: Path) -> LevelCheck:
     """L0: every stage again on the inputs that it had; every output has the same digest."""
     from posttrain.publishing.reproduction.bitwise import run_again
 
@@ -70,7 +70,7 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> Verdict:
     ):
         compared = run_again(session, subject, Path(folder))
     findings = tuple(
-        Finding(
+        VerifiedItem(
             each.stage,
             each.path,
             each.recorded,
@@ -86,7 +86,7 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> Verdict:
     }
     whole = {} if subject.alone else {subject.run.id: all(stages.values())}
     at_fault = sorted({each.stage for each in findings if not each.agrees})
-    return Verdict(
+    return LevelCheck(
         subject.name,
         "L0",
         "every output of every stage, made again from the inputs that it had, has the same digest",
@@ -97,10 +97,10 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> Verdict:
     )
 
 
-def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> Verdict:
+def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> LevelCheck:
     """L2: the stored rollouts alone lead each learner to the same weights."""
     records = replayable(ledger, name, root)
-    outcomes: list[Outcome] = []
+    outcomes: list[ReplayOutcome] = []
     for record in records:
         display.started(record.stage, ("from its stored rollouts",))
         began = time.monotonic()
@@ -108,12 +108,13 @@ def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> Ve
         status = "succeeded" if outcomes[-1].equal else "failed"
         display.finished(record.stage, status, time.monotonic() - began)
     findings = tuple(
-        Finding(each.stage, "weights", each.stored, each.replayed, each.equal) for each in outcomes
+        VerifiedItem(each.stage, "weights", each.stored, each.replayed, each.equal)
+        for each in outcomes
     )
     subjects = {each.stage_run: each.equal for each in outcomes}
     subject = find_subject(ledger, name)
     whole = {} if subject.alone else {subject.run.id: all(subjects.values())}
-    return Verdict(
+    return LevelCheck(
         subject.name,
         "L2",
         "each learner, given the starting policy and the stored rollouts, ends at the same weights",
@@ -132,7 +133,7 @@ def verify_seeds(
     num_seeds: int,
     within: float,
     told: Callable[[str], None],
-) -> Verdict:
+) -> LevelCheck:
     """L3: the recorded figure is one that further seeds could have given."""
     from posttrain.publishing.reproduction.seeds import headline, run_with_seeds
 
@@ -153,7 +154,7 @@ def verify_seeds(
         )
     again = f"{found.mean:.4f}, {found.low:.4f} to {found.high:.4f} for one seed"
     stage = [each.stage for each in subject.records.values() if chosen in each.metrics][-1]
-    finding = Finding(stage, chosen, f"{found.recorded:.4f}", again, found.holds)
+    finding = VerifiedItem(stage, chosen, f"{found.recorded:.4f}", again, found.holds)
     advice = ""
     if not found.enough:
         reach = (found.mean_high - found.mean_low) / 2
@@ -163,6 +164,6 @@ def verify_seeds(
         )
     elif not found.inside:
         advice = "the recorded value is not one that another seed would give"
-    return Verdict(
+    return LevelCheck(
         subject.name, "L3", found.rule, (finding,), {subject.id: found.holds}, asdict(found), advice
     )

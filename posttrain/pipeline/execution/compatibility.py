@@ -19,7 +19,7 @@ Parts = Sequence[ArtifactRecord]
 _ONE_OF = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE)
 
 
-def refuse_unfit(planner: Planner, decisions: Sequence[Decision]) -> None:
+def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None:
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
     refuse_recalled(planner.ledger, _used(decisions))
     if planner.ledger.annotations.recalls():

@@ -1,4 +1,4 @@
-"""The heartbeat of a run's own process: a file that it touches, and the eye that misses the touch.
+"""The heartbeat of a run's own process: a file that it touches, which its worker looks at.
 
 A stage is watched by its run. This is for the run itself: stopped, swapped out, or stuck in a call
 that holds everything up, it would keep its schedule waiting for ever.
@@ -16,22 +16,22 @@ from posttrain.operations.schedule.journal import Tick
 
 ENVIRONMENT = "POSTTRAIN_BEAT"
 HUNG_SECONDS = 120.0
-_BEAT_SECONDS = 2.0
+_HEARTBEAT_SECONDS = 2.0
 
 
-def beat_file(root: Path, tick: Tick) -> Path:
-    """What the run of a tick touches, in the project that its worker works for."""
+def heartbeat_file(root: Path, tick: Tick) -> Path:
+    """Return the file that the run of a tick touches, in the project of its worker."""
     return root / ".posttrain" / "services" / "runs" / f"{tick.num}.beat"
 
 
 @contextmanager
-def beating(*, parent: int | None = None) -> Iterator[None]:
+def sending_heartbeats(*, parent: int | None = None) -> Iterator[None]:
     """Touch the file that the environment names; end this process once `parent` is gone."""
     place = os.environ.get(ENVIRONMENT)
     over = threading.Event()
 
-    def beat() -> None:
-        while not over.wait(_BEAT_SECONDS):
+    def touch_regularly() -> None:
+        while not over.wait(_HEARTBEAT_SECONDS):
             if place is not None:
                 Path(place).touch()
             if parent is not None and os.getppid() != parent:
@@ -40,7 +40,7 @@ def beating(*, parent: int | None = None) -> Iterator[None]:
     if place is not None:
         Path(place).parent.mkdir(parents=True, exist_ok=True)
         Path(place).touch()
-    thread = threading.Thread(target=beat, name="beat", daemon=True)
+    thread = threading.Thread(target=touch_regularly, name="heartbeat", daemon=True)
     thread.start()
     try:
         yield
@@ -52,9 +52,9 @@ def beating(*, parent: int | None = None) -> Iterator[None]:
 
 
 class Watch:
-    """Which runs have not touched their file for `limit` seconds in which we looked.
+    """Finds the runs that did not touch their file for `limit` seconds in which it was looked at.
 
-    Time that passes for nobody, while the machine sleeps, is not counted against a run.
+    Time in which the whole machine sleeps is not counted against a run.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class Watch:
         self._seen: dict[int, tuple[float, float]] = {}
 
     def hung(self, running: Collection[Tick]) -> list[Tick]:
-        """Those of `running` that are to be stopped; one without a file never began to beat."""
+        """Return those of `running` that are to be stopped; one without a file never began."""
         now = self._clock()
         found = []
         seen = {}
         for tick in running:
-            touched = _touched(beat_file(self._root, tick))
+            touched = _touched(heartbeat_file(self._root, tick))
             if touched is None:
                 continue
             before, since = self._seen.get(tick.num, (touched, now))

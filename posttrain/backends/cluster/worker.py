@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from posttrain.backends.cluster.settings import TorchSettings
 
 
-class Worker(Protocol):
+class PoolWorker(Protocol):
     """Does pieces of work; the same piece with the same tools gives the same result anywhere."""
 
     def equip(self, version: int, tools: Any) -> None:
@@ -21,20 +21,22 @@ class Worker(Protocol):
 
 
 @dataclass(frozen=True)
-class Behind:
+class StaleTools:
     """A refusal: the actor holds tools of another version than it was asked to work with."""
 
     version: int | None
 
 
-class Hand:
+class WorkerActor:
     """One actor. It is made by `start`, so that a refusal to start arrives as what it is."""
 
     def __init__(self) -> None:
-        self._worker: Worker | None = None
+        self._worker: PoolWorker | None = None
         self._version: int | None = None
 
-    def start(self, settings: TorchSettings, make: Callable[..., Worker], *arguments: Any) -> int:
+    def start(
+        self, settings: TorchSettings, make: Callable[..., PoolWorker], *arguments: Any
+    ) -> int:
         """Set the process up and make the worker; returns the process id."""
         settings.take_over()
         self._worker = make(*arguments)
@@ -50,5 +52,5 @@ class Hand:
         """The result of a piece with the tools of exactly this version, or `Behind`."""
         assert self._worker is not None
         if self._version != version:
-            return Behind(self._version)
+            return StaleTools(self._version)
         return self._worker.do(piece)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from posttrain.backends.cluster.connection import received
-from posttrain.backends.cluster.hand import Behind, Hand, Worker
 from posttrain.backends.cluster.settings import TorchSettings, environment
+from posttrain.backends.cluster.worker import PoolWorker, StaleTools, WorkerActor
 from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
 
@@ -23,7 +23,7 @@ class _Member:
     pid: int
 
 
-class Crew:
+class WorkerPool:
     """`resources.actors` workers, each in an actor of its own.
 
     Results come in the order of the pieces, whoever does which. A piece is given to another actor
@@ -31,14 +31,14 @@ class Crew:
     """
 
     def __init__(
-        self, ray: Any, resources: RayResources, make: Callable[..., Worker], *arguments: Any
+        self, ray: Any, resources: RayResources, make: Callable[..., PoolWorker], *arguments: Any
     ) -> None:
         self._ray = ray
         self._settings = TorchSettings.present()
         self._make = make
         # Put there once, however many actors read it.
         self._arguments = [ray.put(argument) for argument in arguments]
-        self._remote = ray.remote(Hand).options(
+        self._remote = ray.remote(WorkerActor).options(
             num_cpus=resources.cpus,
             num_gpus=resources.gpus,
             runtime_env={"env_vars": environment()},
@@ -85,7 +85,7 @@ class Crew:
                     waiting.appendleft(index)
                     continue
                 idle.append(member)
-                if isinstance(result, Behind):
+                if isinstance(result, StaleTools):
                     member.handle.equip.remote(self._version, self._tools)
                     waiting.appendleft(index)
                 else:
