@@ -77,7 +77,7 @@ def state_of(project, registry):
 @pytest.mark.parametrize("failing", ["folder", "archive", "model_version", "tag", "ledger"])
 def test_a_release_that_fails_at_any_step_is_nowhere(project, registry, monkeypatch, failing):
     before = state_of(project, registry)
-    real = pointers.Step
+    real = pointers.UndoableStep
 
     def step(kind, do, note):
         def fail():
