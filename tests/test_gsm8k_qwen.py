@@ -44,11 +44,12 @@ def in_small(recipe):
         source |= {"kind": "jsonl", "path": f"{split}.jsonl"}
     recipe["import_model"] = {"path": "model"}
     sizes = {
-        "sft": {"steps": 150, "batch_tokens": 2048, "learning_rate": 3e-3},
+        "sft": {"steps": 150, "batch_tokens": 2048, "optimization": {"learning_rate": 3e-3}},
         "probe": {"num_problems": 12, "num_samples": 8, "max_tokens": 80, "engine": ENGINE},
         "reward": {"steps": 2, "batch_tokens": 2048},
         "rl": {
-            "steps": 3, "problems_per_step": 6, "max_tokens": 80, "learning_rate": 1e-4,
+            "steps": 3, "problems_per_step": 6, "max_tokens": 80,
+            "optimization": {"learning_rate": 1e-4},
             "checkpoint_every": 2, "engine": ENGINE,
         },
         "evaluate": {"num_samples": 2, "pass_at": [1, 2], "max_tokens": 80, "engine": ENGINE},

@@ -15,9 +15,9 @@ from posttrain.data.schemas import SOLVE_RATES, problems_table
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.optim import Optimizer
-from posttrain.learning.rl.config import RlConfig
 from posttrain.stage.context import StageContext
 from posttrain.stage.slots import plugged
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 
@@ -25,8 +25,8 @@ def kill_after(num_updates: int) -> None:
     """End the process, as `kill -9` does, when so many updates were made in it."""
     step, made = Optimizer.step, []
 
-    def counted(self: Optimizer, *, factor: float, max_grad_norm: float) -> float:
-        norm = step(self, factor=factor, max_grad_norm=max_grad_norm)
+    def counted(self: Optimizer, *, learning_rate: float, max_grad_norm: float) -> float:
+        norm = step(self, learning_rate=learning_rate, max_grad_norm=max_grad_norm)
         made.append(norm)
         if len(made) == num_updates:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -46,21 +46,20 @@ def main() -> None:
     write_table(problems_table(problems), folder / "problems.parquet", PROBLEMS_SCHEMA)
     policy = weights_digest(load_policy(given / "endless").model)
     write_table(solve_rates(problems, policy), folder / "solve_rates.parquet", SOLVE_RATES)
-    config = RlConfig(
+    config = RlStageConfig(
         algorithm="grpo_trl",
         steps=job["updates"] // (job["minibatches"] * job["epochs"]),
         problems_per_step=PROBLEMS,
         group_size=GROUP,
         max_tokens=size["new_tokens"],
         draw={"train_on": "all"},
-        optimizer="adamw",
-        learning_rate=1e-3,
-        optimisation={
-            "minibatches": job["minibatches"],
-            "epochs": job["epochs"],
+        optimization={
+            "optimizer": "adamw",
+            "learning_rate": 1e-3,
             "schedule": "constant",
             "warmup_steps": 0,
         },
+        updates={"minibatches": job["minibatches"], "epochs": job["epochs"]},
         checkpoint_every=job["checkpoint"],
     )
     if job["kill"]:

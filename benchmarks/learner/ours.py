@@ -72,8 +72,7 @@ def train(
     context.scratch.mkdir(exist_ok=True)
     learner = {"precision": "bf16" if dtype == "bfloat16" else "fp32"}
     common = {
-        "optimizer": "adamw",
-        "learning_rate": LEARNING_RATE,
+        "optimization": {"optimizer": "adamw", "learning_rate": LEARNING_RATE},
         "checkpoint_every": 0,
         "learner": learner,
     }
@@ -85,8 +84,7 @@ def supervised(batch_tokens: int) -> dict[str, Any]:
     return {
         "steps": MANY,
         "batch_tokens": batch_tokens,
-        "schedule": "constant",
-        "warmup_steps": 0,
+        "optimization": {"schedule": "constant", "warmup_steps": 0},
     }
 
 
@@ -163,10 +161,10 @@ def reward(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
     )
     config = RewardConfig(
-        parameterisation="head", scale=1.0, **common, **supervised(2 * PAIRS * 64)
+        parameterization="head", scale=1.0, **common, **supervised(2 * PAIRS * 64)
     )
     model = start_reward_model(
-        folder / "policy", parameterisation="head", scale=1.0, device=context.device
+        folder / "policy", parameterization="head", scale=1.0, device=context.device
     )
     train(
         prepare_for_training(model.model, config.learner, seed=0),
@@ -181,7 +179,7 @@ def reward(
 def grpo(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
-    from posttrain.learning.rl.config import RlConfig
+    from tasks.rl.config import RlStageConfig
     from tasks.rl.stage import run
 
     size = json.loads((folder / "size.json").read_text())
@@ -189,8 +187,8 @@ def grpo(
     write_table(problems_table(problems), own / "problems.parquet", PROBLEMS_SCHEMA)
     policy = weights_digest(load_policy(folder / "endless").model)
     write_table(solve_rates(problems, policy), own / "solve_rates.parquet", SOLVE_RATES)
-    config = RlConfig(
-        **common | {"learning_rate": RL_LEARNING_RATE},
+    config = RlStageConfig(
+        **common,
         algorithm="grpo_trl",
         steps=MANY,
         problems_per_step=PROBLEMS,
@@ -198,7 +196,12 @@ def grpo(
         max_tokens=size["new_tokens"],
         # The peer spends time on every group, with signal or without.
         draw={"train_on": "all"},
-        optimisation={"schedule": "constant", "warmup_steps": 0},
+        optimization={
+            "optimizer": "adamw",
+            "learning_rate": RL_LEARNING_RATE,
+            "schedule": "constant",
+            "warmup_steps": 0,
+        },
     )
     inputs = {
         "policy": folder / "endless",

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 from benchmarks.learner.pace import Pace
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
 from posttrain.stage.context import StageContext
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 
@@ -51,7 +51,7 @@ def main() -> None:
         "solve_rates": Path(data) / "probe/solve_rates.parquet",
     }
     names = ("policy", "rollouts", "curve", "report")
-    run(RlConfig(steps=int(steps)), inputs, {name: own / name for name in names}, context)
+    run(RlStageConfig(steps=int(steps)), inputs, {name: own / name for name in names}, context)
 
 
 if __name__ == "__main__":

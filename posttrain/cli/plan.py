@@ -26,7 +26,7 @@ _ACTIONS = {
 \b
 Examples:
   posttrain plan                              the recipe of this folder
-  posttrain plan --set rl.learning_rate=2e-4  what that change would run
+  posttrain plan --set rl.optimization.learning_rate=2e-4  what that change would run
   posttrain plan --from rl -v                 every reason
   posttrain plan --set run.resources.processes=2
                                               training stages in two processes

@@ -26,7 +26,7 @@ from posttrain.views.tracking import open_tracker
 Examples:
   posttrain run                               the recipe of this folder
   posttrain run recipes/gsm8k                 another recipe
-  posttrain run --set rl.learning_rate=2e-4   only what depends on it runs
+  posttrain run --set rl.optimization.learning_rate=2e-4   only what depends on it runs
   posttrain run --from rl                     rl and everything after it, again
   posttrain run --local                       without Prefect
   posttrain run --set run.resources.processes=2

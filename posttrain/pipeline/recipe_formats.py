@@ -24,6 +24,19 @@ FORMAT = 2
 RENAMES: Mapping[str, str] = {
     "*.algorithm.advantage.estimator": "*.algorithm.advantage.kind",
     "*.algorithm.ratio.surrogate": "*.algorithm.ratio.kind",
+    "*.optimisation": "*.optimization",
+    "*.optimization.epochs": "*.updates.epochs",
+    "*.optimization.minibatches": "*.updates.minibatches",
+    "*.optimization.micro_batch_tokens": "*.updates.micro_batch_tokens",
+    "*.optimizer": "*.optimization.optimizer",
+    "*.learning_rate": "*.optimization.learning_rate",
+    "*.weight_decay": "*.optimization.weight_decay",
+    "*.schedule": "*.optimization.schedule",
+    "*.warmup_steps": "*.optimization.warmup_steps",
+    "*.decay_fraction": "*.optimization.decay_fraction",
+    "*.max_grad_norm": "*.optimization.max_grad_norm",
+    "*.parameterisation": "*.parameterization",
+    "*.centring": "*.centering",
 }
 """Old path -> new path, each from the top of the recipe; applied in this order.
 

@@ -20,7 +20,7 @@ nothing: `at` returns the config itself.
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
-from typing import Annotated, Any, Generic, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -137,6 +137,9 @@ class Schedulable(StageConfig):
     Both ends of a schedule must be valid for the field, each with the rest of the config. Derive
     from it only what is asked for its values by `Schedules.at`: elsewhere the field is no number.
     """
+
+    FIXED: ClassVar[frozenset[str]] = frozenset()
+    """Numbers that nothing asks for anew at a step, so that they cannot be schedules."""
 
     @classmethod
     def __get_pydantic_core_schema__(
@@ -291,7 +294,7 @@ def _now(value: Any, step: int, metrics: Mapping[str, float]) -> Any:
 
 
 def _schedules_given(
-    config: type[StageConfig], data: Mapping[str, Any]
+    config: type[Schedulable], data: Mapping[str, Any]
 ) -> dict[str, ScheduledNumber]:
     """The schedules in place of numbers, by field; raises pydantic's error with their places."""
     found: dict[str, ScheduledNumber] = {}
@@ -308,10 +311,11 @@ def _schedules_given(
     return found
 
 
-def _numbers(config: type[BaseModel]) -> set[str]:
+def _numbers(config: type[Schedulable]) -> set[str]:
     """Names of the fields that hold an int or a float, if anything."""
     fields = config.model_fields.items()
-    return {name for name, field in fields if _takes(field.annotation, int, float)}
+    numbers = {name for name, field in fields if _takes(field.annotation, int, float)}
+    return numbers - config.FIXED
 
 
 def _takes(annotation: Any, *types: type) -> bool:

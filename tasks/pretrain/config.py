@@ -1,13 +1,23 @@
 """Parameters of pretraining and mid-training."""
 
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.training.config import TrainingConfig
 
 
-class PretrainConfig(OptimisationConfig):
+class PretrainOptimization(OptimizationConfig):
+    """Optimizer and learning rate of training from scratch."""
+
+    optimizer: OptimizerKind = "muon"
+    """Muon learns from scratch in fewer steps than AdamW."""
+    learning_rate: float = Field(default=3e-3, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimizers."""
+
+
+class PretrainConfig(TrainingConfig):
     """The model's size, the mixture, and the optimisation."""
 
     vocab_size: int = Field(512, ge=259)
@@ -24,10 +34,8 @@ class PretrainConfig(OptimisationConfig):
     """Off spends a small model's capacity on the solutions, and none on predicting problems."""
     epochs: float = Field(1.5, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
-    optimizer: Literal["adamw", "muon"] = "muon"
-    """Muon learns from scratch in fewer steps than AdamW."""
-    learning_rate: float = Field(3e-3, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimisers."""
+    optimization: PretrainOptimization = PretrainOptimization()
+    """Optimizer, learning rate and its schedule."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -4,13 +4,23 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.training.config import TrainingConfig
 
 
-class RewardConfig(OptimisationConfig):
+class RewardOptimization(OptimizationConfig):
+    """Optimizer and learning rate of a reward model."""
+
+    optimizer: OptimizerKind = "muon"
+    """Muon learns the layers' matrices in fewer steps than AdamW."""
+    learning_rate: float = Field(default=3e-4, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimizers."""
+
+
+class RewardConfig(TrainingConfig):
     """How rewards are read off the model, how pairs are built, and the optimisation."""
 
-    parameterisation: Literal["likelihood", "head"] = "likelihood"
+    parameterization: Literal["likelihood", "head"] = "likelihood"
     """`likelihood` scores by the mean log-probability of the completion, `head` by a scalar head;
     a small model trained on few pairs generalises with the former only."""
     scale: float = Field(10.0, gt=0.0)
@@ -21,12 +31,10 @@ class RewardConfig(OptimisationConfig):
     """Most pairs in all; every problem gives one before any gives two."""
     heldout_fraction: float = Field(0.2, gt=0.0, lt=1.0)
     """Share of the problems whose pairs are kept for the report."""
-    centring: float = Field(0.0, ge=0.0)
+    centering: float = Field(0.0, ge=0.0)
     """Pull of each pair's mean reward to 0 (0.01 is usual with a head)."""
-    optimizer: Literal["adamw", "muon"] = "muon"
-    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
-    learning_rate: float = Field(3e-4, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimisers."""
+    optimization: RewardOptimization = RewardOptimization()
+    """Optimizer, learning rate and its schedule."""
 
     @model_validator(mode="after")
     def _is_saved_whole(self) -> Self:

@@ -39,7 +39,7 @@ def run(
     samples = read_table(inputs["samples"], COMPLETIONS)
     reward_model = start_reward_model(
         inputs["policy"],
-        parameterisation=config.parameterisation,
+        parameterization=config.parameterization,
         scale=config.scale,
         device=context.device,
     )
@@ -72,12 +72,14 @@ def run(
     }
 
 
-def _pair_loss(reward_model: RewardModel, centring: float) -> Loss[TokenBatch]:
+def _pair_loss(reward_model: RewardModel, centering: float) -> Loss[TokenBatch]:
     def loss(
         model: "PreTrainedModel", batch: TokenBatch, denominator: float
     ) -> tuple[Tensor, Mapping[str, Tensor]]:
         chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
-        return bradley_terry_loss(chosen_B, rejected_B, denominator=denominator, centring=centring)
+        return bradley_terry_loss(
+            chosen_B, rejected_B, denominator=denominator, centering=centering
+        )
 
     return loss
 
@@ -88,7 +90,7 @@ def _lesson(
     """Token ids of the pairs that fit, and every step over them."""
     policy = Policy(reward_model.model, reward_model.tokenizer)
     rows = encode_pairs(policy, pairs, config=config, context=context, where="reward")
-    return rows.lesson(_pair_loss(reward_model, config.centring), config, context)
+    return rows.lesson(_pair_loss(reward_model, config.centering), config, context)
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

@@ -4,11 +4,11 @@ Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists 
 """
 
 from posttrain.stage.spec import ArtifactType, Port, Task
-from tasks.rl.config import RlConfig
+from tasks.rl.config import RlStageConfig
 
 TASK = Task(
     package="tasks.rl",
-    config=RlConfig,
+    config=RlStageConfig,
     inputs={
         "policy": Port(ArtifactType.CHECKPOINT, "policy to improve"),
         "problems": Port(ArtifactType.PROBLEMS, "problems to practice on"),

@@ -17,7 +17,6 @@ from posttrain.learning.models.load import Policy, load_policy, save_policy, wei
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.build import build_learner
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.loop import Practice, train
@@ -32,13 +31,14 @@ from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.identity import identity
+from tasks.rl.config import RlStageConfig
 
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
 
 
 def run(
-    config: RlConfig,
+    config: RlStageConfig,
     inputs: Mapping[str, Path],
     outputs: Mapping[str, Path],
     context: StageContext,
@@ -91,13 +91,13 @@ def run(
 
 @contextmanager
 def _tools(
-    config: RlConfig, policy: Policy, learner: Learner, context: StageContext
+    config: RlStageConfig, policy: Policy, learner: Learner, context: StageContext
 ) -> Iterator[tuple[Sampler, VerifierCache]]:
     """Open what draws, and what verifies."""
     if context.processes > 1:
         from posttrain.learning.rl.shared_drawing import shared_tools
 
-        with shared_tools(config, policy, learner, context) as tools:
+        with shared_tools(config.engine, policy, learner, context) as tools:
             yield tools
         return
     with (
@@ -118,7 +118,7 @@ def _take_best(best: BestWeights, context: StageContext) -> None:
 
 
 def _drawing(
-    config: RlConfig,
+    config: RlStageConfig,
     inputs: Mapping[str, Path],
     policy: Policy,
     *,
@@ -149,23 +149,24 @@ def _drawing(
 
 
 def _practice(
-    config: RlConfig, context: StageContext, *, drawing: Drawing, learner: Learner
+    config: RlStageConfig, context: StageContext, *, drawing: Drawing, learner: Learner
 ) -> Practice:
-    optimisation = config.optimisation
     return Practice(
         drawing=drawing,
         learner=learner,
         curve=Curve(context),
         store=RolloutStore(context.scratch),
         queue=Queue(),
-        buffer=Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches),
+        buffer=Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches),
         stopping=None if config.stop is None else Stopping(config.stop),
         best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
         progress=learner.progress,
     )
 
 
-def _finish(practice: Practice, config: RlConfig, outputs: Mapping[str, Path]) -> dict[str, float]:
+def _finish(
+    practice: Practice, config: RlStageConfig, outputs: Mapping[str, Path]
+) -> dict[str, float]:
     """Write rollouts and curve; the stage's own metrics."""
     curve, steps = practice.curve, practice.num_steps
     for ahead, generation in enumerate(practice.queue.waiting, start=1):
@@ -185,7 +186,7 @@ def _finish(practice: Practice, config: RlConfig, outputs: Mapping[str, Path]) -
 
 
 def _identity(
-    config: RlConfig, inputs: Mapping[str, Path], context: StageContext, *, policy: str
+    config: RlStageConfig, inputs: Mapping[str, Path], context: StageContext, *, policy: str
 ) -> dict[str, str]:
     """What a checkpoint must agree with: every field, the seed, and the inputs' content."""
     digests = {"policy": policy, "algorithm": digest(config.algorithm)}

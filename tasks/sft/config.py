@@ -2,11 +2,19 @@
 
 from pydantic import Field
 
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.training.config import TrainingConfig
 
 
-class SftConfig(OptimisationConfig):
-    """Optimisation on the completions; prompt tokens bear no loss."""
+class SftOptimization(OptimizationConfig):
+    """Optimizer and learning rate; little data needs a short warm-up."""
 
-    warmup_steps: int = Field(5, ge=0)
-    """Steps over which the learning rate rises to its peak."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer steps over which the learning rate rises to its peak."""
+
+
+class SftConfig(TrainingConfig):
+    """Training on the completions; prompt tokens bear no loss."""
+
+    optimization: SftOptimization = SftOptimization()
+    """Optimizer, learning rate and its schedule."""

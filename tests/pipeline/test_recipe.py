@@ -26,7 +26,7 @@ def test_a_number_that_is_not_finite_is_refused():
 
     for value in (float("inf"), float("nan")):
         with pytest.raises(UserError, match="learning_rate.*finite number"):
-            SftConfig.parse({"learning_rate": value}, where="sft")
+            SftConfig.parse({"optimization": {"learning_rate": value}}, where="sft")
 
 
 def test_set_overrides_the_file_and_reads_values_as_yaml(toy):

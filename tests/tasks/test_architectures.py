@@ -12,7 +12,6 @@ from posttrain.data.schemas import CURVE, Completion, completions_table
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.rl.config import RlConfig
 from posttrain.stage.context import StageContext
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import read_report
@@ -23,6 +22,7 @@ from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.reward.config import RewardConfig
 from tasks.reward.stage import run as reward
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run as rl
 from tasks.sft.config import SftConfig
 from tasks.sft.stage import run as sft
@@ -106,7 +106,7 @@ def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
     ]
     taught = step(
         sft,
-        SftConfig(steps=100, batch_tokens=1024, learning_rate=5e-3),
+        SftConfig(steps=100, batch_tokens=1024, optimization={"learning_rate": 5e-3}),
         {"policy": base, "traces": write(completions_table(traces))},
         policy="policy",
         curve="curve.parquet",
@@ -129,9 +129,9 @@ def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
     )
     improved = step(
         rl,
-        RlConfig(
+        RlStageConfig(
             steps=40, problems_per_step=16, group_size=6, max_tokens=8,
-            optimizer="adamw", learning_rate=3e-3, max_logprob_gap=1e-4,
+            optimization={"optimizer": "adamw", "learning_rate": 3e-3}, max_logprob_gap=1e-4,
         ),
         {
             "policy": taught["policy"],

@@ -46,7 +46,7 @@ def always_up(guesser, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def reward_model(guesser, tmp_path_factory):
-    model = start_reward_model(guesser, parameterisation="head")
+    model = start_reward_model(guesser, parameterization="head")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         model.model.score.weight.copy_(torch.randn(1, 32, generator=generator))

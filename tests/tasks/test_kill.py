@@ -8,7 +8,12 @@ from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 
-OPTIMISATION = {"epochs": 2.0, "batch_tokens": 200, "checkpoint_every": 2, "warmup_steps": 2}
+OPTIMISATION = {
+    "epochs": 2.0,
+    "batch_tokens": 200,
+    "checkpoint_every": 2,
+    "optimization": {"warmup_steps": 2},
+}
 # A checkpoint makes 8 fsyncs: four states, the manifest, two folders, and the folder above.
 KILLS = [("step", 1), ("step", 5), ("fsync", 2), ("fsync", 8), ("fsync", 20)]
 
@@ -49,7 +54,7 @@ def test_reward(tables, base, tmp_path, kill_runs):
         tmp_path,
         KILLS,
         task="reward",
-        config=OPTIMISATION | {"parameterisation": "likelihood"},
+        config=OPTIMISATION | {"parameterization": "likelihood"},
         inputs={"policy": base, "samples": tables["all"]},
         outputs=REWARD,
     )
@@ -97,7 +102,7 @@ LEARNERS = {
     "sft": {"learner": {"packing": True, "lora": {"rank": 2}, "ema_decay": 0.5}},
     "reward": {
         "learner": {"early_stop": {"every": 2, "patience": 3, "keep": "best"}},
-        "parameterisation": "head",
+        "parameterization": "head",
     },
     **PREFERENCE,
 }

@@ -28,8 +28,7 @@ NAMES = ("policy", "pairs", "curve", "report")
 QUICK = {
     "epochs": 3.0,
     "batch_tokens": 300,
-    "learning_rate": 3e-3,
-    "warmup_steps": 1,
+    "optimization": {"learning_rate": 3e-3, "warmup_steps": 1},
     "sampling": {"problems": 30, "num_samples": 6, "max_tokens": 8},
 }
 
@@ -85,7 +84,10 @@ def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path
 def test_every_offline_algorithm_orders_heldout_pairs(guesser, probed, tmp_path, name):
     rate = {"orpo": 3e-3, "kto": 3e-3}.get(name, 1e-3)
     _, _, report = go(
-        {"policy": guesser, "samples": probed}, tmp_path, algorithm=name, learning_rate=rate
+        {"policy": guesser, "samples": probed},
+        tmp_path,
+        algorithm=name,
+        optimization={"learning_rate": rate},
     )
     assert report["accuracy"] > 0.6
     assert report["algorithm_digest"] == digest(PREFERENCE_PRESETS[name].algorithm)
@@ -191,7 +193,10 @@ def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_pa
 def test_packing_adapters_and_averages_train_too(guesser, probed, tmp_path):
     learner = {"packing": True, "lora": {"rank": 4}, "ema_decay": 0.5}
     _, outputs, report = go(
-        {"policy": guesser, "samples": probed}, tmp_path, learner=learner, learning_rate=0.01
+        {"policy": guesser, "samples": probed},
+        tmp_path,
+        learner=learner,
+        optimization={"learning_rate": 0.01},
     )
     assert report["accuracy_low"] > 0.5
     assert weights_digest(load_policy(outputs["policy"]).model) != weights_digest(

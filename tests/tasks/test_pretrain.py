@@ -12,7 +12,7 @@ from tasks.pretrain import TASK
 from tasks.pretrain.stage import run
 
 SMALL = {"hidden": 16, "layers": 1, "heads": 2, "vocab_size": 290}
-FAST = SMALL | {"epochs": 3.0, "batch_tokens": 512, "warmup_steps": 2}
+FAST = SMALL | {"epochs": 3.0, "batch_tokens": 512, "optimization": {"warmup_steps": 2}}
 
 
 @pytest.fixture
@@ -59,7 +59,9 @@ def test_the_same_seed_gives_the_same_bytes(places, tmp_path):
 
 def test_training_goes_on_from_a_given_policy_and_keeps_its_tokenizer(places, base, tmp_path):
     inputs, outputs = places
-    config = TASK.config(**FAST | {"hidden": 32, "epochs": 0.1, "learning_rate": 1e-9})
+    config = TASK.config(
+        **FAST | {"hidden": 32, "epochs": 0.1, "optimization": {"learning_rate": 1e-9}}
+    )
     run(config, {**inputs, "policy": base}, outputs, quiet(tmp_path))
     assert tokenizer_digest(load_tokenizer(outputs["policy"])) == tokenizer_digest(
         load_tokenizer(base)

@@ -12,15 +12,15 @@ from tasks.reward.heldout import grade
 from tasks.reward.stage import run
 
 HEAD = TASK.config(
-    parameterisation="head",
+    parameterization="head",
     scale=1.0,
     epochs=30.0,
     batch_tokens=1024,
-    optimizer="adamw",
-    learning_rate=0.01,
-    warmup_steps=2,
+    optimization={"optimizer": "adamw", "learning_rate": 0.01, "warmup_steps": 2},
 )
-LIKELIHOOD = TASK.config(epochs=4.0, batch_tokens=1024, learning_rate=0.003, warmup_steps=2)
+LIKELIHOOD = TASK.config(
+    epochs=4.0, batch_tokens=1024, optimization={"learning_rate": 0.003, "warmup_steps": 2}
+)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_the_likelihood_learns_and_generalises_too(places, tmp_path):
     assert losses[-1] < 0.5 * losses[0]
     assert metrics["reward/accuracy"] > 0.95
     loaded = load_reward_model(outputs["reward_model"])
-    assert (loaded.parameterisation, loaded.scale) == ("likelihood", 10.0)
+    assert (loaded.parameterization, loaded.scale) == ("likelihood", 10.0)
 
 
 @pytest.mark.parametrize("config", [HEAD, LIKELIHOOD], ids=["head", "likelihood"])

@@ -17,13 +17,13 @@ from posttrain.learning.models.load import load_policy, save_policy, weights_dig
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.verify import verify
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 SMALL = {
@@ -32,9 +32,7 @@ SMALL = {
     "problems_per_step": 8,
     "group_size": 6,
     "max_tokens": 8,
-    "optimizer": "adamw",
-    "learning_rate": 5e-3,
-    "optimisation": {"warmup_steps": 0},
+    "optimization": {"optimizer": "adamw", "learning_rate": 5e-3, "warmup_steps": 0},
     "checkpoint_every": 5,
 }
 
@@ -59,7 +57,9 @@ def train(inputs, folder, *, scratch=None, seed=0, **config):
         "report": folder / "report.json",
     }
     context = StageContext.quiet(scratch or folder / "scratch", seed=seed)
-    return run(RlConfig(**{**SMALL, **config}), inputs, outputs, context)
+    optimization = SMALL["optimization"] | config.pop("optimization", {})
+    settings = {**SMALL, **config, "optimization": optimization}
+    return run(RlStageConfig(**settings), inputs, outputs, context)
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,13 @@ def contents(folder):
 
 
 def test_it_learns_what_is_rewarded(inputs, tmp_path):
-    train(inputs, tmp_path / "run", steps=40, problems_per_step=16, learning_rate=3e-3)
+    train(
+        inputs,
+        tmp_path / "run",
+        steps=40,
+        problems_per_step=16,
+        optimization={"learning_rate": 3e-3},
+    )
     reward = curve_of(tmp_path / "run", "reward")
     # The curriculum prefers what is not yet learnt, so judge the policy by probing all problems.
     outputs = {name: tmp_path / f"{name}.parquet" for name in ("samples", "solve_rates")}
@@ -152,7 +158,8 @@ def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_pa
     assert policy_bytes(
         inputs,
         tmp_path / "several",
-        optimisation={"warmup_steps": 0, "epochs": 2, "minibatches": 3},
+        optimization={"warmup_steps": 0},
+        updates={"epochs": 2, "minibatches": 3},
     ) != policy_bytes(inputs, tmp_path / "once")
     assert curve_of(tmp_path / "once", "clip_fraction").max() == 0
     assert curve_of(tmp_path / "several", "clip_fraction").max() > 0
@@ -273,7 +280,7 @@ def test_every_preset_trains(inputs, tmp_path, name):
 def test_an_update_that_moves_nothing_stops_the_run(inputs, tmp_path):
     """A rate so small that the weights' float32 swallows the whole update."""
     with pytest.raises(UserError, match="update 1 left the policy exactly as it was"):
-        train(inputs, tmp_path / "run", learning_rate=1e-30)
+        train(inputs, tmp_path / "run", optimization={"learning_rate": 1e-30})
 
 
 def test_a_limit_that_masks_every_rollout_is_refused_before_the_first_update(inputs, tmp_path):
@@ -284,7 +291,7 @@ def test_a_limit_that_masks_every_rollout_is_refused_before_the_first_update(inp
 
 def test_weights_that_an_update_has_broken_are_refused_in_one_sentence(inputs, tmp_path):
     with pytest.raises(UserError, match="logits are not finite, so nothing can be drawn"):
-        train(inputs, tmp_path / "run", steps=3, learning_rate=1e30)
+        train(inputs, tmp_path / "run", steps=3, optimization={"learning_rate": 1e30})
 
 
 def test_an_early_stop_is_recorded_and_what_was_sampled_ahead_is_stored(inputs, tmp_path):
@@ -300,7 +307,7 @@ def test_an_early_stop_is_recorded_and_what_was_sampled_ahead_is_stored(inputs, 
 
 def test_checkpoint_in_the_middle_of_a_buffer_names_the_update(inputs, tmp_path, monkeypatch):
     """Stopped by an error after the fourth of six updates; the checkpoint is that of the third."""
-    several = {"optimisation": {"warmup_steps": 0, "epochs": 2, "minibatches": 3}}
+    several = {"optimization": {"warmup_steps": 0}, "updates": {"epochs": 2, "minibatches": 3}}
     train(inputs, tmp_path / "whole", steps=3, **several)
     calls = []
 

@@ -5,13 +5,13 @@ import pytest
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 SMALL = {
@@ -19,9 +19,13 @@ SMALL = {
     "problems_per_step": 6,
     "group_size": 4,
     "max_tokens": 8,
-    "optimizer": "adamw",
-    "learning_rate": 5e-3,
-    "optimisation": {"warmup_steps": 0, "schedule": "constant", "minibatches": 2},
+    "optimization": {
+        "optimizer": "adamw",
+        "learning_rate": 5e-3,
+        "warmup_steps": 0,
+        "schedule": "constant",
+    },
+    "updates": {"minibatches": 2},
     "checkpoint_every": 3,
 }
 BEST = {"stop": {"metric": "rl/reward", "patience": 50, "keep": "best"}}
@@ -40,7 +44,7 @@ def train(inputs, folder, **config):
     folder.mkdir(exist_ok=True)
     outputs = {name: folder / name for name in ("policy", "rollouts", "curve", "report")}
     context = StageContext.quiet(folder / "scratch")
-    metrics = run(RlConfig(**SMALL | config), inputs, outputs, context)
+    metrics = run(RlStageConfig(**SMALL | config), inputs, outputs, context)
     return metrics, weights_digest(load_policy(outputs["policy"]).model)
 
 
@@ -66,7 +70,7 @@ def test_it_is_the_policy_that_the_best_step_began_with(kept, inputs, tmp_path):
 def test_its_rollouts_alone_lead_there(kept, guesser, tmp_path):
     folder, _, digest = kept
     context = StageContext.quiet(tmp_path)
-    config = RlConfig(**SMALL | BEST)
+    config = RlStageConfig(**SMALL | BEST)
     assert replay(config, {"policy": guesser}, folder / "rollouts", context) == digest
 
 
@@ -96,4 +100,4 @@ def test_a_run_that_made_nothing_better_is_refused(inputs, tmp_path):
 
 def test_rollouts_of_older_policies_cannot_say_which_is_best():
     with pytest.raises(UserError, match=r"rl: stop.keep best .* set staleness to 0"):
-        RlConfig.parse({**BEST, "staleness": 1}, where="rl")
+        RlStageConfig.parse({**BEST, "staleness": 1}, where="rl")

@@ -7,22 +7,22 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import Learner
 from posttrain.stage.context import TRACKED_RUN, StageContext
 from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
-CONFIG = RlConfig(
+CONFIG = RlStageConfig(
     steps=4,
     problems_per_step=6,
     group_size=4,
     max_tokens=8,
     staleness=1,
-    optimizer="adamw",
-    learning_rate=5e-3,
+    optimization={"optimizer": "adamw", "learning_rate": 5e-3, "warmup_steps": 0},
+    updates={"epochs": 2, "minibatches": 2},
     algorithm={
         "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
@@ -31,7 +31,6 @@ CONFIG = RlConfig(
     },
     reference={"kind": "ema", "decay": 0.9},
     draw={"train_on": "all", "sources": {"up": 1.0, "down": 2.0}},
-    optimisation={"epochs": 2, "minibatches": 2, "warmup_steps": 0},
     stop={"metric": "rl/reward", "patience": 50},
     learner={"ema_decay": 0.9},
     checkpoint_every=3,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from posttrain.learning.rl.config import RlConfig
 from posttrain.stage.errors import UserError
+from tasks.rl.config import RlStageConfig
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from posttrain.stage.errors import UserError
         ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
         ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
         (
-            {"optimisation": {"minibatches": 40}},
+            {"updates": {"minibatches": 40}},
             "minibatches 40 exceeds problems_per_step 32.* lower minibatches",
         ),
         (
@@ -66,12 +66,12 @@ from posttrain.stage.errors import UserError
         ),
         ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
         (
-            {"algorithm": "reinforce", "optimisation": {"epochs": 2}},
+            {"algorithm": "reinforce", "updates": {"epochs": 2}},
             "rl: algorithm.ratio.kind reinforce has no ratio, .* a step makes 2 updates;"
-            " set optimisation.epochs and optimisation.minibatches to 1",
+            " set updates.epochs and updates.minibatches to 1",
         ),
         (
-            {"algorithm": "nsr", "optimisation": {"minibatches": 2}},
+            {"algorithm": "nsr", "updates": {"minibatches": 2}},
             "reinforce has no ratio, .* a step makes 2 updates",
         ),
         (
@@ -82,23 +82,26 @@ from posttrain.stage.errors import UserError
             {"algorithm": {"advantage": {"kind": "returns"}, "overlong": {"limit": 200}}},
             "rl: algorithm.overlong: the penalty starts beyond 160 tokens.* lower overlong.limit",
         ),
-        ({"learning_rate": 0}, "rl.learning_rate: input should be greater than 0"),
+        (
+            {"optimization": {"learning_rate": 0}},
+            "rl.optimization.learning_rate: input should be greater than 0",
+        ),
         ({"group_sise": 4}, "unknown key; did you mean 'group_size'"),
     ],
 )
 def test_contradictions_are_refused_with_the_remedy(bad, remedy):
     with pytest.raises(UserError, match=remedy):
-        RlConfig.parse(bad, where="rl")
+        RlStageConfig.parse(bad, where="rl")
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "gspo", "cispo"])
 def test_what_has_a_ratio_may_learn_several_times(name):
-    config = {"algorithm": name, "optimisation": {"epochs": 2, "minibatches": 2}}
-    assert RlConfig.parse(config, where="rl").updates_per_step == 4
+    config = {"algorithm": name, "updates": {"epochs": 2, "minibatches": 2}}
+    assert RlStageConfig.parse(config, where="rl").updates_per_step == 4
 
 
 def test_importance_weights_make_up_for_a_missing_ratio():
     """Of one update on older rollouts: the weight is that of the present policy."""
     correction = {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}}
     algorithm = {"preset": "rloo", "correction": correction}
-    assert RlConfig.parse({"algorithm": algorithm, "staleness": 1}, where="rl").staleness == 1
+    assert RlStageConfig.parse({"algorithm": algorithm, "staleness": 1}, where="rl").staleness == 1

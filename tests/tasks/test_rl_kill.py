@@ -14,9 +14,8 @@ BASE = {
     "problems_per_step": 6,
     "group_size": 4,
     "max_tokens": 8,
-    "optimizer": "adamw",
-    "learning_rate": 5e-3,
-    "optimisation": {"epochs": 2, "minibatches": 2, "warmup_steps": 0},
+    "optimization": {"optimizer": "adamw", "learning_rate": 5e-3, "warmup_steps": 0},
+    "updates": {"epochs": 2, "minibatches": 2},
     # Of four updates in a step: a checkpoint falls now between steps, now between updates.
     "checkpoint_every": 3,
 }

@@ -15,11 +15,11 @@ from posttrain.learning.models.optim import NotFiniteError, build_optimizer
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.batch import LessonBatch
 from posttrain.learning.rl.buffer import Buffer, Generation
-from posttrain.learning.rl.config import ReferenceConfig, RlConfig, ValueModelConfig
 from posttrain.learning.rl.credit import relative
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.metrics import describe
+from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.reference import Reference
 from posttrain.learning.rl.rollout import as_groups, has_signal
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
@@ -28,6 +28,7 @@ from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.errors import UserError
+from tasks.rl.config import RlStageConfig
 
 
 def make_attempt(problem, prompt, index, *, reward, ids, logprobs):
@@ -53,7 +54,7 @@ def groups_of(policy, *, rewards):
 
 
 def scored(groups):
-    return relative(groups, RlConfig().algorithm, max_tokens=72)
+    return relative(groups, RlStageConfig().algorithm, max_tokens=72)
 
 
 class Frozen:
@@ -62,7 +63,7 @@ class Frozen:
     def __init__(self, model):
         self.model, self.gradients = model, []
 
-    def step(self, *, factor, max_grad_norm):
+    def step(self, *, learning_rate, max_grad_norm):
         self.gradients.append([p.grad.clone() for p in self.model.parameters()])
         self.model.zero_grad()
         return 0.0
@@ -74,7 +75,7 @@ def learner_of(policy, optimizer=None, *, folder=Path(), reference=None, critic=
         optimizer=optimizer or Frozen(policy.model),
         reference=reference,
         critic=critic,
-        config=RlConfig(**config),
+        config=RlStageConfig(**config),
         pad=0,
         device="cpu",
         scratch=folder,
@@ -115,9 +116,9 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
 def test_any_split_into_micro_batches_gives_the_one_batch_gradient(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
-    whole, reference = gradient(policy, groups, optimisation={"micro_batch_tokens": 10_000})
+    whole, reference = gradient(policy, groups, updates={"micro_batch_tokens": 10_000})
     for budget in (1, 20):
-        parts, metrics = gradient(policy, groups, optimisation={"micro_batch_tokens": budget})
+        parts, metrics = gradient(policy, groups, updates={"micro_batch_tokens": budget})
         assert metrics["loss"] == pytest.approx(reference["loss"], abs=1e-6)
         for one, many in zip(whole[0], parts[0], strict=True):
             torch.testing.assert_close(one, many, atol=1e-6, rtol=0)
@@ -222,7 +223,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser, tmp_
     with torch.no_grad():
         policy.model.model.norm.weight[0] = float("nan")
     before = copy.deepcopy(policy.model.state_dict())
-    optimizer = build_optimizer(policy.model, learning_rate=1.0)
+    optimizer = build_optimizer(policy.model)
     learner = learner_of(policy, optimizer, folder=tmp_path)
     lessons = learner.lessons(groups, step=4)[0]
     with pytest.raises(NotFiniteError, match="rl step 5: the loss is nan.* kept in ") as caught:
@@ -243,14 +244,14 @@ def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     policy.model.lm_head.weight.register_hook(lambda grad: grad * float("inf"))
-    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
+    optimizer = build_optimizer(policy.model)
     learner = learner_of(policy, optimizer, folder=tmp_path)
     before = weights_digest(policy.model)
     with pytest.raises(NotFiniteError, match="the gradient is (nan|inf).* kept in ") as caught:
         learner.update(learner.lessons(groups, step=0)[0], step=0, index=0, seed=0)
     assert weights_digest(policy.model) == before
     kept = load_failed_batch(Path(str(caught.value).rsplit(" ", 1)[1]))
-    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
+    optimizer = build_optimizer(policy.model)
     learner.accumulate([LessonBatch(**part) for part in kept.parts], where="again")
     assert not all(p.grad.isfinite().all() for p in policy.model.parameters())
 
@@ -302,8 +303,8 @@ def test_a_critic_learns_what_to_expect(guesser, trunk):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0]])
     critic = Critic(policy.model, ValueModelConfig(trunk=trunk, learning_rate=1e-2))
-    optimizer = build_optimizer(policy.model, learning_rate=1e-3)
-    given = {"algorithm": PPO, "optimisation": {"warmup_steps": 0, "schedule": "constant"}}
+    optimizer = build_optimizer(policy.model)
+    given = {"algorithm": PPO, "optimization": {"warmup_steps": 0, "schedule": "constant"}}
     learner = learner_of(policy, optimizer, critic=critic, **given)
     errors = []
     for step in range(40):

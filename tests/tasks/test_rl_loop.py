@@ -10,7 +10,6 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.rl.batch import Lesson
 from posttrain.learning.rl.buffer import Buffer, Queue
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.loop import Practice, train
 from posttrain.learning.rl.stop import Stopping
@@ -22,6 +21,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from tasks.rl.config import RlStageConfig
 
 GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
 
@@ -67,7 +67,7 @@ class Loop:
     def run(self, **settings):
         self.place = {problem.id: index for index, problem in enumerate(self.problems)}
         given = {"steps": 3, "problems_per_step": 6, "group_size": 4, "max_tokens": 16}
-        config = RlConfig(**given | settings)
+        config = RlStageConfig(**given | settings)
         context = StageContext(0, 1, "cpu", self.folder, self.events.append)
         drawing = Drawing(
             problems=self.problems,

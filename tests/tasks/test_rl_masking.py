@@ -10,7 +10,6 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import NO_GRADE
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import outcomes, relative
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.replay import replay
@@ -22,6 +21,7 @@ from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 PROMPT = (1, 5, 7)
@@ -34,7 +34,7 @@ class Collecting:
     def __init__(self, model):
         self.model, self.gradient = model, []
 
-    def step(self, *, factor, max_grad_norm):
+    def step(self, *, learning_rate, max_grad_norm):
         self.gradient = [p.grad.clone() for p in self.model.parameters()]
         self.model.zero_grad()
         return 0.0
@@ -57,7 +57,7 @@ def learner_of(policy, folder, **config):
         optimizer=Collecting(policy.model),
         reference=None,
         critic=None,
-        config=RlConfig(**config),
+        config=RlStageConfig(**config),
         pad=0,
         device="cpu",
         scratch=folder,
@@ -157,7 +157,7 @@ def test_what_has_no_grade_says_so_in_the_table(guesser):
     assert unscored.reward_components == '{"verifier": null}'
     assert (unscored.scored, wrong.scored) == (False, True)
     assert outcomes([wrong]).scored_B is None
-    algorithm = RlConfig().algorithm
+    algorithm = RlStageConfig().algorithm
     (group,) = relative([[unscored, wrong]], algorithm, max_tokens=72)
     assert [each.advantage for each in group] == [0.0, 0.0]
     assert isinstance(group[0], Rollout)
@@ -169,7 +169,7 @@ def test_the_stored_rollouts_lead_to_the_same_weights(guesser, coins_path, tmp_p
     given = {"policy": guesser, "problems": coins_path}
     probed = {name: tmp_path / name for name in ("samples", "solve_rates")}
     probe(ProbeConfig(max_tokens=8), given, probed, StageContext.quiet(tmp_path / "scratch"))
-    config = RlConfig(
+    config = RlStageConfig(
         steps=4,
         problems_per_step=6,
         group_size=4,
@@ -177,7 +177,8 @@ def test_the_stored_rollouts_lead_to_the_same_weights(guesser, coins_path, tmp_p
         temperature=1.5,
         algorithm={"preset": "dapo", "advantage": {"truncated": "drop"}},
         draw={"train_on": "all"},
-        optimisation={"minibatches": 2, "warmup_steps": 0},
+        optimization={"warmup_steps": 0},
+        updates={"minibatches": 2},
     )
     roles = ("policy", "rollouts", "curve", "report")
     outputs = {name: tmp_path / "run" / name for name in roles}

@@ -6,11 +6,11 @@ import pytest
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 SMALL = {
@@ -18,52 +18,51 @@ SMALL = {
     "problems_per_step": 6,
     "group_size": 4,
     "max_tokens": 8,
-    "optimizer": "adamw",
-    "learning_rate": 5e-3,
+    "optimization": {"optimizer": "adamw", "learning_rate": 5e-3},
     "checkpoint_every": 0,
 }
-SEVERAL = {"warmup_steps": 0, "epochs": 2, "minibatches": 2}
+SEVERAL = {"optimization": {"warmup_steps": 0}, "updates": {"epochs": 2, "minibatches": 2}}
 CORRECTED = {"correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}}}
 CASES = {
-    "several_updates": {"optimisation": SEVERAL},
-    "muon": {"optimizer": "muon", "optimisation": SEVERAL},
-    "one_step_off": {"optimisation": SEVERAL, "staleness": 1, "algorithm": CORRECTED},
+    "several_updates": {**SEVERAL},
+    "muon": {**SEVERAL, "optimization": {"optimizer": "muon", "warmup_steps": 0}},
+    "one_step_off": {**SEVERAL, "staleness": 1, "algorithm": CORRECTED},
     "decoupled": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "staleness": 1,
         "algorithm": {"correction": {"old": "interpolated"}},
     },
     "critic": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "algorithm": {"advantage": {"kind": "gae", "lam": 0.9}, "critic": {}},
     },
     "shared_critic_one_step_off": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "staleness": 1,
         "critic": {"trunk": "shared"},
         "algorithm": {"advantage": {"kind": "gae", "lam": 0.9}, "critic": {}},
     },
     "ema_reference": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "algorithm": {"kl": {"coefficient": 0.1}},
         "reference": {"kind": "ema", "decay": 0.9},
     },
     "periodic_reference_in_reward": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "algorithm": {"kl": {"coefficient": 0.1, "place": "reward", "estimator": "k1"}},
         "reference": {"kind": "periodic", "every": 3},
     },
-    "lora": {"optimisation": SEVERAL, "learner": {"lora": {"rank": 2}}},
+    "lora": {**SEVERAL, "learner": {"lora": {"rank": 2}}},
     "bf16_and_an_average": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "learner": {"precision": "bf16", "ema_decay": 0.5},
     },
     "recomputed_activations": {
-        "optimisation": SEVERAL,
+        **SEVERAL,
         "learner": {"activation_checkpointing": True},
     },
-    "several_rounds": {"optimisation": SEVERAL, "draw": {"max_rounds": 3}},
-    "stopped": {"optimisation": SEVERAL, "staleness": 1, "stop": {"patience": 2}},
+    "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3}},
+    "stopped": {**SEVERAL, "staleness": 1, "stop": {"patience": 2}},
 }
 
 
@@ -78,7 +77,8 @@ def inputs(guesser, coins_path, tmp_path_factory):
 
 def train(inputs, folder, **config):
     outputs = {name: folder / name for name in ("policy", "rollouts", "curve", "report")}
-    config = RlConfig(**SMALL | config)
+    optimization = SMALL["optimization"] | config.get("optimization", {})
+    config = RlStageConfig(**SMALL | config | {"optimization": optimization})
     metrics = run(config, inputs, outputs, StageContext.quiet(folder / "scratch", seed=3))
     return config, outputs, metrics
 

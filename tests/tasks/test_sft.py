@@ -12,7 +12,12 @@ from posttrain.stage.errors import UserError
 from tasks.sft import TASK
 from tasks.sft.stage import run
 
-CONFIG = {"epochs": 12.0, "batch_tokens": 256, "learning_rate": 0.01, "checkpoint_every": 2}
+CONFIG = {
+    "epochs": 12.0,
+    "batch_tokens": 256,
+    "optimization": {"learning_rate": 0.01},
+    "checkpoint_every": 2,
+}
 
 
 @pytest.fixture
@@ -124,9 +129,9 @@ def test_weights_move(places, base, tmp_path):
 
 def test_an_unknown_parameter_is_refused_with_the_nearest_name():
     with pytest.raises(
-        UserError, match="sft.learnin_rate: unknown key; did you mean 'learning_rate'"
+        UserError, match="optimization.learnin_rate: unknown key; did you mean 'learning_rate'"
     ):
-        TASK.config.parse({"learnin_rate": 1.0}, where="sft")
+        TASK.config.parse({"optimization": {"learnin_rate": 1.0}}, where="sft")
 
 
 def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path):
@@ -148,7 +153,7 @@ def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path
 def test_adapters_learn_the_traces(places, base, tmp_path, save):
     inputs, outputs = places
     learner = {"lora": {"rank": 8, "save": save}, "packing": True}
-    config = TASK.config(**CONFIG | {"learner": learner, "learning_rate": 0.03})
+    config = TASK.config(**CONFIG | {"learner": learner, "optimization": {"learning_rate": 0.03}})
     run(config, inputs, outputs, quiet(tmp_path))
     policy = load_policy(base if save == "adapter" else outputs["policy"])
     if save == "adapter":

@@ -82,8 +82,8 @@ def check_on_policy(
     if updates_per_step > 1:
         raise UserError(
             f"{where}.ratio.kind reinforce has no ratio, so it may learn from a rollout once,"
-            f" but a step makes {updates_per_step} updates; set optimisation.epochs and"
-            f" optimisation.minibatches to 1, {remedy}"
+            f" but a step makes {updates_per_step} updates; set updates.epochs and"
+            f" updates.minibatches to 1, {remedy}"
         )
     if staleness and algorithm.correction.weights is None:
         raise UserError(

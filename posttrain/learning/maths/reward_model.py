@@ -13,16 +13,16 @@ def bradley_terry_loss(
     *,
     denominator: Tensor | float,
     margin_B: Tensor | None = None,
-    centring: float = 0.0,
+    centering: float = 0.0,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(-log sigmoid(c - r - margin) + centring (c + r)^2) / denominator``.
+    """``sum(-log sigmoid(c - r - margin) + centering (c + r)^2) / denominator``.
 
     Inputs:
         chosen_B: Rewards of the preferred completions.
         rejected_B: Rewards of the others.
         denominator: Number of pairs of the whole batch.
         margin_B: By how much the preferred one should win (Llama 2, arXiv 2307.09288).
-        centring: Pulls the mean of each pair to 0, which the pairwise term leaves free (Eisenstein
+        centering: Pulls the mean of each pair to 0, which the pairwise term leaves free (Eisenstein
             et al., arXiv 2312.09244; 0.01 there).
 
     Metrics: those of ``pairs.pair_metrics``, on these pairs.
@@ -31,6 +31,6 @@ def bradley_terry_loss(
     """
     gap_B = chosen_B - rejected_B
     loss_B = -logsigmoid(gap_B if margin_B is None else gap_B - margin_B)
-    if centring:
-        loss_B = loss_B + centring * (chosen_B + rejected_B).square()
+    if centering:
+        loss_B = loss_B + centering * (chosen_B + rejected_B).square()
     return loss_B.sum() / denominator, pair_metrics(chosen_B, rejected_B)

@@ -1,18 +1,16 @@
-"""Optimisers and learning-rate schedules; one object with one step and one state."""
+"""Optimizers: several of torch's as one object with one step and one state."""
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import nn
 
 from posttrain.learning.models.adamw import SteadyAdamW
 from posttrain.learning.models.muon import BatchedMuon
+from posttrain.learning.models.optimization import OptimizerKind
 from posttrain.stage.errors import UserError
-
-OptimizerKind = Literal["adamw", "muon"]
-ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
 
 _EPSILON = 1e-6
 """What torch's clipping adds to a norm before it divides by it."""
@@ -23,28 +21,37 @@ class NotFiniteError(UserError):
 
 
 class Optimizer:
-    """A few torch optimisers that step as one, with clipping and a scaled learning rate."""
+    """A few torch optimizers that step as one, with clipping and one learning rate."""
 
     def __init__(
         self, parameters: list[nn.Parameter], parts: Mapping[str, torch.optim.Optimizer]
     ) -> None:
         self.parameters = parameters
         self.parts = dict(parts)
-        self._rates = {
-            name: [group["lr"] for group in part.param_groups] for name, part in parts.items()
-        }
 
-    def step(self, *, factor: float, max_grad_norm: float) -> float:
-        """Clip, step at `factor` times the base rates, drop the gradients; returns the raw norm."""
+    def step(self, *, learning_rate: float, max_grad_norm: float) -> float:
+        """Clip the gradients, take one step, and drop the gradients.
+
+        Args:
+            learning_rate: Rate of this step, on AdamW's scale, for every parameter.
+            max_grad_norm: Gradients of a larger norm are scaled down to it.
+
+        Returns:
+            The norm of the gradients before clipping.
+
+        Raises:
+            NotFiniteError: The norm is NaN or infinite; the weights have not moved.
+
+        """
         norm = self.clip(max_grad_norm)
         if not math.isfinite(norm):
             raise NotFiniteError(
                 f"the gradient is {norm}, so training stopped; "
                 "lower the learning rate or look for a broken batch"
             )
-        for name, part in self.parts.items():
-            for group, rate in zip(part.param_groups, self._rates[name], strict=True):
-                group["lr"] = rate * factor
+        for part in self.parts.values():
+            for group in part.param_groups:
+                group["lr"] = learning_rate
             part.step()
         for parameter in self.parameters:
             parameter.grad = None
@@ -76,16 +83,27 @@ def build_optimizer(
     model: nn.Module,
     *,
     kind: OptimizerKind = "adamw",
-    learning_rate: float,
     weight_decay: float = 0.0,
     betas: tuple[float, float] = (0.9, 0.95),
     muon: type[BatchedMuon] = BatchedMuon,
 ) -> Optimizer:
-    """AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest.
+    """Build AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest.
 
-    Muon's rate is on AdamW's scale (``match_rms_adamw``), so one `learning_rate` serves both.
-    Weight decay falls on matrices only: embeddings, norms and biases are not pulled to zero. `muon`
-    is the class that takes the matrices.
+    Muon's rate is on AdamW's scale (``match_rms_adamw``), so one learning rate serves both; every
+    step is given its own. Embeddings, norms and biases are not pulled to zero.
+
+    Args:
+        model: Its parameters that require a gradient are optimized.
+        kind: Which optimizer takes the matrices of the layers.
+        weight_decay: Decoupled weight decay of the matrices.
+        betas: AdamW's decay rates of the two moments.
+        muon: The class that takes the matrices, where `kind` is muon.
+
+    Returns:
+        One object that steps, clips, and has one state.
+
+    Source: AdamW, arXiv 1711.05101; Muon, Jordan et al. 2024.
+
     """
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     embeddings = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -95,9 +113,12 @@ def build_optimizer(
     rest = [p for _, p in named if id(p) not in chosen]
     everything = [p for _, p in named]
     if kind == "muon":
-        first = muon(matrices, learning_rate=learning_rate, weight_decay=weight_decay)
-        adamw = SteadyAdamW(rest, learning_rate=learning_rate, betas=betas)
-        return Optimizer(everything, {"muon": first, "adamw": adamw})
+        first = muon(matrices, learning_rate=0.0, weight_decay=weight_decay)
+        parts: dict[str, torch.optim.Optimizer] = {"muon": first}
+        if rest:
+            # Adapters are matrices, so nothing is left to AdamW where only they are trained.
+            parts["adamw"] = SteadyAdamW(rest, learning_rate=0.0, betas=betas)
+        return Optimizer(everything, parts)
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": rest, "weight_decay": 0.0},
@@ -105,51 +126,8 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     return Optimizer(
         everything,
-        {"adamw": SteadyAdamW(groups, learning_rate=learning_rate, betas=betas)},
+        {"adamw": SteadyAdamW(groups, learning_rate=0.0, betas=betas)},
     )
-
-
-def learning_rate_factor(
-    step: int,
-    *,
-    num_steps: int,
-    schedule: ScheduleKind,
-    warmup_steps: int = 0,
-    decay_fraction: float = 0.2,
-) -> float:
-    """Multiple of the base rate at 0-based `step`: linear warm-up, then the named shape.
-
-    `constant_then_decay` falls linearly over the last `decay_fraction` of the steps. Decays reach
-    their lowest, still positive, value at the last step.
-    """
-    if step < warmup_steps:
-        return (step + 1) / (warmup_steps + 1)
-    left = (num_steps - step) / max(1, num_steps - warmup_steps)
-    return SCHEDULES[schedule](min(1.0, max(0.0, left)), decay_fraction)
-
-
-def _constant(_left: float, _decay_fraction: float) -> float:
-    return 1.0
-
-
-def _linear(left: float, _decay_fraction: float) -> float:
-    return left
-
-
-def _cosine(left: float, _decay_fraction: float) -> float:
-    return 0.5 * (1.0 - math.cos(math.pi * left))
-
-
-def _constant_then_decay(left: float, decay_fraction: float) -> float:
-    return min(1.0, left / decay_fraction) if decay_fraction > 0 else 1.0
-
-
-SCHEDULES = {
-    "constant": _constant,
-    "linear": _linear,
-    "cosine": _cosine,
-    "constant_then_decay": _constant_then_decay,
-}
 
 
 def _output_heads(model: nn.Module) -> list[nn.Linear]:

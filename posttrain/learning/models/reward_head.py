@@ -1,7 +1,7 @@
 """What turns a language model into a reward model: a scalar head, or its own likelihood.
 
 Both are trained by the same pairwise loss and saved as models that plain transformers loads; the
-parameterisation and its scale stand beside the weights in ``reward.json``.
+parameterization and its scale stand beside the weights in ``reward.json``.
 """
 
 import json
@@ -23,8 +23,11 @@ from posttrain.stage.errors import UserError, nearest
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-Parameterisation = Literal["likelihood", "head"]
+Parameterization = Literal["likelihood", "head"]
 _FILE = "reward.json"
+
+_KIND = "parameterisation"
+"""Key in ``reward.json``, as the reward models that exist have it."""
 
 
 @dataclass(frozen=True)
@@ -33,14 +36,14 @@ class RewardModel:
 
     model: "PreTrainedModel"
     tokenizer: "PreTrainedTokenizerBase"
-    parameterisation: Parameterisation = "head"
+    parameterization: Parameterization = "head"
     scale: float = 1.0
     own_tokenizer: bool = False
     """It came from elsewhere and reads text alone, whatever the policies' tokenizer."""
 
     def rewards(self, batch: TokenBatch) -> Tensor:
         """Reward of every row of a batch whose wanted tokens are the completion's: ``[B]``."""
-        return self.scale * REWARDS[self.parameterisation](self.model, batch)
+        return self.scale * REWARDS[self.parameterization](self.model, batch)
 
     def score(
         self, prompts: Sequence[str], texts: Sequence[str], *, batch_tokens: int = 16384
@@ -102,7 +105,7 @@ def likelihood_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     return logprobs_BT.sum(-1) / wanted_BT.sum(-1)
 
 
-REWARDS: dict[Parameterisation, Callable[["PreTrainedModel", TokenBatch], Tensor]] = {
+REWARDS: dict[Parameterization, Callable[["PreTrainedModel", TokenBatch], Tensor]] = {
     "likelihood": likelihood_rewards,
     "head": head_rewards,
 }
@@ -111,7 +114,7 @@ REWARDS: dict[Parameterisation, Callable[["PreTrainedModel", TokenBatch], Tensor
 def start_reward_model(
     policy_path: Path,
     *,
-    parameterisation: Parameterisation,
+    parameterization: Parameterization,
     scale: float = 1.0,
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -124,8 +127,8 @@ def start_reward_model(
 
     causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
     tokenizer = load_tokenizer(policy_path)
-    if parameterisation == "likelihood":
-        return RewardModel(causal, tokenizer, parameterisation, scale)
+    if parameterization == "likelihood":
+        return RewardModel(causal, tokenizer, parameterization, scale)
     config = causal.config
     config.num_labels = 1
     config.pad_token_id = tokenizer.pad_token_id
@@ -135,7 +138,7 @@ def start_reward_model(
     model.base_model.load_state_dict(causal.base_model.state_dict())
     torch.nn.init.zeros_(model.score.weight)
     model = model.to(device=device, dtype=dtype).eval()
-    return RewardModel(model, tokenizer, parameterisation, scale)
+    return RewardModel(model, tokenizer, parameterization, scale)
 
 
 def load_reward_model(
@@ -146,9 +149,9 @@ def load_reward_model(
 
     described = path / _FILE
     facts = json.loads(described.read_text()) if described.is_file() else {}
-    kind = facts.get("parameterisation", "head")
+    kind = facts.get(_KIND, "head")
     if kind not in REWARDS:
-        raise UserError(f"{described}: unknown parameterisation '{kind}'{nearest(kind, REWARDS)}")
+        raise UserError(f"{described}: unknown parameterization '{kind}'{nearest(kind, REWARDS)}")
     auto = AutoModelForCausalLM if kind == "likelihood" else AutoModelForSequenceClassification
     model = load_weights(auto, path, device=device, dtype=dtype)
     if kind == "head" and model.config.num_labels != 1:
@@ -169,7 +172,7 @@ def save_reward_model(reward_model: RewardModel, path: Path) -> None:
     """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder."""
     save_policy(reward_model.model, reward_model.tokenizer, path)
     facts: dict[str, object] = {
-        "parameterisation": reward_model.parameterisation,
+        _KIND: reward_model.parameterization,
         "scale": reward_model.scale,
     }
     if reward_model.own_tokenizer:

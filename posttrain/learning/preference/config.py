@@ -5,8 +5,9 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.stage.config import StageConfig
 
 
@@ -39,7 +40,16 @@ class SamplingConfig(StageConfig):
     """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
 
 
-class PreferenceConfig(OptimisationConfig):
+class PreferenceOptimization(OptimizationConfig):
+    """Optimizer and learning rate of learning from pairs."""
+
+    learning_rate: float = Field(default=1e-4, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimizers."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer steps over which the learning rate rises to its peak."""
+
+
+class PreferenceConfig(TrainingConfig):
     """The algorithm, its pairs, and the optimisation (of each round, where there are rounds)."""
 
     algorithm: ChosenPreference = PREFERENCE_PRESETS["dpo"].algorithm
@@ -53,12 +63,8 @@ class PreferenceConfig(OptimisationConfig):
     """The policy that log-ratios compare with: the first one, or that at the start of a round."""
     sampling: SamplingConfig = SamplingConfig()
     """How the policy is sampled."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
-    learning_rate: float = Field(1e-4, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimisers."""
-    warmup_steps: int = Field(5, ge=0)
-    """Steps over which the learning rate rises to its peak."""
+    optimization: PreferenceOptimization = PreferenceOptimization()
+    """Optimizer, learning rate and its schedule."""
 
     @model_validator(mode="after")
     def _rounds_are_there(self) -> Self:

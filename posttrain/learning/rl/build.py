@@ -1,4 +1,4 @@
-"""Put a learner together: optimiser, reference and critic, as the recipe asks for them."""
+"""Put a learner together: optimizer, reference and critic, as the recipe asks for them."""
 
 import copy
 from pathlib import Path
@@ -38,7 +38,9 @@ def build_learner(
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
     optimizer = build_optimizer(
-        policy.model, kind=config.optimizer, learning_rate=config.learning_rate
+        policy.model,
+        kind=config.optimization.optimizer,
+        weight_decay=config.optimization.weight_decay,
     )
     check_training_memory(optimizer, device=context.device)
     learner = Learner(

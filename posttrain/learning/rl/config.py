@@ -1,130 +1,52 @@
-"""Parameters of reinforcement learning."""
+"""Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.advantage_config import GroupAdvantage
 from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.choice import Chosen
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.curriculum.base import ProblemSampler
-from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
-from posttrain.learning.curriculum.solve_rate import SolveRate
-from posttrain.learning.rl.metrics import CURRICULUM, METRICS
-from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.rl.draw_config import DrawConfig
+from posttrain.learning.rl.metrics import CURRICULUM
+from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
-from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.slots import InSlot
+from posttrain.stage.schedule import Schedulable
 
 
-class DrawConfig(StageConfig):
-    """Which problems are practised on, and which of their groups are learnt from."""
+class RlOptimization(OptimizationConfig):
+    """Optimizer and learning rate; a falling rate keeps what large steps found."""
 
-    sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = SolveRate()
-    """Chooses the problems: `solve_rate`, `uniform`, or a mapping with a kind and its settings."""
-    sources: dict[str, float] = Field(default_factory=dict)
-    """Share of the problems that each source gives; empty leaves it to the sampler."""
-    max_rounds: int = Field(default=1, ge=1)
-    """Rounds of sampling per step; above 1, groups without signal are made up for."""
-    train_on: Literal["signal", "all"] = "signal"
-    """Groups whose advantages are not all 0, or every group (equal ones fill the denominator)."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        for name, share in self.sources.items():
-            if not 0 < share < float("inf"):
-                raise ValueError(
-                    f"the share of source '{name}' is {share}; make it a positive number,"
-                    " or leave the source out"
-                )
-        if self.max_rounds > 1 and self.train_on == "all":
-            raise ValueError(
-                "max_rounds above 1 makes up for groups without signal, but train_on all learns"
-                " from those too; set train_on to signal, or max_rounds to 1"
-            )
-        return self
+    optimizer: OptimizerKind = "muon"
+    """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer updates over which the learning rate rises."""
 
 
-class OptimisationConfig(StageConfig):
-    """How the rollouts of a step become optimiser updates."""
+class UpdatesConfig(StageConfig):
+    """How the rollouts of a step are portioned into optimizer updates."""
 
     MECHANICS = frozenset({"micro_batch_tokens"})
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """Shape of the learning rate after the warm-up; a falling one keeps what large steps found."""
-    warmup_steps: int = Field(default=5, ge=0)
-    """Optimiser updates over which the learning rate rises."""
-    max_grad_norm: float = Field(default=1.0, gt=0.0)
-    """Gradients of a larger norm are scaled down to it."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the rollouts of a step."""
     minibatches: int = Field(default=1, ge=1)
-    """Optimiser updates per pass, each on whole groups."""
+    """Optimizer updates per pass, each on whole groups."""
     micro_batch_tokens: int = Field(default=4096, ge=1)
     """Padded tokens of one forward pass; a small one pads little, and gives the same gradient."""
 
 
-class ReferenceConfig(StageConfig):
-    """What becomes of the reference policy while the policy moves on."""
-
-    kind: Literal["frozen", "ema", "periodic"] = "frozen"
-    """It stays, follows as a moving average, or is made the policy now and then."""
-    decay: float | None = Field(default=None, gt=0.0, lt=1.0)
-    """Weight of its own past in the moving average, per optimiser update."""
-    every: int | None = Field(default=None, ge=1)
-    """Optimiser updates between two periodic refreshes."""
-
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        for name, value, kind in (("decay", self.decay, "ema"), ("every", self.every, "periodic")):
-            if kind == self.kind and value is None:
-                raise ValueError(f"kind {kind} needs {name}; set it")
-            if kind != self.kind and value is not None:
-                raise ValueError(
-                    f"{name} is for kind {kind}, but kind is {self.kind};"
-                    f" set kind to {kind}, or leave {name} out"
-                )
-        return self
-
-
-class ValueModelConfig(StageConfig):
-    """The value model of an algorithm that asks for one."""
-
-    trunk: Literal["own", "shared"] = "own"
-    """A copy of the starting policy below the value head, or the policy itself."""
-    learning_rate: float = Field(default=1e-3, gt=0.0)
-    """Of the value head, and of its own trunk."""
-
-
-class StopConfig(StoppingConfig):
-    """When to stop before the last step."""
-
-    metric: str = "rl/reward"
-    """One of the metrics of a step."""
-    better: Literal["higher", "lower"] = "higher"
-    """Which way is good."""
-    patience: int = Field(default=20, ge=1)
-    """Steps in a row that may be no better than the best before training stops."""
-    target: float | None = None
-    """Stop as soon as the metric is this good, too; none waits for `patience` alone."""
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, metric: str) -> str:
-        # What a problem sampler measures, only it knows; `RlConfig` asks it.
-        if metric not in METRICS and not metric.startswith(CURRICULUM):
-            raise ValueError(f"no metric is called '{metric}'{nearest(metric, METRICS)}")
-        return metric
-
-
-class RlConfig(StageConfig):
-    """Rollouts, advantages, loss and optimisation."""
+class RlConfig(Schedulable):
+    """Rollouts, advantages, loss and optimization."""
 
     IDENTITY_OF: ClassVar[str] = "rl"
     # A method is the same whatever it runs on, and at any budget of steps.
-    MECHANICS = frozenset({"steps", "engine", "max_logprob_gap", "checkpoint_every"})
+    MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every"})
+    FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every"})
     algorithm: Chosen = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
     steps: int = Field(120, ge=1)
@@ -141,14 +63,10 @@ class RlConfig(StageConfig):
     """Sampling temperature; log-probabilities are taken at the same one."""
     max_tokens: int = Field(72, ge=1)
     """Longest completion, in tokens."""
-    engine: EngineConfig = TorchEngine()
-    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
-    optimizer: Literal["adamw", "muon"] = "muon"
-    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
-    learning_rate: float = Field(1e-3, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimisers."""
-    optimisation: OptimisationConfig = OptimisationConfig()
-    """How the rollouts of a step become optimiser updates."""
+    optimization: RlOptimization = RlOptimization()
+    """Optimizer, learning rate and its schedule."""
+    updates: UpdatesConfig = UpdatesConfig()
+    """How the rollouts of a step are portioned into optimizer updates."""
     reference: ReferenceConfig = ReferenceConfig()
     """What becomes of the reference policy."""
     critic: ValueModelConfig = ValueModelConfig()
@@ -160,19 +78,19 @@ class RlConfig(StageConfig):
     stop: StopConfig | None = None
     """A rule for stopping before the last step; none trains all of them."""
     checkpoint_every: int = Field(10, ge=0)
-    """Optimiser updates between resumable checkpoints; 0 writes none."""
+    """Optimizer updates between resumable checkpoints; 0 writes none."""
 
     @property
     def updates_per_step(self) -> int:
-        """Optimiser updates that a step with enough groups makes."""
-        return self.optimisation.epochs * self.optimisation.minibatches
+        """Optimizer updates that a step with enough groups makes."""
+        return self.updates.epochs * self.updates.minibatches
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_algorithm()
-        if self.optimisation.minibatches > self.problems_per_step:
+        if self.updates.minibatches > self.problems_per_step:
             raise ValueError(
-                f"optimisation.minibatches {self.optimisation.minibatches} exceeds"
+                f"updates.minibatches {self.updates.minibatches} exceeds"
                 f" problems_per_step {self.problems_per_step}, and a group is never split;"
                 " lower minibatches"
             )
@@ -240,7 +158,7 @@ class RlConfig(StageConfig):
         learner, lora = self.learner, self.learner.lora
         if learner.packing or learner.early_stop is not None:
             name = "packing" if learner.packing else "early_stop"
-            remedy = "lower optimisation.micro_batch_tokens" if learner.packing else "set stop"
+            remedy = "lower updates.micro_batch_tokens" if learner.packing else "set stop"
             raise ValueError(f"learner.{name} is for training on rows; leave it out and {remedy}")
         if lora is not None and lora.save == "adapter":
             raise ValueError(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rl.batch import LessonBatch
-from posttrain.learning.rl.config import ValueModelConfig
+from posttrain.learning.rl.model_config import ValueModelConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -33,9 +33,7 @@ class Critic:
         parameters = [*self.head.parameters()]
         if self.owns_trunk:
             parameters += [p for p in self.trunk.base_model.parameters() if p.requires_grad]
-        adamw = torch.optim.AdamW(
-            parameters, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0
-        )
+        adamw = torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
         self.optimizer = Optimizer(parameters, {"critic": adamw})
 
     def values(self, batch: LessonBatch) -> Tensor:

@@ -25,7 +25,7 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.logprobs import hidden_states, token_logprobs
-from posttrain.learning.models.optim import NotFiniteError, Optimizer, learning_rate_factor
+from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.rl.batch import Lesson, LessonBatch, collate
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import outcomes, token_rows
@@ -123,26 +123,26 @@ class Learner:
         A loss or gradient that is not finite stops the run before the weights move, with the
         batch saved.
         """
-        config, optimisation = self.config, self.config.optimisation
+        config, optimization = self.config, self.config.optimization
         parts = self._parts(lessons, step=step, index=index)
-        factor = learning_rate_factor(
+        factor = optimization.factor(
             step * config.updates_per_step + index,
             num_steps=config.steps * config.updates_per_step,
-            schedule=optimisation.schedule,
-            warmup_steps=optimisation.warmup_steps,
         )
+        rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
         with kept_for_replay(self.scratch, self.weights(), parts, step=step + 1, seed=seed):
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
-            limit = optimisation.max_grad_norm
             if self.critic is not None:
-                norm = self.critic.optimizer.step(factor=factor, max_grad_norm=limit)
+                norm = self.critic.optimizer.step(
+                    learning_rate=factor * config.critic.learning_rate, max_grad_norm=limit
+                )
                 metrics["value_grad_norm"] = norm
-            norm = self.optimizer.step(factor=factor, max_grad_norm=limit)
+            norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
         self.num_updates += 1
         self.trainable.after_step()
         if self.reference is not None:
             self.reference.follow(self.model, num_updates=self.num_updates)
-        return metrics | {"grad_norm": norm, "learning_rate": factor * config.learning_rate}
+        return metrics | {"grad_norm": norm, "learning_rate": rate}
 
     def accumulate(
         self, parts: Sequence[LessonBatch], *, where: str, first: bool = True
@@ -334,7 +334,7 @@ class Learner:
     def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
         """Places of the lessons that go through the model together."""
         lengths = [lesson.num_tokens for lesson in lessons]
-        budget = self.config.optimisation.micro_batch_tokens
+        budget = self.config.updates.micro_batch_tokens
         return length_buckets(range(len(lessons)), lengths, budget)
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posttrain.learning.rl.config import ReferenceConfig
+from posttrain.learning.rl.model_config import ReferenceConfig
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

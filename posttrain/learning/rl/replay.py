@@ -28,8 +28,7 @@ def replay(
     table = read_table(rollouts, ROLLOUTS)
     policy = load_policy(inputs["policy"], device=context.device)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
-    optimisation = config.optimisation
-    buffer = Buffer(epochs=optimisation.epochs, minibatches=optimisation.minibatches)
+    buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
     for number, groups in stored_groups(table):
         if number > config.steps:
             raise UserError(

@@ -120,7 +120,7 @@ class ShardedLearner(Learner):
     def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
         """At least one for each process, where there are rows enough."""
         lengths = [lesson.num_tokens for lesson in lessons]
-        budget = self.config.optimisation.micro_batch_tokens
+        budget = self.config.updates.micro_batch_tokens
         buckets = length_buckets(range(len(lessons)), lengths, budget)
         while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
             budget = max(budget // 2, max(lengths))
@@ -135,7 +135,10 @@ def in_shards(learner: Learner) -> ShardedLearner:
     group = current_group(learner.device)
     sharded = shard(learner.model, group)
     optimizer = build_optimizer(
-        sharded.model, kind=config.optimizer, learning_rate=config.learning_rate, muon=ShardedMuon
+        sharded.model,
+        kind=config.optimization.optimizer,
+        weight_decay=config.optimization.weight_decay,
+        muon=ShardedMuon,
     )
     given = {field.name: getattr(learner, field.name) for field in fields(Learner) if field.init}
     own = {

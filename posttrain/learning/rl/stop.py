@@ -1,10 +1,34 @@
 """The rule by which a run ends before its last step."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-from posttrain.learning.rl.config import StopConfig
-from posttrain.learning.training.stopping import StopRule
+from pydantic import Field, field_validator
+
+from posttrain.learning.rl.metrics import CURRICULUM, METRICS
+from posttrain.learning.training.stopping import StoppingConfig, StopRule
+from posttrain.stage.errors import nearest
+
+
+class StopConfig(StoppingConfig):
+    """When to stop before the last step."""
+
+    metric: str = "rl/reward"
+    """One of the metrics of a step."""
+    better: Literal["higher", "lower"] = "higher"
+    """Which way is good."""
+    patience: int = Field(default=20, ge=1)
+    """Steps in a row that may be no better than the best before training stops."""
+    target: float | None = None
+    """Stop as soon as the metric is this good, too; none waits for `patience` alone."""
+
+    @field_validator("metric")
+    @classmethod
+    def _known(cls, metric: str) -> str:
+        # What a problem sampler measures, only it knows; `RlConfig` asks it.
+        if metric not in METRICS and not metric.startswith(CURRICULUM):
+            raise ValueError(f"no metric is called '{metric}'{nearest(metric, METRICS)}")
+        return metric
 
 
 class Stopping:

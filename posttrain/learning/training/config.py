@@ -5,6 +5,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from posttrain.learning.models.attention import Attention
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import StageConfig
 
@@ -40,7 +41,7 @@ class LearnerConfig(StageConfig):
 
     MECHANICS = frozenset({"precision", "attention", "packing", "activation_checkpointing"})
     precision: Literal["fp32", "bf16"] = "fp32"
-    """`bf16` computes in bfloat16 with weights, optimiser, logits and loss in float32."""
+    """`bf16` computes in bfloat16 with weights, optimizer, logits and loss in float32."""
     attention: Attention | None = None
     """Kernel of the attention; null leaves the choice to transformers."""
     packing: bool = False
@@ -55,32 +56,20 @@ class LearnerConfig(StageConfig):
     """Stop by the loss on held-out rows."""
 
 
-class OptimisationConfig(StageConfig):
+class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
     MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
     epochs: float = Field(1.0, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
     steps: int | None = Field(None, ge=1)
-    """Optimiser steps, as many passes as they take; given, it replaces `epochs`."""
+    """Optimizer steps, as many passes as they take; given, it replaces `epochs`."""
     batch_tokens: int = Field(2048, ge=1)
-    """Tokens of one optimiser step, padding counted; a longer row still makes a batch."""
+    """Tokens of one optimizer step, padding counted; a longer row still makes a batch."""
     micro_batch_tokens: int | None = Field(None, ge=1)
     """Tokens of one forward pass; a smaller part of the batch saves memory, same gradient."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """`muon` orthogonalises the updates of the layers' matrices and leaves the rest to AdamW."""
-    learning_rate: float = Field(1e-3, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimisers."""
-    weight_decay: float = Field(0.0, ge=0.0)
-    """Decoupled weight decay of the matrices."""
-    schedule: Literal["constant", "linear", "cosine", "constant_then_decay"] = "linear"
-    """Shape of the learning rate after the warm-up."""
-    warmup_steps: int = Field(20, ge=0)
-    """Steps over which the learning rate rises to its peak."""
-    decay_fraction: float = Field(0.3, gt=0.0, le=1.0)
-    """Share of the steps after warm-up over which `constant_then_decay` falls."""
-    max_grad_norm: float = Field(1.0, gt=0.0)
-    """Gradients of a larger norm are scaled down to it."""
+    optimization: OptimizationConfig = OptimizationConfig()
+    """Optimizer, learning rate and its schedule."""
     max_length: int = Field(512, ge=8)
     """Longest prompt and completion in tokens; longer rows (pairs) are left out and counted."""
     checkpoint_every: int = Field(100, ge=0)

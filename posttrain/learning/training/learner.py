@@ -11,7 +11,7 @@ from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.memory import check_training_memory
 from posttrain.learning.models.optim import NotFiniteError, Optimizer, build_optimizer
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
@@ -30,12 +30,11 @@ class Learner(Generic[AnyBatch]):
         self.lesson = lesson
         self.device = context.device
 
-    def optimizer(self, config: OptimisationConfig) -> Optimizer:
+    def optimizer(self, config: OptimizationConfig) -> Optimizer:
         """The optimiser of the weights that are trained."""
         optimizer = build_optimizer(
             self.trainable.model,
             kind=config.optimizer,
-            learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
         )
         check_training_memory(optimizer, device=self.device)

@@ -17,7 +17,7 @@ from posttrain.data.rows import (
     position_ids,
 )
 from posttrain.learning.models.logprobs import wanted_logprobs
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.supervised import Lesson
@@ -63,7 +63,7 @@ def next_token_lesson(
     policy: "Policy",
     corpus: Corpus,
     *,
-    config: OptimisationConfig,
+    config: TrainingConfig,
     context: StageContext,
     where: str,
 ) -> tuple[Lesson[TokenBatch], int]:
@@ -114,7 +114,7 @@ def token_batches(
     rows: Sequence[TokenRow],
     mixture: Mixture | None = None,
     *,
-    config: OptimisationConfig,
+    config: TrainingConfig,
     seed: int,
 ) -> Batches[TokenBatch]:
     """Every step over the rows."""
@@ -134,7 +134,7 @@ def token_batches(
 
 
 def heldout_batches(
-    policy: "Policy", rows: Sequence[TokenRow], config: OptimisationConfig
+    policy: "Policy", rows: Sequence[TokenRow], config: TrainingConfig
 ) -> Batches[TokenBatch]:
     """Each row once, in batches of similar length."""
     lengths = [len(row.ids) for row in rows]

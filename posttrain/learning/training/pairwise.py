@@ -12,7 +12,7 @@ from posttrain.data.batching import Batches, length_buckets, plan_steps
 from posttrain.data.pairs import PairTable
 from posttrain.data.rows import TokenBatch, TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
@@ -39,7 +39,7 @@ class PairRows:
     pad: int
 
     def lesson(
-        self, loss: Loss[TokenBatch], config: OptimisationConfig, context: StageContext
+        self, loss: Loss[TokenBatch], config: TrainingConfig, context: StageContext
     ) -> Lesson[TokenBatch]:
         """Every step over the pairs; units are pairs."""
         taught, held = hold_out(self.prompts, config.learner.early_stop, seed=context.seed)
@@ -51,7 +51,7 @@ class PairRows:
         )
 
     def batches(
-        self, taught: Sequence[int], config: OptimisationConfig, *, seed: int
+        self, taught: Sequence[int], config: TrainingConfig, *, seed: int
     ) -> Batches[TokenBatch]:
         """The planned steps over the pairs of these indices."""
         packed = config.learner.packing
@@ -67,7 +67,7 @@ class PairRows:
         table = self.table(taught, packed=packed)
         return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
 
-    def once(self, held: Sequence[int], config: OptimisationConfig) -> Batches[TokenBatch]:
+    def once(self, held: Sequence[int], config: TrainingConfig) -> Batches[TokenBatch]:
         """Each of these pairs once."""
         lengths = [self.length(index, packed=False) for index in held]
         steps = length_buckets(range(len(held)), lengths, config.batch_tokens)
@@ -100,7 +100,7 @@ def encode_pairs(
     policy: "Policy",
     pairs: pl.DataFrame,
     *,
-    config: OptimisationConfig,
+    config: TrainingConfig,
     context: StageContext,
     where: str,
     extra: str | None = None,

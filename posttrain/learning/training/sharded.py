@@ -12,7 +12,7 @@ from posttrain.learning.models.distributed.group import Dismissed, Group, curren
 from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer, build_optimizer
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.learner import Learner, add_up, check_finite
 from posttrain.learning.training.prepare import MovingAverage, Trainable
@@ -43,12 +43,11 @@ class ShardedLearner(Learner[AnyBatch]):
             twin(trainable, self._sharded.model), replace(lesson, batches=batches), context
         )
 
-    def optimizer(self, config: OptimisationConfig) -> Optimizer:
+    def optimizer(self, config: OptimizationConfig) -> Optimizer:
         """The optimiser of this process's shards."""
         built = build_optimizer(
             self.trainable.model,
             kind=config.optimizer,
-            learning_rate=config.learning_rate,
             weight_decay=config.weight_decay,
             muon=ShardedMuon,
         )

@@ -10,10 +10,9 @@ from torch import Tensor
 from posttrain.data.batching import AnyBatch, Batches
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.models.optim import learning_rate_factor
 from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.training.best_weights import BestWeights
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.generators import seed_torch
@@ -23,6 +22,7 @@ from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.stopping import StopRule
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import Schedules
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -56,7 +56,7 @@ def train(
     trainable: Trainable,
     lesson: Lesson[AnyBatch],
     *,
-    config: OptimisationConfig,
+    config: TrainingConfig,
     context: StageContext,
     curve: Curve,
     prefix: str,
@@ -72,11 +72,13 @@ def train(
         config, seed=context.seed, weights=weights_digest(trainable.model), **lesson.digests
     )
     learner = learner_of(trainable, lesson, context)
-    trainable, optimizer = learner.trainable, learner.optimizer(config)
+    trainable, optimizer = learner.trainable, learner.optimizer(config.optimization)
     stopping = config.learner.early_stop
     rule = StopRule(stopping, better="lower") if stopping else None
     best = best_weights(trainable, config, context)
+    schedules = Schedules(config)
     changing: dict[str, Stateful | None] = {
+        "schedules": schedules if schedules.followed else None,
         "optimizer": optimizer,
         "curve": curve,
         "stopping": rule,
@@ -96,28 +98,27 @@ def train(
         started = time.perf_counter()
         seed = purpose_seed(context.seed, "train", step)
         seed_torch(seed)
-        factor = learning_rate_factor(
-            step,
-            num_steps=num_steps,
-            schedule=config.schedule,
-            warmup_steps=config.warmup_steps,
-            decay_fraction=config.decay_fraction,
-        )
+        now = schedules.at(step).optimization
+        rate = now.learning_rate * now.factor(step, num_steps=num_steps)
         with trainable.computing():
             parts = learner.micro_batches(step)
         step += 1
         with kept_for_replay(context.scratch, learner.weights(), parts, step=step, seed=seed):
             metrics = learner.backward(parts, where=f"{prefix} step {step}")
-            metrics["grad_norm"] = optimizer.step(factor=factor, max_grad_norm=config.max_grad_norm)
+            metrics["grad_norm"] = optimizer.step(
+                learning_rate=rate, max_grad_norm=now.max_grad_norm
+            )
         trainable.after_step()
-        metrics["learning_rate"] = config.learning_rate * factor
+        metrics["learning_rate"] = rate
         if rule and stopping and lesson.heldout and step % stopping.every == 0:
             metrics["heldout_loss"] = learner.heldout_loss()
             rule.observe(metrics["heldout_loss"])
             if best and rule.improved:
                 best.mark()
                 best.keep(step)
-        curve.log(step, {f"{prefix}/{name}": value for name, value in metrics.items()})
+        named = {f"{prefix}/{name}": value for name, value in metrics.items()}
+        schedules.observe(named)
+        curve.log(step, named)
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
         context.progress(step, num_steps)
@@ -132,7 +133,7 @@ def train(
 
 
 def best_weights(
-    trainable: Trainable, config: OptimisationConfig, context: StageContext
+    trainable: Trainable, config: TrainingConfig, context: StageContext
 ) -> BestWeights | None:
     """What keeps the best weights, where the early stop asks for it."""
     stopping = config.learner.early_stop

@@ -14,7 +14,7 @@ from posttrain.learning.algorithms.digests_format_1 import FORMAT_1
 from posttrain.learning.algorithms.identity import canonical, digest, flat, name_of
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.algorithms.presets import PRESETS
-from posttrain.learning.rl.config import RlConfig
+from tasks.rl.config import RlStageConfig
 
 # Written down so that a change of any name or spelling is noticed: digests are in the records of
 # runs and in papers. A default that changes raises its class's `DEFAULTS_VERSION`.
@@ -208,7 +208,7 @@ SAME_METHOD = [
     {"engine": "vllm"},
     {"checkpoint_every": 0},
     {"max_logprob_gap": 0.5},
-    {"optimisation": {"micro_batch_tokens": 64}},
+    {"updates": {"micro_batch_tokens": 64}},
     {"learner": {"precision": "bf16", "activation_checkpointing": True, "attention": "eager"}},
 ]
 OTHER_METHOD = [
@@ -217,14 +217,14 @@ OTHER_METHOD = [
     {"draw": {"train_on": "all"}},
     {"group_size": 16},
     {"problems_per_step": 16},
-    {"optimisation": {"epochs": 2}},
-    {"optimisation": {"minibatches": 2}},
-    {"optimisation": {"schedule": "constant"}},
+    {"updates": {"epochs": 2}},
+    {"updates": {"minibatches": 2}},
+    {"optimization": {"schedule": "constant"}},
     {"temperature": 0.7},
     {"max_tokens": 128},
     {"staleness": 1},
-    {"optimizer": "adamw"},
-    {"learning_rate": 1e-4},
+    {"optimization": {"optimizer": "adamw"}},
+    {"optimization": {"learning_rate": 1e-4}},
     {"learner": {"lora": {}}},
     {"algorithm": "grpo", "reference": {"kind": "periodic", "every": 4}},
 ]
@@ -232,11 +232,14 @@ OTHER_METHOD = [
 
 @pytest.mark.parametrize("changes", SAME_METHOD)
 def test_what_is_no_mathematics_leaves_a_methods_digest(changes):
-    assert digest(RlConfig(**changes)) == digest(RlConfig())
+    assert digest(RlStageConfig(**changes)) == digest(RlStageConfig())
 
 
 def test_whatever_changes_the_mathematics_changes_a_methods_digest():
-    digests = [digest(RlConfig()), *(digest(RlConfig(**changes)) for changes in OTHER_METHOD)]
+    digests = [
+        digest(RlStageConfig()),
+        *(digest(RlStageConfig(**changes)) for changes in OTHER_METHOD),
+    ]
     assert len(set(digests)) == len(OTHER_METHOD) + 1
 
 

@@ -32,9 +32,8 @@ from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StagePr
 STEPS = {
     "batch_tokens": 160,
     "epochs": 2.0,
-    "warmup_steps": 2,
+    "optimization": {"warmup_steps": 2, "learning_rate": 3e-3},
     "checkpoint_every": 2,
-    "learning_rate": 3e-3,
 }
 
 

@@ -33,7 +33,7 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
 @pytest.mark.parametrize(
     ("task", "config"),
     [
-        ("reward", {"parameterisation": "head", "optimizer": "adamw"}),
+        ("reward", {"parameterization": "head", "optimization": {"optimizer": "adamw"}}),
         ("preference", {"algorithm": "kto"}),
         (
             "sft",

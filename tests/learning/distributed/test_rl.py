@@ -7,10 +7,10 @@ from polars.testing import assert_frame_equal
 
 from posttrain.data.schemas import IDENTITY, PROBLEMS, Problem, problems_table, with_row_ids
 from posttrain.data.tables import write_table
-from posttrain.learning.rl.config import RlConfig
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
+from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,8 @@ BASE = {
     "problems_per_step": 4,
     "group_size": 4,
     "max_tokens": 8,
-    "learning_rate": 3e-3,
-    "optimisation": {"minibatches": 2, "warmup_steps": 0},
+    "optimization": {"learning_rate": 3e-3, "warmup_steps": 0},
+    "updates": {"minibatches": 2},
     "draw": {"train_on": "all"},
     # Of two updates in a step: a checkpoint falls now between steps, now between updates.
     "checkpoint_every": 3,
@@ -65,7 +65,7 @@ KINDS = {
     "adapters_and_entropy": {
         "learner": {"lora": {"rank": 2}, "ema_decay": 0.5},
         "algorithm": {"entropy": {"place": "loss", "coefficient": 0.01}},
-        "optimizer": "adamw",
+        "optimization": {"optimizer": "adamw"},
     },
 }
 
@@ -119,7 +119,7 @@ def half_alone(inputs, folder):
     scratch = folder / "scratch"
     context = StageContext(seed=3, threads=1, device="cpu", scratch=scratch, emit=stop)
     with pytest.raises(Killed):
-        run(RlConfig.parse(BASE, where="rl"), inputs, {}, context)
+        run(RlStageConfig.parse(BASE, where="rl"), inputs, {}, context)
 
 
 def half_together(stages, inputs, folder):

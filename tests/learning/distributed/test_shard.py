@@ -14,10 +14,10 @@ from posttrain.learning.models.lean import is_lean
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError
-from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.sharded import in_shards
 from posttrain.learning.training.failed_batch import kept_for_replay, weights_beside
 from posttrain.stage.errors import UserError
+from tasks.rl.config import RlStageConfig
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_a_batch_that_broke_the_loss_is_kept_without_the_weights(group, model, t
     ],
 )
 def test_what_works_on_whole_weights_is_refused(config, name):
-    learner = SimpleNamespace(config=RlConfig.parse(config, where="rl"))
+    learner = SimpleNamespace(config=RlStageConfig.parse(config, where="rl"))
     with pytest.raises(UserError) as caught:
         in_shards(learner)
     assert str(caught.value) == (

@@ -19,10 +19,10 @@ def test_golden_bradley_terry():
     assert metrics["rejected_reward"].item() == pytest.approx(0.45)
 
 
-def test_margin_and_centring_by_hand():
+def test_margin_and_centering_by_hand():
     # Gaps .5 - .5 = 0 and -.2 - 0: log 2 and .798139. Centring: (1.5^2 + .6^2) x .1 = .261.
     loss, _ = bradley_terry_loss(
-        CHOSEN, REJECTED, denominator=2, margin_B=torch.tensor([0.5, 0.0]), centring=0.1
+        CHOSEN, REJECTED, denominator=2, margin_B=torch.tensor([0.5, 0.0]), centering=0.1
     )
     assert loss.item() == pytest.approx((math.log(2) + 0.798139 + 0.261) / 2, abs=1e-5)
 
@@ -46,23 +46,23 @@ def test_no_pairs():
     assert metrics["accuracy"] == 0.0
 
 
-def test_only_the_gap_counts_without_centring_and_splits_add_up():
+def test_only_the_gap_counts_without_centering_and_splits_add_up():
     options = {"denominator": 2, "margin_B": None}
     loss, _ = bradley_terry_loss(CHOSEN, REJECTED, **options)
     shifted, _ = bradley_terry_loss(CHOSEN + 7, REJECTED + 7, **options)
     torch.testing.assert_close(shifted, loss)
     halves = [
-        bradley_terry_loss(CHOSEN[i], REJECTED[i], denominator=2, centring=0.3)[0]
+        bradley_terry_loss(CHOSEN[i], REJECTED[i], denominator=2, centering=0.3)[0]
         for i in ([0], [1])
     ]
-    whole, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2, centring=0.3)
+    whole, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2, centering=0.3)
     torch.testing.assert_close(sum(halves), whole)
 
 
 def test_gradients_in_float64_and_far_out():
     chosen, rejected = CHOSEN.double().requires_grad_(), REJECTED.double().requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda c, r: bradley_terry_loss(c, r, denominator=2, centring=0.2)[0], (chosen, rejected)
+        lambda c, r: bradley_terry_loss(c, r, denominator=2, centering=0.2)[0], (chosen, rejected)
     )
     far = torch.tensor([-1000.0], requires_grad=True)
     loss, _ = bradley_terry_loss(far, torch.zeros(1), denominator=1)

@@ -25,7 +25,7 @@ def test_a_reward_and_its_gradients_are_made_where_the_model_is(
     batch = TokenTable(rows, pad=tokenizer.pad_token_id, packed=packed).batch([0, 1])
 
     def learnt(place):
-        started = start_reward_model(tmp_path, parameterisation=kind)
+        started = start_reward_model(tmp_path, parameterization=kind)
         if kind == "head":
             # It starts at zero, which would hide what is before it.
             torch.nn.init.ones_(started.model.score.weight)

@@ -40,7 +40,7 @@ def test_training_that_just_fits_is_begun_and_a_byte_less_is_refused(
     matrices = sum(p.numel() for name, p in named.items() if p.ndim == 2 and "layers" in name)
     rest = sum(p.numel() for p in named.values()) - matrices
     needed = per_matrix * matrices + 12 * rest
-    optimizer = build_optimizer(model, kind=kind, learning_rate=0.1)
+    optimizer = build_optimizer(model, kind=kind)
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed)
     memory.check_training_memory(optimizer, device="cpu")
     monkeypatch.setattr(memory, "free_memory", lambda _device: needed - 1)
@@ -51,9 +51,9 @@ def test_training_that_just_fits_is_begun_and_a_byte_less_is_refused(
 def test_an_adapter_needs_less(model, monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda _device: 20_000)
     with pytest.raises(UserError, match="are free on cpu; train an adapter"):
-        memory.check_training_memory(build_optimizer(model, learning_rate=0.1), device="cpu")
+        memory.check_training_memory(build_optimizer(model), device="cpu")
     attach_adapter(model, rank=1, alpha=1)
-    memory.check_training_memory(build_optimizer(model, learning_rate=0.1), device="cpu")
+    memory.check_training_memory(build_optimizer(model), device="cpu")
 
 
 def test_loading_asks_first(saved, monkeypatch):

@@ -6,8 +6,10 @@ import torch
 from torch import nn
 
 from posttrain.learning.models.adamw import SteadyAdamW
+from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.models.muon import BatchedMuon
-from posttrain.learning.models.optim import SCHEDULES, build_optimizer, learning_rate_factor
+from posttrain.learning.models.optim import build_optimizer
+from posttrain.learning.models.optimization import SCHEDULES, learning_rate_factor
 from posttrain.stage.errors import UserError
 
 
@@ -90,7 +92,7 @@ def test_steady_adamw_is_torch_adamw_bit_for_bit(missing):
 @pytest.mark.parametrize("limit", [0.5, 4.0, 1e9])
 def test_clipping_is_torch_clipping_bit_for_bit(model, limit):
     torch.manual_seed(0)
-    optimizer = build_optimizer(model, learning_rate=1.0)
+    optimizer = build_optimizer(model)
     for parameter in optimizer.parameters[1:]:
         parameter.grad = torch.randn_like(parameter)
     before = [p.grad.clone() for p in optimizer.parameters[1:]]
@@ -104,11 +106,11 @@ def test_clipping_is_torch_clipping_bit_for_bit(model, limit):
 
 
 def test_without_a_gradient_there_is_nothing_to_clip(model):
-    assert build_optimizer(model, learning_rate=1.0).clip(1.0) == 0.0
+    assert build_optimizer(model).clip(1.0) == 0.0
 
 
 def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(model):
-    optimizer = build_optimizer(model, kind="muon", learning_rate=0.01)
+    optimizer = build_optimizer(model, kind="muon")
     names = {id(p): name for name, p in model.named_parameters()}
     taken = {names[id(p)] for g in optimizer.parts["muon"].param_groups for p in g["params"]}
     assert taken == {name for name in names.values() if "proj" in name}
@@ -119,11 +121,11 @@ def test_muon_takes_the_matrices_of_the_layers_and_nothing_else(model):
 
 @pytest.mark.parametrize("kind", ["adamw", "muon"])
 def test_weight_decay_leaves_embeddings_and_norms_alone(model, kind):
-    optimizer = build_optimizer(model, kind=kind, learning_rate=0.1, weight_decay=0.5)
+    optimizer = build_optimizer(model, kind=kind, weight_decay=0.5)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = torch.zeros_like(parameter)
-    optimizer.step(factor=0.5, max_grad_norm=1.0)
+    optimizer.step(learning_rate=0.05, max_grad_norm=1.0)
     for name, parameter in model.named_parameters():
         # Zero gradient: only decay moves a weight, by 1 - 0.1 x 0.5 x 0.5.
         scale = 0.975 if "proj" in name else 1.0
@@ -134,24 +136,24 @@ def test_clipping_scales_the_gradient_and_reports_its_raw_norm():
     parameter = nn.Parameter(torch.zeros(2))
     module = nn.Module()
     module.register_parameter("bias", parameter)
-    optimizer = build_optimizer(module, learning_rate=1.0)
+    optimizer = build_optimizer(module)
     parameter.grad = torch.tensor([3.0, 4.0])
     seen = []
     optimizer.parts["adamw"].register_step_pre_hook(lambda *_: seen.append(parameter.grad.clone()))
-    assert optimizer.step(factor=1.0, max_grad_norm=1.0) == pytest.approx(5.0)
+    assert optimizer.step(learning_rate=1.0, max_grad_norm=1.0) == pytest.approx(5.0)
     assert torch.allclose(seen[0], torch.tensor([0.6, 0.8]), atol=1e-5)
     assert parameter.grad is None
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_gradient_that_is_not_finite_stops_before_any_weight_moves(model, bad):
-    optimizer = build_optimizer(model, kind="muon", learning_rate=0.1)
+    optimizer = build_optimizer(model, kind="muon")
     before = [p.detach().clone() for p in model.parameters()]
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     model.model.norm.weight.grad[3] = bad
     with pytest.raises(UserError, match="the gradient is (nan|inf), so training stopped"):
-        optimizer.step(factor=1.0, max_grad_norm=1.0)
+        optimizer.step(learning_rate=1.0, max_grad_norm=1.0)
     for parameter, old in zip(model.parameters(), before, strict=True):
         assert torch.equal(parameter, old)
 
@@ -163,17 +165,29 @@ def test_the_state_carries_over_exactly(model, kind):
             generator = torch.Generator().manual_seed(seed)
             for parameter in optimizer.parameters:
                 parameter.grad = torch.randn(parameter.shape, generator=generator)
-            optimizer.step(factor=0.3, max_grad_norm=1.0)
+            optimizer.step(learning_rate=0.003, max_grad_norm=1.0)
 
-    optimizer = build_optimizer(model, kind=kind, learning_rate=0.01, weight_decay=0.1)
+    optimizer = build_optimizer(model, kind=kind, weight_decay=0.1)
     steps(optimizer, [0, 1])
     state, middle = optimizer.state_dict(), {k: v.clone() for k, v in model.state_dict().items()}
     state = copy.deepcopy(state)
     steps(optimizer, [2, 3])
     expected = {k: v.clone() for k, v in model.state_dict().items()}
     model.load_state_dict(middle)
-    fresh = build_optimizer(model, kind=kind, learning_rate=0.01, weight_decay=0.1)
+    fresh = build_optimizer(model, kind=kind, weight_decay=0.1)
     fresh.load_state_dict(state)
     steps(fresh, [2, 3])
     for name, value in model.state_dict().items():
         assert torch.equal(value, expected[name]), name
+
+
+def test_muon_trains_adapters_alone(model):
+    """All trained weights are matrices then, so that AdamW has none to take."""
+    attach_adapter(model, rank=2, alpha=4, dropout=0.0, targets=(), seed=0)
+    optimizer = build_optimizer(model, kind="muon")
+    assert list(optimizer.parts) == ["muon"]
+    before = [p.detach().clone() for p in optimizer.parameters]
+    for parameter in optimizer.parameters:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step(learning_rate=0.1, max_grad_norm=1.0)
+    assert not any(map(torch.equal, before, optimizer.parameters))

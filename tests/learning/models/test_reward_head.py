@@ -25,7 +25,7 @@ def policy(model, tokenizer, tmp_path):
 
 @pytest.fixture
 def head(policy):
-    return start_reward_model(policy, parameterisation="head")
+    return start_reward_model(policy, parameterization="head")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_head_pools_as_transformers_does_where_the_end_is_also_the_padding(hea
 
 
 def test_the_likelihood_is_the_scaled_mean_over_the_completions_tokens(policy, rows, tmp_path):
-    started = start_reward_model(policy, parameterisation="likelihood", scale=10.0)
+    started = start_reward_model(policy, parameterization="likelihood", scale=10.0)
     save_reward_model(started, tmp_path / "reward")
     scores = load_reward_model(tmp_path / "reward").score(PROMPTS, TEXTS, batch_tokens=40)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "reward")
@@ -77,10 +77,10 @@ def test_the_likelihood_is_the_scaled_mean_over_the_completions_tokens(policy, r
         assert score == pytest.approx(10.0 * sum(taken) / len(taken), abs=1e-4)
 
 
-def test_an_unknown_parameterisation_is_refused(head, tmp_path):
+def test_an_unknown_parameterization_is_refused(head, tmp_path):
     save_reward_model(head, tmp_path / "reward")
-    (tmp_path / "reward" / "reward.json").write_text(json.dumps({"parameterisation": "haed"}))
-    with pytest.raises(UserError, match="unknown parameterisation 'haed'; did you mean 'head'"):
+    (tmp_path / "reward" / "reward.json").write_text(json.dumps({"parameterization": "haed"}))
+    with pytest.raises(UserError, match="unknown parameterization 'haed'; did you mean 'head'"):
         load_reward_model(tmp_path / "reward")
 
 
@@ -88,4 +88,4 @@ def test_a_classifier_without_our_file_is_a_head_of_scale_one(head, tmp_path):
     save_reward_model(head, tmp_path / "reward")
     (tmp_path / "reward" / "reward.json").unlink()
     loaded = load_reward_model(tmp_path / "reward")
-    assert (loaded.parameterisation, loaded.scale) == ("head", 1.0)
+    assert (loaded.parameterization, loaded.scale) == ("head", 1.0)

@@ -16,7 +16,7 @@ from posttrain.learning.models.load import weights_digest
 from posttrain.learning.models.reward_head import start_reward_model
 from posttrain.learning.preference.objective import PreferenceBatch
 from posttrain.learning.training.batch_replay import replay_batch
-from posttrain.learning.training.config import LearnerConfig, LoraConfig, OptimisationConfig
+from posttrain.learning.training.config import LearnerConfig, LoraConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.failed_batch import save_failed_batch, weights_beside
 from posttrain.learning.training.next_token import next_token_loss, token_batches
@@ -26,7 +26,9 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
 ROWS = [TokenRow((1, 5 + index, 6, 2), start=1) for index in range(12)]
-CONFIG = OptimisationConfig(steps=6, batch_tokens=12, micro_batch_tokens=8, warmup_steps=1)
+CONFIG = TrainingConfig(
+    steps=6, batch_tokens=12, micro_batch_tokens=8, optimization={"warmup_steps": 1}
+)
 PACKED = LearnerConfig(packing=True)
 
 
@@ -109,7 +111,7 @@ def test_a_reward_model_with_a_head_is_loaded_with_it(fresh, tmp_path):
     policy = fresh()
     policy.model.save_pretrained(tmp_path / "policy")
     policy.tokenizer.save_pretrained(tmp_path / "policy")
-    model = start_reward_model(tmp_path / "policy", parameterisation="head").model
+    model = start_reward_model(tmp_path / "policy", parameterization="head").model
     poison(model, "score.weight")
     batch = token_batches(policy, ROWS, config=CONFIG, seed=0).micro_batches(0)[0]
     facts = {"step": 1, "seed": 0, "weights": weights_digest(model)}

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.training.config import EarlyStopConfig, OptimisationConfig
+from posttrain.learning.training.config import EarlyStopConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.next_token import Corpus, next_token_lesson
@@ -48,11 +48,10 @@ class Killed(BaseException):
 
 def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp_path):
     """Random texts can be learnt by heart only, so the held-out loss soon rises."""
-    config = OptimisationConfig(
+    config = TrainingConfig(
         steps=60,
         batch_tokens=120,
-        learning_rate=0.03,
-        warmup_steps=1,
+        optimization={"learning_rate": 0.03, "warmup_steps": 1},
         checkpoint_every=4,
         learner={"early_stop": {"every": 2, "patience": 2, "heldout_fraction": 0.3}},
     )
@@ -95,12 +94,10 @@ def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
 
     def attempt(scratch, *, steps=60, keep="best", kill=None):
         learner = {"early_stop": {**stopping, "keep": keep}, "ema_decay": average}
-        config = OptimisationConfig(
+        config = TrainingConfig(
             steps=steps,
             batch_tokens=120,
-            learning_rate=0.03,
-            schedule="constant",
-            warmup_steps=1,
+            optimization={"learning_rate": 0.03, "schedule": "constant", "warmup_steps": 1},
             checkpoint_every=4,
             learner=learner,
         )

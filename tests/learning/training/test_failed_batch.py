@@ -10,7 +10,7 @@ import torch
 
 from posttrain.data.rows import TokenBatch, TokenRow
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.failed_batch import load_failed_batch, save_failed_batch
 from posttrain.learning.training.next_token import next_token_loss, token_batches
@@ -20,7 +20,9 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
 ROWS = [TokenRow((1, 5 + index, 6, 2), start=1) for index in range(12)]
-CONFIG = OptimisationConfig(steps=6, batch_tokens=12, micro_batch_tokens=8, warmup_steps=1)
+CONFIG = TrainingConfig(
+    steps=6, batch_tokens=12, micro_batch_tokens=8, optimization={"warmup_steps": 1}
+)
 
 
 def poisonous(model, batch, denominator):

@@ -9,7 +9,7 @@ import torch
 from posttrain.data.rows import TokenRow
 from posttrain.learning.models.checkpoint import write_state
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.generators import generator_states, restore_generators, seed_torch
 from posttrain.learning.training.next_token import next_token_loss, token_batches
@@ -58,7 +58,9 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("last", [2, 3, 5])
 def test_a_loss_that_draws_by_itself_is_resumed_exactly(fresh, tmp_path, last):
-    config = OptimisationConfig(batch_tokens=60, steps=7, warmup_steps=2, checkpoint_every=2)
+    config = TrainingConfig(
+        batch_tokens=60, steps=7, optimization={"warmup_steps": 2}, checkpoint_every=2
+    )
     rows = [TokenRow((1, *(3 + i % 9 + k for k in range(4)), 2), start=1) for i in range(30)]
 
     def fit(scratch, *, stop=0):

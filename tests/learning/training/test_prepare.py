@@ -6,7 +6,7 @@ import torch
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
-from posttrain.learning.training.config import LearnerConfig, OptimisationConfig
+from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
@@ -25,11 +25,10 @@ class Killed(BaseException):
 
 
 def fit(policy, scratch, *, kill=None, **learner):
-    config = OptimisationConfig(
+    config = TrainingConfig(
         steps=8,
         batch_tokens=60,
-        learning_rate=0.01,
-        warmup_steps=1,
+        optimization={"learning_rate": 0.01, "warmup_steps": 1},
         checkpoint_every=3,
         learner=LearnerConfig(**learner),
     )

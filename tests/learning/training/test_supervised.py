@@ -8,8 +8,9 @@ from posttrain.data.batching import Batches
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy, weights_digest
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.training.config import OptimisationConfig
+from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.next_token import fitting, next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
@@ -17,7 +18,9 @@ from posttrain.learning.training.supervised import Lesson, train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
-CONFIG = OptimisationConfig(batch_tokens=60, epochs=2.0, warmup_steps=2, checkpoint_every=3)
+CONFIG = TrainingConfig(
+    batch_tokens=60, epochs=2.0, optimization={"warmup_steps": 2}, checkpoint_every=3
+)
 ROWS = [
     TokenRow(
         (1, *(3 + (index * step) % 200 for step in range(2 + index % 5)), 2), start=1 + index % 2
@@ -54,7 +57,9 @@ def learn(policy, batches, loss, *, config, context, curve):
 
 
 def test_the_first_loss_is_near_ln_v_and_falls(policy, tmp_path):
-    config = CONFIG.model_copy(update={"epochs": 9.0, "learning_rate": 0.03})
+    config = CONFIG.model_copy(
+        update={"epochs": 9.0, "optimization": OptimizationConfig(learning_rate=0.03)}
+    )
     curve = fit(policy, StageContext.quiet(tmp_path), config=config)
     curve.write(tmp_path / "curve.parquet")
     losses = pl.read_parquet(tmp_path / "curve.parquet").filter(metric="fit/loss")["value"]
@@ -87,7 +92,7 @@ def test_micro_batches_give_the_one_batch_result(tokenizer, tmp_path):
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_a_run_cut_anywhere_ends_with_the_same_weights_and_curve(tokenizer, tmp_path, optimizer):
-    config = CONFIG.model_copy(update={"optimizer": optimizer})
+    config = CONFIG.model_copy(update={"optimization": OptimizationConfig(optimizer=optimizer)})
 
     def attempt(scratch, *, stop_after=None):
         policy = Policy(build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0), tokenizer)
@@ -182,4 +187,4 @@ def test_rows_that_are_too_long_are_left_out_but_not_all_of_them():
 
 def test_a_micro_batch_larger_than_its_batch_is_refused():
     with pytest.raises(UserError, match="micro_batch_tokens 99 exceeds batch_tokens 60"):
-        OptimisationConfig.parse({"batch_tokens": 60, "micro_batch_tokens": 99}, where="sft")
+        TrainingConfig.parse({"batch_tokens": 60, "micro_batch_tokens": 99}, where="sft")

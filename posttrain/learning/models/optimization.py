@@ -1,0 +1,107 @@
+"""What a recipe says of the optimizer and of the learning rate; light enough to be parsed."""
+
+import math
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from posttrain.stage.schedule import Schedulable
+
+OptimizerKind = Literal["adamw", "muon"]
+ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
+
+
+class OptimizationConfig(Schedulable):
+    """How gradients become steps: the same names for every trainer.
+
+    The numbers may be schedules, those excepted that say how long a shape is or lasts.
+    """
+
+    FIXED: ClassVar[frozenset[str]] = frozenset({"weight_decay", "warmup_steps", "decay_fraction"})
+
+    optimizer: OptimizerKind = "adamw"
+    """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
+    learning_rate: float = Field(default=1e-3, gt=0.0)
+    """Peak learning rate, on AdamW's scale for both optimizers."""
+    weight_decay: float = Field(default=0.0, ge=0.0)
+    """Decoupled weight decay of the matrices."""
+    schedule: ScheduleKind = "linear"
+    """Shape of the learning rate after the warm-up."""
+    warmup_steps: int = Field(default=20, ge=0)
+    """Optimizer steps over which the learning rate rises to its peak."""
+    decay_fraction: float = Field(default=0.3, gt=0.0, le=1.0)
+    """Share of the steps after warm-up over which `constant_then_decay` falls."""
+    max_grad_norm: float = Field(default=1.0, gt=0.0)
+    """Gradients of a larger norm are scaled down to it."""
+
+    def factor(self, step: int, *, num_steps: int) -> float:
+        """Compute the multiple of the peak learning rate at one optimizer step.
+
+        Args:
+            step: Number of the optimizer step, from 0.
+            num_steps: Optimizer steps of the whole run.
+
+        Returns:
+            A number above 0 and at most 1.
+
+        """
+        return learning_rate_factor(
+            step,
+            num_steps=num_steps,
+            schedule=self.schedule,
+            warmup_steps=self.warmup_steps,
+            decay_fraction=self.decay_fraction,
+        )
+
+
+def learning_rate_factor(
+    step: int,
+    *,
+    num_steps: int,
+    schedule: ScheduleKind,
+    warmup_steps: int = 0,
+    decay_fraction: float = 0.2,
+) -> float:
+    """Compute the multiple of the peak rate: a linear warm-up, then the named shape.
+
+    Decays reach their lowest, still positive, value at the last step.
+
+    Args:
+        step: Number of the optimizer step, from 0.
+        num_steps: Optimizer steps of the whole run.
+        schedule: Shape after the warm-up.
+        warmup_steps: Steps of the warm-up; step `t` of them is at (t + 1) / (warmup_steps + 1).
+        decay_fraction: Share of the steps after the warm-up over which `constant_then_decay` falls.
+
+    Returns:
+        A number above 0 and at most 1.
+
+    """
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    left = (num_steps - step) / max(1, num_steps - warmup_steps)
+    return SCHEDULES[schedule](min(1.0, max(0.0, left)), decay_fraction)
+
+
+def _constant(_left: float, _decay_fraction: float) -> float:
+    return 1.0
+
+
+def _linear(left: float, _decay_fraction: float) -> float:
+    return left
+
+
+def _cosine(left: float, _decay_fraction: float) -> float:
+    return 0.5 * (1.0 - math.cos(math.pi * left))
+
+
+def _constant_then_decay(left: float, decay_fraction: float) -> float:
+    return min(1.0, left / decay_fraction) if decay_fraction > 0 else 1.0
+
+
+SCHEDULES = {
+    "constant": _constant,
+    "linear": _linear,
+    "cosine": _cosine,
+    "constant_then_decay": _constant_then_decay,
+}

@@ -1,0 +1,39 @@
+"""Which problems are practiced on, and which of their groups are learnt from."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
+from posttrain.learning.curriculum.solve_rate import SolveRate
+from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
+
+
+class DrawConfig(StageConfig):
+    """Which problems are practised on, and which of their groups are learnt from."""
+
+    sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = SolveRate()
+    """Chooses the problems: `solve_rate`, `uniform`, or a mapping with a kind and its settings."""
+    sources: dict[str, float] = Field(default_factory=dict)
+    """Share of the problems that each source gives; empty leaves it to the sampler."""
+    max_rounds: int = Field(default=1, ge=1)
+    """Rounds of sampling per step; above 1, groups without signal are made up for."""
+    train_on: Literal["signal", "all"] = "signal"
+    """Groups whose advantages are not all 0, or every group (equal ones fill the denominator)."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        for name, share in self.sources.items():
+            if not 0 < share < float("inf"):
+                raise ValueError(
+                    f"the share of source '{name}' is {share}; make it a positive number,"
+                    " or leave the source out"
+                )
+        if self.max_rounds > 1 and self.train_on == "all":
+            raise ValueError(
+                "max_rounds above 1 makes up for groups without signal, but train_on all learns"
+                " from those too; set train_on to signal, or max_rounds to 1"
+            )
+        return self
