@@ -14,11 +14,11 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, read_format
-from posttrain.pipeline.slots import refuse_unknown_slots
+from posttrain.pipeline.slots import check_plugins
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
-from posttrain.stage.slots import plugged
+from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
@@ -88,8 +88,8 @@ class Recipe:
         let_import(root)
         build = FlowBuilder(self)
         where = f"{self.path.name}: plugins"
-        with plugged(self.plugins, where=where) as offered:
-            refuse_unknown_slots(offered, where)
+        check_plugins(parts_of_modules(self.plugins, where=where), where)
+        with plugged(self.plugins):
             load_flow(self.flow, root, where=self.path.name).declare(build)
         return build.finish()
 

@@ -4,12 +4,13 @@ A new slot is one line in `SLOTS`: its name, and where its literal dict stands.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.slots import Plugins, Slot, installed_parts, plugged
+from posttrain.stage.installed import SHARED
+from posttrain.stage.slots import Part, Plugins, Slot, installed_parts, parts_of_modules
 
 SLOTS: Mapping[str, str] = {
     "source": "posttrain.data.sources.registry:SOURCES",
@@ -52,21 +53,33 @@ def find_slot(name: str) -> Slot[Any]:
     return slot
 
 
-def refuse_unknown_slots(offered: Plugins, where: str) -> None:
-    """Refuse plug-ins that offer parts for a slot that does not exist.
+def check_plugins(offered: Plugins, where: str) -> None:
+    """Refuse plug-ins that offer parts for no slot, of a kind that ships, or of no class for it.
 
     Args:
         offered: What the plug-ins offer: slot -> kind -> part.
         where: Place in the recipe, for errors.
 
     Raises:
-        UserError: There is no such slot; the nearest one is named.
+        UserError: One of these; what to do is said.
 
     """
-    for name in offered:
+    for name, parts in offered.items():
         if name not in SLOTS:
             known = nearest(name, SLOTS) or f"; there are {', '.join(SLOTS)}"
             raise UserError(f"{where}: a plug-in offers a part for the slot '{name}'{known}")
+        slot = find_slot(name)
+        for kind, part in parts.items():
+            if kind in slot.parts:
+                raise UserError(
+                    f"{where}: {part.__module__} offers the {name} '{kind}', and one of that name"
+                    " ships with posttrain; rename the plug-in's"
+                )
+            if not (isinstance(part, type) and issubclass(part, slot.base)):
+                raise UserError(
+                    f"{where}: the {name} '{kind}' is {part!r}, which is no {slot.base.__name__};"
+                    " derive it from that class"
+                )
 
 
 def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[OfferedPart]:
@@ -80,18 +93,42 @@ def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[Offe
         Each part once, by slot, sorted by kind among those of one origin.
 
     """
-    with plugged(plugins) as added:
-        refuse_unknown_slots(added, "plugins")
-        for name in names:
-            slot = find_slot(name)
-            for kind, part in sorted(slot.parts.items()):
-                yield _offered(name, kind, part, "posttrain")
-            for kind, part in sorted(added.get(name, {}).items()):
-                yield _offered(name, kind, part, f"plug-in {part.__module__}")
-            for point in installed_parts(name):
-                kind = point.name.partition(".")[2]
-                package = f"package {point.dist.name} {point.dist.version}" if point.dist else ""
-                yield _offered(name, kind, point.load(), package)
+    added = parts_of_modules(plugins)
+    check_plugins(added, "plugins")
+    for name in names:
+        slot = find_slot(name)
+        for kind, part in sorted(slot.parts.items()):
+            yield _offered(name, kind, part, "posttrain")
+        for kind, part in sorted(added.get(name, {}).items()):
+            yield _offered(name, kind, part, f"plug-in {part.__module__}")
+        for point in installed_parts(name):
+            kind = point.name.partition(".")[2]
+            package = f"package {point.dist.name} {point.dist.version}" if point.dist else ""
+            yield _offered(name, kind, point.load(), package)
+
+
+def parts_in_code(symbols: Iterable[str]) -> Plugins:
+    """Import the parts among the code that a stage ran with: those of plug-ins, years later.
+
+    Args:
+        symbols: The code components of a stage's key, as `module:name`.
+
+    Returns:
+        Slot -> kind -> part, without those that ship with posttrain.
+
+    """
+    found: dict[str, dict[str, type[Part]]] = {}
+    for symbol in symbols:
+        module, _, name = symbol.partition(":")
+        if module.partition(".")[0] in ("posttrain", *SHARED) or not name.isidentifier():
+            continue
+        part = getattr(importlib.import_module(module), name, None)
+        if isinstance(part, type) and issubclass(part, Part):
+            kind = part.model_fields["kind"].default
+            for slot in map(find_slot, SLOTS):
+                if issubclass(part, slot.base) and isinstance(kind, str):
+                    found.setdefault(slot.name, {})[kind] = part
+    return found
 
 
 def _offered(slot: str, kind: str, part: Any, origin: str) -> OfferedPart:

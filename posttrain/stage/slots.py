@@ -7,10 +7,10 @@ looked for in that order, and nothing is imported that no recipe names.
 """
 
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -44,7 +44,8 @@ class Part(StageConfig):
 P = TypeVar("P", bound=Part)
 Plugins = Mapping[str, Mapping[str, type[Part]]]
 
-_plugged: ContextVar[Plugins | None] = ContextVar("_plugged", default=None)
+# Of the recipes that are open, the last one's plug-ins count, in every thread of the process.
+_in_force: list[Callable[[], Plugins]] = []
 
 # Slots by name, each there once its registry is imported.
 _known: "dict[str, Slot[Any]]" = {}
@@ -62,21 +63,21 @@ class Slot(Generic[P]):
         _known[self.name] = self
 
     def find(self, kind: str) -> type[P]:
-        """The part of that kind: shipped, of a plug-in in force, or of an installed package.
+        """Find the part of a kind: shipped, of a plug-in in force, or of an installed package.
+
+        Args:
+            kind: Its name, unique in the slot.
+
+        Returns:
+            The part's class.
 
         Raises:
             ValueError: Nobody offers the kind; the nearest one is named.
 
         """
-        added = (_plugged.get() or {}).get(self.name, {})
-        if kind in added and kind in self.parts:
-            raise ValueError(
-                f"{added[kind].__module__} offers the {self.name} '{kind}', and one of that name"
-                " ships with posttrain; rename the plug-in's"
-            )
-        offered: Mapping[str, type[Any]] = {**added, **self.parts}
-        part = offered.get(kind) or self._installed(kind)
+        part = self.parts.get(kind) or self._plugged().get(kind) or self._installed(kind)
         if part is None:
+            offered = [*self.parts, *self._plugged()]
             known = f"; there are {', '.join(sorted(offered))}, and those of `plugins`"
             raise ValueError(f"there is no {self.name} '{kind}'{nearest(kind, offered) or known}")
         if not (isinstance(part, type) and issubclass(part, self.base)):
@@ -101,6 +102,9 @@ class Slot(Generic[P]):
             # `StageConfig.parse` makes one sentence of both, with the whole path in it.
             context = {"config": part, "inner": error}
             raise PydanticCustomError("in_part", "{inner}", context) from None
+
+    def _plugged(self) -> Mapping[str, type[Any]]:
+        return _in_force[-1]().get(self.name, {}) if _in_force else {}
 
     def _installed(self, kind: str) -> type[Any] | None:
         points = installed_parts(self.name, kind)
@@ -164,15 +168,35 @@ def referable(config: type[BaseModel]) -> CoreSchema:
 
 
 @contextmanager
-def plugged(modules: Sequence[str], *, where: str = "plugins") -> Iterator[Plugins]:
-    """Let the parts of these modules be found while the context is open.
+def plugged(plugins: Sequence[str] | Callable[[], Plugins]) -> Iterator[None]:
+    """Let the parts of plug-ins be found while the context is open, in all threads.
+
+    Args:
+        plugins: Names of modules with `PARTS`: slot -> kind -> part; or what gives such a mapping.
+            They are imported, or it is called, when a kind is looked for that does not ship with
+            posttrain: what no parameter names does not run.
+
+    """
+    found = plugins if callable(plugins) else lambda: parts_of_modules(plugins)
+    _in_force.append(cache(found))
+    try:
+        yield
+    finally:
+        _in_force.pop()
+
+
+def parts_of_modules(modules: Sequence[str], *, where: str = "plugins") -> Plugins:
+    """Import plug-ins, and return what they offer.
 
     Args:
         modules: Importable names, each of a module with `PARTS`: slot -> kind -> part.
         where: Place in the recipe, for errors.
 
+    Returns:
+        Slot -> kind -> part.
+
     Raises:
-        UserError: A module is not there, cannot be imported, or offers a kind that is taken.
+        UserError: A module is not there, cannot be imported, or offers a kind that another does.
 
     """
     offered: dict[str, dict[str, type[Part]]] = {}
@@ -183,11 +207,7 @@ def plugged(modules: Sequence[str], *, where: str = "plugins") -> Iterator[Plugi
                 if kind in known:
                     raise UserError(f"{where}: two modules offer the {slot} '{kind}'; rename one")
                 known[kind] = part
-    token = _plugged.set(offered)
-    try:
-        yield offered
-    finally:
-        _plugged.reset(token)
+    return offered
 
 
 def installed_parts(slot: str, kind: str | None = None) -> list[EntryPoint]:

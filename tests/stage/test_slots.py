@@ -1,6 +1,7 @@
 """Parts, slots and plug-ins: what a recipe may name, and what it is told when it cannot."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Literal
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.identity import identity
-from posttrain.stage.slots import InSlot, Part, Slot, parts_in, plugged
+from posttrain.stage.slots import InSlot, Part, Slot, parts_in, parts_of_modules, plugged
 
 
 class Shape(Part):
@@ -100,23 +101,26 @@ def plugin(tmp_path, monkeypatch):
     sys.modules.pop("mine_shapes", None)
 
 
-def test_a_plugin_is_found_only_while_it_is_in_force(plugin, monkeypatch):
+def test_a_plugin_is_found_only_while_it_is_in_force(plugin):
     with pytest.raises(UserError, match="there is no shape 'odd'"):
         Board.parse({"one": "odd"}, where="s")
-    with plugged([plugin]) as offered:
-        assert set(offered) == {"shape"}
+    with plugged([plugin]):
+        assert Board.parse({"one": "square"}, where="s").one == Square()
+        assert plugin not in sys.modules
         with pytest.raises(UserError, match="which is no Shape; derive it from that class"):
             Board.parse({"one": "odd"}, where="s")
-        monkeypatch.setitem(offered["shape"], "odd", Odd)
-        assert Board.parse({"one": "odd"}, where="s").one == Odd()
+        assert plugin in sys.modules
+        with plugged(lambda: {"shape": {"odd": Odd}}), ThreadPoolExecutor(1) as other:
+            parsed = other.submit(Board.parse, {"one": "odd"}, where="s")
+            assert parsed.result().one == Odd()
     with pytest.raises(UserError, match="there is no shape 'odd'"):
         Board.parse({"one": "odd"}, where="s")
 
 
 def test_a_plugin_that_is_not_there_is_one_sentence():
     sentence = "plugins: the module 'nowhere_at_all' cannot be imported"
-    with pytest.raises(UserError, match=sentence), plugged(["nowhere_at_all"]):
-        pass
+    with pytest.raises(UserError, match=sentence):
+        parts_of_modules(["nowhere_at_all"])
 
 
 def test_an_identity_names_what_is_not_at_its_default():

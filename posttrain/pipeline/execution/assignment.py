@@ -29,6 +29,8 @@ class Assignment:
     device: str
     processes: int = 1
     ray: RayResources | None = None
+    plugins: tuple[str, ...] = ()
+    """Modules whose parts the stage may find; its rows name parts too, such as verifiers."""
     gpus: tuple[str, ...] = ()
     unkeyed: frozenset[str] = frozenset()
     """Packages that are not in the stage's key, as its parameters have no use for them."""

@@ -23,6 +23,7 @@ from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import plugged
 from posttrain.stage.spec import ArtifactType
 
 HEARTBEAT_SECONDS = 1.0
@@ -44,7 +45,8 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
 def _run(assignment: Assignment, channel: Channel) -> None:
     _start_watchers(channel)
     with logged(assignment.log), _exclusive(assignment.scratch), used(assignment.gpus):
-        final = concluded(assignment, lambda: _perform(assignment, channel))
+        with plugged(assignment.plugins):
+            final = concluded(assignment, lambda: _perform(assignment, channel))
         sys.stdout.flush()
         sys.stderr.flush()
         channel.send(final)

@@ -317,6 +317,7 @@ class Executor:
             device=settings.device,
             processes=stage.resources.processes,
             ray=stage.resources.ray,
+            plugins=self.planner.recipe.plugins,
             unkeyed=self.planner.closure(stage.name).unused,
         )
 

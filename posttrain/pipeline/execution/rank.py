@@ -18,6 +18,7 @@ from posttrain.pipeline.execution.child import concluded, emitter, logged
 from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
 from posttrain.stage.config import StageConfig
 from posttrain.stage.context import StageContext
+from posttrain.stage.slots import plugged
 
 _GRACE_SECONDS = 1.0
 
@@ -68,7 +69,8 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
     run = getattr(importlib.import_module(module), function)
     final: dict[str, object]
     try:
-        metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+        with plugged(assignment.plugins):
+            metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
         final = {"kind": "done", "metrics": metrics}
     except Dismissed:
         final = {"kind": "dismissed"}

@@ -24,6 +24,7 @@ from posttrain.provenance.dvc import DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.provenance.revision import revision_of
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag
 from posttrain.views.tracking.base import Tracker
 from posttrain.views.tracking.projection import run_finished, run_started
@@ -205,7 +206,7 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     stat_cache = StatCache.load(workspace.state / "digests.json")
     store = DvcStore(workspace.root, recipe.directory)
     ledger_at = os.environ.get("POSTTRAIN_LEDGER") or workspace.state / "ledger.db"
-    with open_ledger(ledger_at) as ledger:
+    with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
         planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
         yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
         stat_cache.save()

@@ -56,6 +56,7 @@ def store_replays(evidence: "Evidence", folder: Path) -> None:
             "task": run.task,
             "params": parameters(run.components["params"]),
             "runtime": dict(runtime),
+            "plugins": list(evidence.chain.recipe.plugins),
             "weights": weights_digest(load_policy(evidence.find(outputs["policy"])).model),
         }
         (target / _SETTINGS).write_bytes(pretty(settings))
@@ -105,9 +106,11 @@ def _replay(folder: Path) -> str:
     seed, threads = stage_seed(runtime, stage), int(runtime["threads"])
     make_deterministic(seed, threads)
     from posttrain.stage.context import StageContext
+    from posttrain.stage.slots import plugged
 
     task = importlib.import_module(settings["task"]).TASK
-    config = task.config.parse(settings["params"], where=stage)
+    with plugged(settings.get("plugins", ())):
+        config = task.config.parse(settings["params"], where=stage)
     given = {role: folder / role for role in ("policy", "reference") if (folder / role).is_dir()}
     context = StageContext(seed, threads, runtime["device"], folder / "scratch")
     again = importlib.import_module(f"{settings['task']}.replay").replay

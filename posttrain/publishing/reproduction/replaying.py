@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.ledger import Ledger, StageRun
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import plugged
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,8 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
 
     task = importlib.import_module(record.task).TASK
     try:
-        config = task.config.parse(parameters(record.components["params"]), where=record.stage)
+        with plugged(lambda: parts_in_code(record.components["code"])):
+            config = task.config.parse(parameters(record.components["params"]), where=record.stage)
     except UserError as error:
         raise UserError(
             f"{record.stage} of run {record.run_id} has parameters that the code of today does not"
