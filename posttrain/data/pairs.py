@@ -1,18 +1,14 @@
 """Preference pairs from judged samples: built within a problem, split by problem."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import polars as pl
 
+from posttrain.data.pair_builders.base import PairBuilder, PairCandidate
 from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
 from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
-
-PairBuilder = Literal["verifier", "best_worst", "length_balanced"]
-_Texts = list[tuple[str, str]]
 
 
 class PairTable:
@@ -41,26 +37,31 @@ def build_pairs(
     heldout_fraction: float,
     seed: int,
     max_pairs: int | None = None,
-    builder: PairBuilder = "verifier",
+    builder: PairBuilder,
 ) -> pl.DataFrame:
-    """PAIRS from COMPLETIONS: within a problem, by what the builder calls better and worse.
+    """Build PAIRS from COMPLETIONS, within each problem.
 
-    `verifier`: every verified text against every refuted one; where there are more than
-    `pairs_per_problem`, a seeded choice is made that uses as many texts as it can. `best_worst`:
-    texts of the highest score against those of the lowest, if they differ. `length_balanced`: as
-    `verifier`, the pairs of closest length first, and then without the widest of those in which the
-    more frequent side (the longer one, or the shorter) wins.
+    Equal texts of a problem count once; what could not be judged is on neither side, and a problem
+    with nothing to prefer gives no pair.
 
-    Equal texts of a problem count once; a problem with one kind only gives none. `max_pairs` takes
-    the first pair of every problem, then the second, and so on.
+    Args:
+        samples: Judged completions, several of a problem.
+        pairs_per_problem: Most pairs that one problem gives.
+        heldout_fraction: Share of the problems whose pairs are held out, 0 to 1.
+        seed: Decides the choice and the split.
+        max_pairs: Most pairs in all: the first pair of every problem, then the second, and so on.
+        builder: What stands against what.
+
+    Returns:
+        PAIRS, with `split` train or heldout.
+
     """
     distinct = samples.unique(["problem_id", "text"], keep="first", maintain_order=True)
     rows: list[dict[str, object]] = []
     for group in distinct.partition_by("problem_id", maintain_order=True):
         rows += _pairs_of(group, pairs_per_problem, seed, builder)
     frame = pl.DataFrame(rows, schema={name: PAIRS[name] for name in PAIRS if name != "id"})
-    if builder == "length_balanced":
-        frame = _balanced(frame)
+    frame = builder.of_all(frame)
     if max_pairs is not None:
         turn = pl.int_range(pl.len()).over("problem_id")
         frame = frame.sort(turn, maintain_order=True).head(max_pairs)
@@ -69,53 +70,11 @@ def build_pairs(
 
 
 def with_split(pairs: pl.DataFrame, *, heldout_fraction: float, seed: int) -> pl.DataFrame:
-    """The pairs with their `split`, by problem."""
+    """Give the pairs their `split`, by problem."""
     split = _split(pairs["problem_id"].unique().to_list(), heldout_fraction, seed)
     return pairs.with_columns(
         pl.col("problem_id").replace_strict(split, return_dtype=pl.String).alias("split")
     )
-
-
-def _sides(group: pl.DataFrame, seed: int, builder: PairBuilder) -> tuple[_Texts, _Texts]:
-    """(id, text) of the better and of the worse texts of one problem, in a seeded order."""
-    problem_id = str(group["problem_id"][0])
-    # What could not be judged is on neither side.
-    judged = group.drop_nulls("verified")
-    rows = judged.select("id", "text", "verified", "score").rows()
-    ranked = sorted(rows, key=lambda row: _rank(seed, problem_id, row[0]))
-    if builder != "best_worst":
-        good = [(row[0], row[1]) for row in ranked if row[2]]
-        return good, [(row[0], row[1]) for row in ranked if not row[2]]
-    best = max((row[3] for row in ranked), default=0.0)
-    worst = min((row[3] for row in ranked), default=0.0)
-    if best == worst:
-        return [], []
-    good = [(row[0], row[1]) for row in ranked if row[3] == best]
-    return good, [(row[0], row[1]) for row in ranked if row[3] == worst]
-
-
-def _cells(good: _Texts, bad: _Texts, limit: int, builder: PairBuilder) -> list[tuple[int, int]]:
-    """Places of the pairs to take in the good x bad table."""
-    if builder == "length_balanced":
-        every = [(i, j) for i in range(len(good)) for j in range(len(bad))]
-        return sorted(every, key=lambda c: abs(len(good[c[0]][1]) - len(bad[c[1]][1])))[:limit]
-    # Along the diagonals, so that a small limit still meets many texts.
-    around = math.lcm(len(good), len(bad)) or 1
-    return [
-        (step % len(good), (step + step // around) % len(bad))
-        for step in range(min(limit, len(good) * len(bad)))
-    ]
-
-
-def _balanced(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Without the widest pairs of the more frequent sign, until both signs are equally frequent."""
-    gap = pl.col("chosen").str.len_chars().cast(pl.Int64) - pl.col("rejected").str.len_chars()
-    marked = pairs.with_row_index("place").with_columns(gap.alias("gap"))
-    longer, shorter = marked.filter(pl.col("gap") > 0), marked.filter(pl.col("gap") < 0)
-    excess = len(longer) - len(shorter)
-    many = longer if excess > 0 else shorter
-    wide = many.sort(pl.col("gap").abs(), "place", descending=[True, False]).head(abs(excess))
-    return marked.filter(~pl.col("place").is_in(wide["place"].to_list())).select(pairs.columns)
 
 
 def _pairs_of(
@@ -123,18 +82,20 @@ def _pairs_of(
 ) -> list[dict[str, object]]:
     """Pairs of one problem's distinct samples."""
     problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
-    good, bad = _sides(group, seed, builder)
+    judged = group.drop_nulls("verified").select("id", "text", "verified", "score")
+    candidates = [PairCandidate(*row) for row in judged.rows()]
+    candidates.sort(key=lambda each: _rank(seed, problem_id, each.id))
     return [
         {
-            "parents": [good[i][0], bad[j][0]],
+            "parents": [better.id, worse.id],
             "problem_id": problem_id,
             "source": source,
             "prompt": prompt,
-            "chosen": good[i][1],
-            "rejected": bad[j][1],
+            "chosen": better.text,
+            "rejected": worse.text,
             "split": "",
         }
-        for i, j in _cells(good, bad, limit, builder)
+        for better, worse in builder.of_problem(candidates, limit)
     ]
 
 

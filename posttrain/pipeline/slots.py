@@ -17,6 +17,7 @@ SLOTS: Mapping[str, str] = {
     "teacher": "posttrain.data.teachers.registry:TEACHERS",
     "verifier": "posttrain.learning.rewards.verifiers.registry:VERIFIERS",
     "filter": "posttrain.data.filters.registry:FILTERS",
+    "pair_builder": "posttrain.data.pair_builders.registry:PAIR_BUILDERS",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }

@@ -1,11 +1,15 @@
 """Parameters of reward-model training."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.data.pair_builders.base import PairBuilder
+from posttrain.data.pair_builders.registry import PAIR_BUILDERS
+from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.stage.slots import InSlot
 
 
 class RewardOptimization(OptimizationConfig):
@@ -25,6 +29,8 @@ class RewardConfig(TrainingConfig):
     a small model trained on few pairs generalises with the former only."""
     scale: float = Field(10.0, gt=0.0)
     """Factor from what the model gives to the reward; the mean log-probability moves little."""
+    builder: Annotated[PairBuilder, InSlot(PAIR_BUILDERS)] = VerifierPairs()
+    """What stands against what in a pair."""
     pairs_per_problem: int = Field(2, ge=1)
     """Most pairs that one problem gives."""
     max_pairs: int | None = Field(None, ge=2)

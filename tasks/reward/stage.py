@@ -49,6 +49,7 @@ def run(
         heldout_fraction=config.heldout_fraction,
         seed=context.seed,
         max_pairs=config.max_pairs,
+        builder=config.builder,
     )
     _refuse_too_few(pairs, str(inputs["samples"]))
 

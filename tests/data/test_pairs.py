@@ -1,6 +1,7 @@
 import polars as pl
 import pytest
 
+from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pairs import PairTable, build_pairs
 from posttrain.data.rows import TokenRow
 from posttrain.data.schemas import Completion, Problem, completions_table
@@ -18,9 +19,13 @@ def samples(verdicts):
     return completions_table(rows)
 
 
-def build(verdicts, **options):
+def built(table, builder="verifier", **options):
     settings = {"pairs_per_problem": 8, "heldout_fraction": 0.5, "seed": 0} | options
-    return build_pairs(samples(verdicts), **settings)
+    return build_pairs(table, builder=PAIR_BUILDERS.parse(builder), **settings)
+
+
+def build(verdicts, **options):
+    return built(samples(verdicts), **options)
 
 
 BOTH = [("good", True), ("fine", True), ("bad", False), ("worse", False), ("worst", False)]
@@ -65,11 +70,11 @@ def test_the_split_is_by_problem_and_leaves_both_sides_something(fraction):
 def test_parents_name_the_samples_and_the_order_of_rows_does_not_matter():
     table = samples({"p": BOTH, "q": [("yes", True), ("no", False)]})
     options = {"pairs_per_problem": 2, "heldout_fraction": 0.5, "seed": 3}
-    pairs = build_pairs(table, **options)
+    pairs = built(table, **options)
     texts = dict(table.select("id", "text").rows())
     for parents, chosen, rejected in pairs.select("parents", "chosen", "rejected").rows():
         assert [texts[parent] for parent in parents] == [chosen, rejected]
-    shuffled = build_pairs(table.sample(fraction=1.0, shuffle=True, seed=1), **options)
+    shuffled = built(table.sample(fraction=1.0, shuffle=True, seed=1), **options)
     assert pairs.sort("id").equals(shuffled.sort("id"))
 
 
@@ -103,7 +108,7 @@ def scored(scores):
 
 def sides(table, builder, **options):
     settings = {"pairs_per_problem": 8, "heldout_fraction": 0.5, "seed": 0} | options
-    pairs = build_pairs(table, builder=builder, **settings)
+    pairs = built(table, builder=builder, **settings)
     return set(pairs.filter(prompt="p").select("chosen", "rejected").rows())
 
 

@@ -1,22 +1,25 @@
 """Parameters of preference optimisation."""
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.data.pair_builders.base import PairBuilder
+from posttrain.data.pair_builders.registry import PAIR_BUILDERS
+from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
 
 
 class PairsConfig(StageConfig):
     """How pairs are built from judged samples."""
 
-    builder: Literal["verifier", "best_worst", "length_balanced"] = "verifier"
-    """Verified against refuted; highest against lowest score; or as `verifier`, with lengths
-    matched and neither the longer nor the shorter side winning more often."""
+    builder: Annotated[PairBuilder, InSlot(PAIR_BUILDERS)] = VerifierPairs()
+    """What stands against what."""
     per_problem: int = Field(default=2, ge=1)
     """Most pairs that one problem gives."""
     limit: int | None = Field(default=None, ge=2)

@@ -1,0 +1,1 @@
+"""Builders of preference pairs: each says which samples of a problem stand against each other."""
