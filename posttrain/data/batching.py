@@ -1,7 +1,8 @@
-"""Which rows make up each optimiser step.
+"""Which rows make up each optimizer step.
 
 Batches hold rows of similar length, so that hardly any compute goes into padding: rows are
-shuffled, sorted by length within windows, cut by a token budget, and the batches are shuffled. The
+shuffled, sorted by length within windows, cut by a token budget, and the batches are shuffled;
+or the rows are cut in the order of the table, for a curriculum that a stage before has laid. The
 whole plan is a pure function of the lengths and the seed: a step number says where training is.
 """
 
@@ -85,17 +86,36 @@ def plan_steps(
     *,
     batch_tokens: int,
     epochs: float,
-    seed: int,
+    seed: int | None,
     num_steps: int | None = None,
     mixture: Mixture | None = None,
     packed: bool = False,
 ) -> list[list[int]]:
-    """Row indices of every optimiser step: of `epochs`, or of as many as `num_steps` take.
+    """Plan the rows of every optimizer step.
 
-    Without `mixture` an epoch is each row once. With it, an epoch is as many tokens as the rows
-    hold, its share of them from each group, whose rows come round
-    again as often as that takes. `packed` batches count no padding and keep the shuffled order.
+    Without a mixture an epoch is each row once. With one, an epoch is as many tokens as the rows
+    hold, its share of them from each group, whose rows come round again as often as that takes.
+
+    Args:
+        lengths: Tokens of each row.
+        batch_tokens: Most tokens of a step, padding counted; a longer row still makes a step.
+        epochs: Passes over the rows; a fraction ends within a pass.
+        seed: Shuffles the rows; None takes those of every epoch in the order in which they stand.
+        num_steps: Steps to plan, as many passes as they take, in place of `epochs`.
+        mixture: Groups of rows and their shares; only with a seed.
+        packed: Count no padding, and keep the shuffled order.
+
+    Returns:
+        Indices of rows, step by step.
+
+    Raises:
+        ValueError: There is a mixture and no seed.
+
     """
+    if seed is None:
+        if mixture is not None:
+            raise ValueError("a mixture draws its rows, so it needs a seed")
+        return _steps_as_given(lengths, batch_tokens, epochs, num_steps, packed=packed)
     cut = end_to_end if packed else length_buckets
     steps: list[list[int]] = []
     streams = _streams(lengths, mixture, seed)
@@ -114,6 +134,34 @@ def plan_steps(
             if len(steps) == num_steps:
                 break
     return steps
+
+
+def _steps_as_given(
+    lengths: Sequence[int],
+    batch_tokens: int,
+    epochs: float,
+    num_steps: int | None,
+    *,
+    packed: bool,
+) -> list[list[int]]:
+    """The same batches, in the same order, in every epoch."""
+    cut = end_to_end if packed else padded_in_order
+    batches = cut(range(len(lengths)), lengths, batch_tokens)
+    wanted = max(1, round(epochs * len(batches))) if num_steps is None else num_steps
+    return list(itertools.islice(itertools.cycle(batches), wanted))
+
+
+def padded_in_order(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Cut rows, in their order, into batches of at most `budget` padded tokens (or one row)."""
+    batches: list[list[int]] = []
+    longest = 0
+    for row in rows:
+        longest = max(longest, lengths[row])
+        if not batches or longest * (len(batches[-1]) + 1) > budget:
+            batches.append([])
+            longest = lengths[row]
+        batches[-1].append(row)
+    return batches
 
 
 def length_buckets(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:

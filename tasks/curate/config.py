@@ -76,7 +76,8 @@ class CurateConfig(StageConfig):
     difficulty_edges: tuple[int, ...] = ()
     """Greatest difficulty of each bucket but the last; () gives every difficulty its own bucket."""
     order: Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"] = "easy_to_hard"
-    """Order of the kept rows; the second is for data that come without difficulties."""
+    """Order of the kept rows; the second is for data that come without difficulties. Training takes
+    it up where its own `order` is `as_given`."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -44,6 +44,8 @@ class PretrainConfig(TrainingConfig):
                 f"hidden {self.hidden} does not split into {self.heads} heads of an even width; "
                 f"make it a multiple of {2 * self.heads}"
             )
+        if self.mixture and self.order == "as_given":
+            raise ValueError("a mixture draws its rows; leave mixture out, or take order: shuffled")
         wrong = [name for name, share in self.mixture.items() if share <= 0]
         if wrong:
             raise ValueError(

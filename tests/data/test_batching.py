@@ -98,3 +98,24 @@ def test_packed_steps_count_tokens_and_no_padding(lengths, budget, seed):
     assert sorted(row for step in steps for row in step) == list(range(len(lengths)))
     for step in steps:
         assert len(step) == 1 or sum(lengths[row] for row in step) <= budget
+
+
+def test_rows_as_given_come_in_the_order_of_the_table_in_every_epoch():
+    lengths = [10, 30, 20, 10, 50, 200, 10]
+    plan = plan_steps(lengths, batch_tokens=60, epochs=2.0, seed=None)
+    # 10 and 30 make 60 padded tokens, 20 and 10 40, with 50 it would be 150; 200 stands alone.
+    assert plan == [[0, 1], [2, 3], [4], [5], [6]] * 2
+    assert plan_steps(lengths, batch_tokens=60, epochs=0.5, seed=None) == plan[:2]
+    numbered = plan_steps(lengths, batch_tokens=60, epochs=1.0, seed=None, num_steps=7)
+    assert numbered == plan[:7]
+
+
+def test_packed_rows_as_given_count_no_padding():
+    plan = plan_steps([10, 30, 20, 10, 50], batch_tokens=60, epochs=1.0, seed=None, packed=True)
+    assert plan == [[0, 1, 2], [3, 4]]
+
+
+def test_a_mixture_has_no_order():
+    mixture = Mixture(["a", "b"], {"a": 1.0, "b": 1.0})
+    with pytest.raises(ValueError, match="so it needs a seed"):
+        plan_steps([1, 1], batch_tokens=2, epochs=1.0, seed=None, mixture=mixture)

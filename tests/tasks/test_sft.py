@@ -2,6 +2,7 @@ import polars as pl
 import pytest
 import torch
 
+from posttrain.data.filters.order import ORDERS
 from posttrain.data.rows import encode_rows
 from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.build import build_llama
@@ -69,6 +70,33 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(places, tmp_
         saved.append((weights, outputs["curve"].read_bytes()))
     assert saved[0] == saved[1]
     assert saved[0][0] != saved[2][0]
+
+
+def test_rows_as_given_are_learnt_in_the_order_that_curate_laid(answers, base, write, tmp_path):
+    traces = answers.filter("verified").with_columns(
+        pl.Series("text", [f"{row}\n#### {row}" for row in range(60)])
+    )
+    laid = {name: ORDERS[name](traces) for name in ("easy_to_hard", "mixed")}
+    losses = {}
+    for name, table in laid.items():
+        for order, seed in (("as_given", 0), ("as_given", 1), ("shuffled", 0)):
+            outputs = {"policy": tmp_path / "policy", "curve": tmp_path / "curve.parquet"}
+            context = StageContext.quiet(tmp_path / f"{name}-{order}-{seed}", seed=seed)
+            config = TASK.config(**CONFIG | {"epochs": 1.0, "order": order})
+            run(config, {"policy": base, "traces": write(table, name)}, outputs, context)
+            curve = pl.read_parquet(outputs["curve"]).filter(metric="sft/loss")
+            losses[name, order, seed] = curve.sort("step")["value"].to_list()
+    policy = load_policy(base)
+    for name, table in laid.items():
+        assert losses[name, "as_given", 0] == losses[name, "as_given", 1]
+        assert losses[name, "as_given", 0] != losses[name, "shuffled", 0]
+        # The first step is of the table's first rows: as many as 256 padded tokens hold.
+        rows = encode_rows(policy.tokenizer, table["prompt"].to_list(), table["text"].to_list())
+        lengths = [len(row.ids) for row in rows]
+        first = next(n for n in range(1, 60) if max(lengths[: n + 1]) * (n + 1) > 256)
+        expected = nll(policy, table.head(first))
+        assert losses[name, "as_given", 0][0] == pytest.approx(expected, rel=1e-4)
+    assert losses["easy_to_hard", "as_given", 0] != losses["mixed", "as_given", 0]
 
 
 def test_the_tokenizer_goes_through_unchanged(places, base, tmp_path):

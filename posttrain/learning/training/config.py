@@ -64,6 +64,8 @@ class TrainingConfig(StageConfig):
     """Passes over the data; a fraction ends within a pass."""
     steps: int | None = Field(None, ge=1)
     """Optimizer steps, as many passes as they take; given, it replaces `epochs`."""
+    order: Literal["shuffled", "as_given"] = "shuffled"
+    """`as_given` takes rows (pairs) in the table's order in every pass: curate.order, for one."""
     batch_tokens: int = Field(2048, ge=1)
     """Tokens of one optimizer step, padding counted; a longer row still makes a batch."""
     micro_batch_tokens: int | None = Field(None, ge=1)
@@ -85,3 +87,7 @@ class TrainingConfig(StageConfig):
                 f"{self.batch_tokens}; make it smaller or leave it out"
             )
         return self
+
+    def order_seed(self, seed: int) -> int | None:
+        """Return the seed that shuffles the rows, None where they come as given."""
+        return seed if self.order == "shuffled" else None

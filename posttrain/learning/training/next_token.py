@@ -125,7 +125,7 @@ def token_batches(
         batch_tokens=config.batch_tokens,
         epochs=config.epochs,
         num_steps=config.steps,
-        seed=seed,
+        seed=config.order_seed(seed),
         mixture=mixture,
         packed=packed,
     )

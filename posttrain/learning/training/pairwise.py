@@ -61,7 +61,7 @@ class PairRows:
             batch_tokens=config.batch_tokens,
             epochs=config.epochs,
             num_steps=config.steps,
-            seed=seed,
+            seed=config.order_seed(seed),
             packed=packed,
         )
         table = self.table(taught, packed=packed)
