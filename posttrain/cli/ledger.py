@@ -103,16 +103,29 @@ Examples:
 def audit(ledger_at: str | None) -> None:
     """List stages that made different outputs under one key: they are not reproducible.
 
-    Also those of which `posttrain verify` last said so. Exits with 1 when there are any.
+    Also those of which `posttrain verify` last said so. Exits with 1 when there are any. Results
+    that were adopted although something differed are listed, too, and are no fault by themselves.
     """
     with existing_ledger(ledger_at) as source:
         findings = [_finding(conflict) for conflict in conflicts(source.store)]
         findings += _refuted(source)
-    for finding in findings:
-        click.echo(finding)
+        adopted = list(_adopted(source))
+    for line in (*findings, *adopted):
+        click.echo(line)
     if findings:
         sys.exit(1)
     click.echo("Every key ever executed has made one set of outputs.")
+
+
+def _adopted(source: Ledger) -> Iterator[str]:
+    """Results that were taken over from an older version although something differed."""
+    for adoption in source.annotations.adoptions().values():
+        record = source.stage_run(adoption.subject)
+        if record is not None and adoption.differences:
+            yield (
+                f"{record.stage}: adopted in run {record.run_id}, not made by this version: "
+                f"{adoption.reason}"
+            )
 
 
 def _refuted(source: Ledger) -> Iterator[str]:

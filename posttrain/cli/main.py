@@ -31,6 +31,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "plan": Verb(
             "posttrain.cli.plan:plan", "Show what would run, why, and how long it took last."
         ),
+        "adopt": Verb("posttrain.cli.adopt:adopt_", "Take over what an older posttrain recorded."),
         "status": Verb("posttrain.cli.status:status", "Show each stage's state and its artifacts."),
         "compile": Verb(
             "posttrain.cli.compile:compile_", "Write dvc.yaml and params.yaml from the recipe."

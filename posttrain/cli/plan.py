@@ -11,6 +11,7 @@ from posttrain.cli.options import overrides_option, recipe_argument
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
+from posttrain.provenance.key import is_of_other_rules
 from posttrain.stage.formatting import duration
 
 _ACTIONS = {
@@ -56,6 +57,11 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 click.echo(f"{name} runs on {told}")
         running = [d for d in decisions if d.action in ("run", "pending")]
         click.echo(_total(running, len(decisions)))
+        if any(each.reasons[:1] and is_of_other_rules(each.reasons[0]) for each in running):
+            click.echo(
+                "An older posttrain recorded some of them, whose keys had other rules: what is the"
+                " same need not run again, see posttrain adopt."
+            )
 
 
 def _total(running: Sequence[Decision], num_stages: int) -> str:

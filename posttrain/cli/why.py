@@ -64,6 +64,8 @@ def _explain_now(session: Session, stage: str, *, verbose: bool) -> None:
     last = session.ledger.history.latest(stage, session.recipe.name) or next(iter(executions), None)
     if last is None:
         click.echo(f"{stage} never ran: there is nothing to compare with")
+    elif decisions[stage].action == "cached" and _adopted(session, decisions[stage].known):
+        pass
     elif decisions[stage].action != "cached":
         _compare_with_now(session, decisions, stage, last, verbose=verbose)
     elif len(executions) < 2:
@@ -71,6 +73,21 @@ def _explain_now(session: Session, stage: str, *, verbose: bool) -> None:
     else:
         click.echo(f"{stage} is up to date; why it ran the last time:")
         _compare(session, executions[1], executions[0], verbose=verbose)
+
+
+def _adopted(session: Session, record: StageRun | None) -> bool:
+    """Say of a result that was taken over from an older version from where, and why."""
+    if record is None:
+        return False
+    adoption = session.ledger.annotations.adoptions_of([record.key]).get(record.key)
+    if adoption is None:
+        return False
+    source = session.ledger.stage_run(adoption.source)
+    made_in = f"run {_named(source)}" if source is not None else adoption.source
+    click.echo(f"{record.stage} is up to date; adopted from {made_in}: {adoption.reason}")
+    for sentence in adoption.differences:
+        click.echo(f"  {sentence}")
+    return True
 
 
 def _of_run(session: Session, stage: str, name: str) -> StageRun:

@@ -12,6 +12,7 @@ from posttrain.provenance.key import ORDER, Components, Difference, differences
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 
 _NOUNS = {
+    "rules": ("rule of keys", "rules of keys"),
     "code": ("code symbol", "code symbols"),
     "params": ("parameter", "parameters"),
     "inputs": ("input", "inputs"),

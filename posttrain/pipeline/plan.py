@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
+from posttrain.pipeline.comparison import real_differences, same_rules
 from posttrain.pipeline.determinism import derived_seed, make_deterministic
 from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
 from posttrain.pipeline.judges import VERIFIES, verifier_entries
@@ -88,10 +89,10 @@ class Planner:
             return Decision(name, "run", ("asked for on the command line",), key)
         known = self.ledger.succeeded(key.digest)
         if known is None:
-            return Decision(name, "run", _why(last, key.components), key)
+            return Decision(name, "run", self._why(last, key), key)
         if self._in_place(known):
             return Decision(name, "cached", (), key, known)
-        if all(record.md5 and self.store.has(record.md5) for record in known.outputs):
+        if self._in_cache(known):
             return Decision(name, "restore", ("made before, kept in the cache",), key, known)
         return Decision(
             name, "run", ("its outputs are gone from the workspace and the cache",), key
@@ -222,12 +223,36 @@ class Planner:
             if last is None:
                 reasons = ("it never ran",)
             else:
-                components = dict(self.key(name, last.components.get("inputs", {})).components)
-                reasons = tuple(_sentences(differences(last.components, components)))
+                key = self.key(name, last.components.get("inputs", {}))
+                reasons = tuple(_sentences(self.differences(last, key)))
         if reasons:
             return Decision(name, "run", reasons, seconds=seconds)
         waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
         return Decision(name, "pending", (waits,), seconds=seconds)
+
+    def differences(self, last: StageRun, key: Key) -> list[Difference]:
+        """What differs between the key of a stage's last run and the one that it has now.
+
+        Where an older version recorded it, the first one says so, and the others are those that
+        remain when its rules and names are allowed for.
+        """
+        found = differences(last.components, key.components)
+        if same_rules(last.components, key.components):
+            return found
+        rules = [each for each in found if each.component == "rules"]
+        return rules + real_differences(
+            last.components,
+            key.components,
+            stage=self.dag.stages[last.stage],
+            closure=self.closure(last.stage, key.components["inputs"]),
+            reader=self.reader,
+        )
+
+    def _why(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
+        if last is None:
+            return ("it never ran",)
+        found = _sentences(self.differences(last, key))
+        return tuple(found) or ("its last attempt did not succeed",)
 
     def key(self, name: str, inputs: Mapping[str, str]) -> Key:
         """The key that a stage has now, given the digests of its inputs."""
@@ -252,6 +277,13 @@ class Planner:
             "python": platform.python_version(),
             "machine": platform.machine(),
         }
+
+    def can_restore(self, known: StageRun) -> bool:
+        """True where the outputs of a stage run are in place, or in the cache."""
+        return self._in_place(known) or self._in_cache(known)
+
+    def _in_cache(self, known: StageRun) -> bool:
+        return all(record.md5 and self.store.has(record.md5) for record in known.outputs)
 
     def _in_place(self, known: StageRun) -> bool:
         for record in known.outputs:
@@ -280,13 +312,6 @@ def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClos
 
 def _by_role(run: StageRun) -> dict[str, ArtifactRecord]:
     return {record.role: record for record in run.outputs}
-
-
-def _why(last: StageRun | None, components: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    if last is None:
-        return ("it never ran",)
-    found = _sentences(differences(last.components, components))
-    return tuple(found) or ("its last attempt did not succeed",)
 
 
 def _sentences(found: list[Difference]) -> list[str]:

@@ -2,9 +2,10 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from posttrain.provenance.code import CodeClosure, version
 
@@ -12,12 +13,25 @@ Components = Mapping[str, Mapping[str, str]]
 Kind = Literal["changed", "added", "removed"]
 
 # From what a person edits to what merely is there: the first difference is the one to look at.
-ORDER = ("code", "params", "inputs", "packages", "runtime")
+ORDER = ("rules", "code", "params", "inputs", "packages", "runtime")
 _KINDS: tuple[Kind, ...] = ("changed", "added", "removed")
 _MAX_SHOWN = 60
 _DIGEST_SHOWN = 12
+_PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
 
+RULES = "2"
+"""Version of the rules by which keys are made; raised when equal work gets another key.
+
+Records of 0.1 have none. 2: modules moved, a package of an extra counts where it is asked for.
+"""
+
+_OF_RULES = "keys are made by other rule"
 _SENTENCES: dict[str, dict[Kind, str]] = {
+    "rules": {
+        "changed": f"{_OF_RULES}s {{after}}, and it was recorded by rules {{before}}",
+        "added": f"{_OF_RULES}s than in posttrain 0.1, which recorded it",
+        "removed": f"{_OF_RULES}s than in posttrain 0.1, which this is",
+    },
     "code": {
         "changed": "the code of {name} changed",
         "added": "its code now reaches {name}",
@@ -87,8 +101,9 @@ def stage_key(
 ) -> Key:
     """Key of one stage: its code, resolved `params`, input digests and how it is run."""
     components = {
+        "rules": {"keys": RULES},
         "code": dict(code.symbols),
-        "params": dict(_flattened(params)),
+        "params": flattened(params),
         "inputs": dict(inputs),
         "packages": {name: version(name) for name in sorted(code.packages)},
         "runtime": dict(runtime),
@@ -115,6 +130,40 @@ def differences(before: Components, after: Components) -> list[Difference]:
         if old.get(name) != new.get(name)
     ]
     return sorted(found, key=lambda diff: (_rank(diff.component), _KINDS.index(diff.kind)))
+
+
+def is_of_other_rules(sentence: str) -> bool:
+    """Whether the sentence of a difference says that another version made the key."""
+    return sentence.startswith(_OF_RULES)
+
+
+def flattened(values: Mapping[str, object]) -> dict[str, str]:
+    """Nested parameters by dotted name, each as canonical JSON.
+
+    >>> flattened({"a": {"b": 1, "c.d": [2]}})
+    {'a.b': '1', 'a."c.d"': '[2]'}
+
+    """
+    return dict(_flattened(values))
+
+
+def nested(params: Mapping[str, str]) -> dict[str, Any]:
+    """The inverse of `flattened`.
+
+    >>> nested({"a.b": "1", 'a."c.d"': "[2]"})
+    {'a': {'b': 1, 'c.d': [2]}}
+
+    """
+    values: dict[str, Any] = {}
+    for name, value in params.items():
+        *above, last = [
+            json.loads(part) if part.startswith('"') else part for part in _PARTS.findall(name)
+        ]
+        place = values
+        for part in above:
+            place = place.setdefault(part, {})
+        place[last] = json.loads(value)
+    return values
 
 
 def _rank(component: str) -> tuple[int, str]:

@@ -8,11 +8,13 @@ and module constants.
 from posttrain.provenance.code.archive import ModuleText, SourceArchive, recovered
 from posttrain.provenance.code.closure import CodeClosure, CodeReader
 from posttrain.provenance.code.distributions import optional, version
+from posttrain.provenance.code.renaming import Renaming
 
 __all__ = [
     "CodeClosure",
     "CodeReader",
     "ModuleText",
+    "Renaming",
     "SourceArchive",
     "optional",
     "recovered",

@@ -10,6 +10,7 @@ from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
 from posttrain.provenance.code.graph import IMPORTED, Graph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
+from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.symbols import BODY, Node, Symbol
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree
@@ -138,6 +139,29 @@ class CodeReader:
             text = self._tree.text(module)
             if text is not None and text.digest == version:
                 archive.keep(module, text)
+
+    def respelled(self, closure: CodeClosure, names: Renaming) -> dict[str, str]:
+        """The symbols of a closure as a version would know them in which modules had other names.
+
+        Args:
+            closure: A closure of this snapshot.
+            names: The former names of modules.
+
+        Returns:
+            `module:symbol` by its former name -> digest of the same code, spelled with those names.
+
+        """
+        tables = {
+            module: self._tree.respelled(module, names)
+            for module in sorted({symbol.partition(":")[0] for symbol in closure.symbols})
+        }
+        respelled: dict[str, str] = {}
+        for symbol, digest in closure.symbols.items():
+            module, _, name = symbol.partition(":")
+            table = tables[module]
+            known = table.symbols.get(name) if table is not None else None
+            respelled[f"{names.former(module)}:{name}"] = known.digest if known else digest
+        return respelled
 
     def _start(self, entry: str) -> Node:
         module, _, name = entry.partition(":")

@@ -98,10 +98,30 @@ class Definitions(NamedTuple):
 
 
 def parse_module(
-    source: bytes, module: str, *, is_package: bool, packages: Collection[str]
+    source: bytes,
+    module: str,
+    *,
+    is_package: bool,
+    packages: Collection[str],
+    names: ast.NodeTransformer | None = None,
 ) -> Definitions:
-    """Parse and scan a module; raises SyntaxError or ValueError where it is not Python."""
+    """Parse and scan a module.
+
+    Args:
+        source: Its text.
+        module: Its absolute name.
+        is_package: Whether it is an `__init__.py`.
+        packages: Names of the first-party packages.
+        names: Spells its imports in another way before they are looked at.
+
+    Raises:
+        SyntaxError: It is not Python.
+        ValueError: It is no text.
+
+    """
     tree = ast.parse(source)
+    if names is not None:
+        tree = names.visit(tree)
     builder = _Builder(module, is_package=is_package, packages=packages)
     builder.see_type_checkers(type_only_imports(tree))
     builder.see_signatures(tree.body)

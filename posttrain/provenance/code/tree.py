@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from posttrain.provenance.code.archive import ModuleText
+from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.store import TableStore
 from posttrain.provenance.code.symbols import Definitions, ModuleTable, parse_module
 from posttrain.stage.errors import UserError
@@ -55,6 +56,20 @@ class SourceTree:
         """The module's table together with the syntax that it was made from, never cached."""
         source = self._read(module)
         return None if source is None else self._parse(module, source)
+
+    def respelled(self, module: str, names: Renaming) -> ModuleTable | None:
+        """The module's table in the spelling of another version."""
+        source = self._read(module)
+        if source is None:
+            return None
+        with _room_to_recurse():
+            return parse_module(
+                source,
+                names.former(module),
+                is_package=self._is_package(module),
+                packages=self._packages,
+                names=names,
+            ).table
 
     def version(self, module: str) -> str | None:
         """Digest of the text that the module's table was made from."""

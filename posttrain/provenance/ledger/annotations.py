@@ -29,6 +29,10 @@ _VERIFICATIONS_OF = (
     "SELECT s.key,a.value FROM stage_runs s JOIN annotations a ON a.subject=s.id"
     f" AND a.name LIKE '{_VERIFIED}%' WHERE s.key IN ({{values}})"
 )
+_ADOPTIONS_OF = (
+    "SELECT s.key,a.value FROM stage_runs s JOIN annotations a ON a.subject=s.id"
+    f" AND a.name='{_ADOPTED}' WHERE s.key IN ({{values}})"
+)
 
 
 class Annotations:
@@ -71,12 +75,12 @@ class Annotations:
 
     def adoptions(self) -> dict[str, Adoption]:
         """Every adoption, by the stage run that was recorded for it."""
-        found = self.noted(_ADOPTED).items()
-        read = ((subject, json.loads(value)) for subject, value in found)
-        return {
-            subject: Adoption(**{**fields, "differences": tuple(fields["differences"])})
-            for subject, fields in read
-        }
+        return {name: _adoption(value) for name, value in self.noted(_ADOPTED).items()}
+
+    def adoptions_of(self, keys: Sequence[str]) -> dict[str, Adoption]:
+        """The adoption by which there is a result under each of these keys; none is absent."""
+        rows = query_in(self._store, _ADOPTIONS_OF, sorted(set(keys)))
+        return {row.key: _adoption(row.value) for row in rows}
 
     def release(self, release: Release) -> None:
         """Append a release; its members become its inputs in the graph."""
@@ -157,6 +161,11 @@ class Annotations:
 def standing(found: Sequence[Verification]) -> Mapping[str, bool]:
     """The last word at each level: whether it held."""
     return {each.level: each.holds for each in found}
+
+
+def _adoption(value: str) -> Adoption:
+    fields = json.loads(value)
+    return Adoption(**{**fields, "differences": tuple(fields["differences"])})
 
 
 def _oldest_first(values: Iterable[str]) -> list[Verification]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.reading import StageRunReader, read_edges
-from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.provenance.ledger.records import Adoption, ArtifactRecord, StageRun
 from posttrain.provenance.ledger.store import Row, Store, query_in
 from posttrain.provenance.lineage.graph import Edge, Graph, Node
 from posttrain.provenance.lineage.names import Selected
@@ -25,8 +25,10 @@ def build_graph(
     shown = _one_per_work(stage_runs_of(store, derivations))
     # Whoever asks for one of several equal executions gets that one.
     shown |= {_work(run): run for run in StageRunReader(store).where("id=:id", {"id": root.id})}
+    adoptions = ledger.annotations.adoptions_of([stage.key for stage in shown.values()])
     for stage in shown.values():
-        _connect(stage_node(stage), stage.inputs, stage.outputs, nodes, edges)
+        node = stage_node(stage, adoptions.get(stage.key))
+        _connect(node, stage.inputs, stage.outputs, nodes, edges)
     for node, members in _releases(store, derivations):
         _connect(node, members, (), nodes, edges)
     edges += _holdings(store, derivations, nodes)
@@ -90,8 +92,8 @@ def _connect(
     ]
 
 
-def stage_node(run: StageRun) -> Node:
-    """A stage run as a node."""
+def stage_node(run: StageRun, adoption: Adoption | None = None) -> Node:
+    """A stage run as a node, with why its result was taken over where it was."""
     facts: dict[str, str | int | float | None] = {
         "run": run.run_id,
         "status": run.status,
@@ -103,6 +105,8 @@ def stage_node(run: StageRun) -> Node:
         "log": run.log_path,
         "mlflow run": run.mlflow_run_id,
     }
+    if adoption is not None:
+        facts |= {"adopted from": adoption.source, "adopted as": adoption.reason}
     facts |= {f"param {name}": value for name, value in run.components.get("params", {}).items()}
     return Node(run.id, "stage", run.task, run.stage, facts, run.metrics)
 

@@ -41,7 +41,8 @@ def details(node: Node) -> list[str]:
         return [node.name, *lines, *([bytesize(float(size))] if size else [])]
     if node.kind == "release":
         return []
-    return [took(node), *first_metrics(node.metrics)]
+    how = "adopted" if "adopted from" in node.facts else took(node)
+    return [how, *first_metrics(node.metrics)]
 
 
 def took(node: Node) -> str:

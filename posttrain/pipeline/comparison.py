@@ -1,0 +1,74 @@
+"""What really differs between a record of an older version and today, its rules of keys apart."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from posttrain.pipeline.moved import MOVED
+from posttrain.pipeline.recipe_formats import migrate
+from posttrain.provenance.code import CodeClosure, CodeReader, Renaming
+from posttrain.provenance.key import Components, Difference, differences, flattened, nested
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import Stage
+
+_NAMES = Renaming(MOVED)
+
+
+def same_rules(before: Components, after: Components) -> bool:
+    """True where two keys were made by the same rules, so that they compare as they are."""
+    return before.get("rules") == after.get("rules")
+
+
+def real_differences(
+    before: Components, after: Components, *, stage: Stage, closure: CodeClosure, reader: CodeReader
+) -> list[Difference]:
+    """Compare a record of an older version with today's key, in the terms of then.
+
+    Today's code is spelled with the names that modules had: equal digests mean that only names
+    differ. Parameters of then are read as a recipe of then is. A package of an extra that nothing
+    asks for counts no more.
+
+    Args:
+        before: The key's components as recorded.
+        after: Today's, given the same stage.
+        stage: The stage as the recipe has it now.
+        closure: Its code now.
+        reader: What the code was read by.
+
+    Returns:
+        What differs all the same, with modules by their names of today; empty where the recorded
+        result is what this version would make, too.
+
+    """
+    found = differences(
+        {
+            **{name: group for name, group in before.items() if name != "rules"},
+            "params": _params_of_today(before.get("params", {}), stage),
+            "packages": {
+                name: version
+                for name, version in before.get("packages", {}).items()
+                if name not in closure.unused
+            },
+        },
+        {
+            **{name: group for name, group in after.items() if name != "rules"},
+            "code": reader.respelled(closure, _NAMES),
+        },
+    )
+    return [_by_its_name_of_today(each) if each.component == "code" else each for each in found]
+
+
+def _params_of_today(params: Mapping[str, str], stage: Stage) -> Mapping[str, str]:
+    """Parameters as recorded, in today's spelling and with today's new fields at their defaults."""
+    section: dict[str, Any] = nested(params)
+    try:
+        migrated = migrate({stage.name: section}).values[stage.name]
+        config = stage.task.config.parse(migrated, where=stage.name)
+    except UserError:
+        return params
+    return flattened(config.model_dump(mode="json"))
+
+
+def _by_its_name_of_today(difference: Difference) -> Difference:
+    module, _, name = difference.name.partition(":")
+    return replace(difference, name=f"{_NAMES.current(module)}:{name}")
