@@ -30,7 +30,19 @@ class StageConfig(BaseModel):
 
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:
-        """Validate `values`, or raise a `UserError` that names `where.key` and the remedy."""
+        """Validate values that a person wrote.
+
+        Args:
+            values: Fields by name.
+            where: Path of the config in the recipe, such as `rl.algorithm`, for the error.
+
+        Returns:
+            The config.
+
+        Raises:
+            UserError: The first complaint, as `where.key` and the remedy.
+
+        """
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -83,7 +95,7 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
 
 
 def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[str], list[str]]:
-    """Where a complaint is, as the user typed it, and the keys that are valid at its end.
+    """Find where a complaint is, as the user typed it, and the keys that are valid at its end.
 
     In a union of models pydantic adds the tag that chose one; nobody typed that as a key.
     """

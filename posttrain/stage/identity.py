@@ -9,7 +9,7 @@ from posttrain.stage.config import StageConfig
 
 
 def identity(config: StageConfig) -> dict[str, Any]:
-    """The kind, and every field that changes the mathematics and is not at its default.
+    """Collect the kind, and every field that changes the mathematics and is not at its default.
 
     A config's `MECHANICS` names its fields that only change how something is computed (an engine,
     the size of a micro-batch, when to checkpoint), its `without_effect` those that another field
@@ -21,6 +21,13 @@ def identity(config: StageConfig) -> dict[str, Any]:
     ...     high: float = 0.28
     >>> identity(Clip(high=0.3))
     {'high': 0.3}
+
+    Args:
+        config: A config, with the configs and parts in it.
+
+    Returns:
+        Plain values by field name, to be hashed as canonical JSON.
+
     """
     said: dict[str, Any] = {}
     version, fields = type(config).DEFAULTS_VERSION, type(config).model_fields

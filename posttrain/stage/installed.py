@@ -15,10 +15,18 @@ def home() -> Path:
 
 
 def beside(package: str, path: Iterable[str]) -> list[str]:
-    """The search path of a project's package `flows` or `tasks`: its own folder goes first.
+    """Give the search path of a project's package `flows` or `tasks`: its own folder goes first.
 
     For the `__init__.py` of that package: ``__path__ = beside(__name__, __path__)``. A module of
     the project hides an installed one of the same name.
+
+    Args:
+        package: `flows` or `tasks`.
+        path: Its search path so far.
+
+    Returns:
+        The folders of the project, then the installed one where it is another.
+
     """
     own = list(path)
     installed = home() / package

@@ -88,7 +88,19 @@ class Slot(Generic[P]):
         return part
 
     def parse(self, value: Any) -> P:
-        """A part from `"kind"`, from `{"kind": ..., **fields}`, or as it is."""
+        """Read a part from `"kind"`, from `{"kind": ..., **fields}`, or take it as it is.
+
+        Args:
+            value: What stands in the recipe, or a part.
+
+        Returns:
+            The part, validated.
+
+        Raises:
+            ValueError: It is neither, or nobody offers the kind.
+            PydanticCustomError: A field is wrong; `StageConfig.parse` makes a sentence of it.
+
+        """
         if isinstance(value, self.base):
             return value
         if isinstance(value, str):
@@ -141,9 +153,13 @@ class InSlot:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """A kind's name, or the fields of one of the shipped parts, or a plug-in's part.
+        """Describe a kind's name, the fields of one of the shipped parts, or a plug-in's part.
 
         An editor completes the kinds that ship; of a plug-in's it checks that there is a kind.
+
+        Returns:
+            The JSON schema.
+
         """
         kinds = sorted(self.slot.parts)
         shipped: list[JsonSchemaValue] = [

@@ -52,7 +52,16 @@ class GroupStatistics(NamedTuple):
 
 
 def group_statistics(rewards_B: Tensor, group_B: Tensor) -> GroupStatistics:
-    """Size, mean and spread of each row's group."""
+    """Compute size, mean and spread of each row's group, in float64.
+
+    Args:
+        rewards_B: One reward per rollout.
+        group_B: Integer ids; equal ids are one group. Any numbers, any order, any sizes.
+
+    Returns:
+        What a baseline or a scale needs to know, for each row of the batch.
+
+    """
     rewards_B = rewards_B.double()
     index_B, num_groups = dense_ids(group_B)
     size_B = segment_size(index_B, num_groups)[index_B]
@@ -129,11 +138,13 @@ def group_relative(
     epsilon: float,
     include_B: Tensor | None = None,
 ) -> Tensor:
-    """Advantage of each rollout within its group: ``(r - baseline) / (scale + epsilon)``. ``[B]``.
+    """Compare each rollout with its own group: ``(r - baseline) / (scale + epsilon)``.
 
-    The table at the top of this module gives the settings of the published algorithms.
+    The table at the top of this module gives the settings of the published algorithms. Statistics
+    are taken in float64. Batch scales need the whole batch: call this before cutting it into
+    micro-batches.
 
-    Inputs:
+    Args:
         rewards_B: One reward per rollout.
         group_B: Integer ids; equal ids are one group. Any numbers, any order, any sizes.
         baseline: What is taken off the reward: nothing, the mean of the group, or the mean of the
@@ -143,14 +154,14 @@ def group_relative(
             reward of the group, ``batch_*`` the deviation of all rewards given.
         epsilon: Added to the scale. Not used with scale ``none``.
         include_B: Rollouts to take into account; the others (unscorable, cut off, or all but the
-            successes for a normalisation among positives only) get 0 and enter no statistic.
+            successes for a normalization among positives only) get 0 and enter no statistic.
 
-    Degenerate cases: with a group baseline, a group of one and a group of equal rewards give
-    exactly 0, whatever the scale. A row whose scale is 0 is not divided: so NeMo-RL's leave-one-out
-    deviation in a group of two. ``mean`` gives 0 where the mean is not positive.
+    Returns:
+        The advantages ``[B]``, of the dtype of the rewards. With a group baseline, a group of one
+        and a group of equal rewards give exactly 0, whatever the scale. A row whose scale is 0 is
+        not divided: so NeMo-RL's leave-one-out deviation in a group of two. ``mean`` gives 0 where
+        the mean is not positive.
 
-    Statistics are taken in float64. Batch scales need the whole batch: call this before cutting it
-    into micro-batches.
     """
     if include_B is not None:
         kept_B = include_B.bool()

@@ -43,13 +43,21 @@ DIVERGENCES: dict[Divergence, Callable[[Tensor, Tensor], Tensor]] = {
 def divergence(
     policy_logits_NV: Tensor, reference_logits_NV: Tensor, *, kind: Divergence
 ) -> Tensor:
-    """Divergence of the policy from the reference (or teacher), in nats. ``[..., V]`` -> ``[...]``.
+    """Measure how far the policy's next-token distribution is from the reference's, in nats.
 
     ``reverse_kl`` KL(policy || reference), ``forward_kl`` KL(reference || policy),
     ``jensen_shannon`` the mean KL of both to their middle, ``chi_squared`` chi^2(reference ||
     policy). Source: GKD, arXiv 2306.13649, for the use of the first three.
 
-    Shifting all logits of a row changes nothing; equal distributions give exactly 0.
+    Args:
+        policy_logits_NV: Logits of the policy, ``[..., V]``.
+        reference_logits_NV: Logits of the reference, or of a teacher, of the same shape.
+        kind: Which divergence.
+
+    Returns:
+        One number per row, ``[...]``. Shifting all logits of a row changes nothing; equal
+        distributions give exactly 0.
+
     """
     policy_NV = policy_logits_NV.log_softmax(-1)
     reference_NV = reference_logits_NV.log_softmax(-1)

@@ -97,13 +97,20 @@ class _EntropyOfHidden(torch.autograd.Function):
 
 
 def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 4096) -> Tensor:
-    """``H = -sum_v p_v log p_v``, ``p = softmax(logits)``, in nats. ``[..., V]`` -> ``[...]``.
+    """Compute ``H = -sum_v p_v log p_v``, ``p = softmax(logits)``, in nats.
 
-    Differentiable. Half precision is widened slice by slice, the result is float32. Divide the
-    logits by the temperature first, where the policy samples with one.
+    Differentiable. Half precision is widened slice by slice.
 
-    Equal logits give log V; logits of -infinity (forbidden tokens) contribute nothing; a row with a
-    single allowed token gives 0. A row of nothing but -infinity is NaN.
+    Args:
+        logits_NV: Logits ``[..., V]``; divided by the temperature first, where the policy samples
+            with one.
+        chunk_size: How many columns of the vocabulary are widened at a time.
+
+    Returns:
+        Entropies ``[...]``, float32. Equal logits give log V; logits of -infinity (forbidden
+        tokens) contribute nothing; a row with a single allowed token gives 0. A row of nothing but
+        -infinity is NaN.
+
     """
     flat_NV = logits_NV.reshape(-1, logits_NV.shape[-1])
     entropy_N: Tensor = _EntropyOfLogits.apply(flat_NV, chunk_size)  # type: ignore[no-untyped-call]
@@ -111,9 +118,18 @@ def entropy_from_logits(logits_NV: Tensor, *, chunk_size: int = 4096) -> Tensor:
 
 
 def entropy_from_hidden(hidden_ND: Tensor, weight_VD: Tensor, *, chunk_size: int = 4096) -> Tensor:
-    """The same for logits ``hidden @ weight.T``, never all in memory. ``[..., D]`` -> ``[...]``.
+    """Compute the entropy for logits ``hidden @ weight.T``, which are never all in memory.
 
-    Differentiable in both; the backward pass multiplies each slice once more.
+    Differentiable in both arguments; the backward pass multiplies each slice once more.
+
+    Args:
+        hidden_ND: Last hidden states, ``[..., D]``.
+        weight_VD: Weights of the output layer, divided by the temperature where there is one.
+        chunk_size: Rows of the vocabulary that are multiplied at a time.
+
+    Returns:
+        Entropies ``[...]`` in nats, float32.
+
     """
     flat_ND = hidden_ND.reshape(-1, hidden_ND.shape[-1])
     entropy_N: Tensor = _EntropyOfHidden.apply(flat_ND, weight_VD, chunk_size)  # type: ignore[no-untyped-call]

@@ -18,7 +18,18 @@ class Interval(NamedTuple):
 
 
 def normal_quantile(confidence: float) -> float:
-    """The z with ``P(-z < Z < z) = confidence``; 1.959964 for 0.95."""
+    """Find the z with ``P(-z < Z < z) = confidence``; 1.959964 for 0.95.
+
+    Args:
+        confidence: Between 0 and 1, both excluded.
+
+    Returns:
+        z, in standard deviations.
+
+    Raises:
+        ValueError: The confidence is not between 0 and 1.
+
+    """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     half = torch.tensor((1 + confidence) / 2, dtype=torch.float64)
@@ -28,13 +39,20 @@ def normal_quantile(confidence: float) -> float:
 def wilson_interval(
     num_successes_N: Tensor, num_trials_N: Tensor, *, confidence: float = 0.95
 ) -> Interval:
-    """Score interval of a rate from independent trials; the estimate is s / n. ``[N]`` each.
+    """Compute the score interval of a rate from independent trials.
 
     ``(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``. Source: Wilson 1927; it holds its
     level for few trials and for rates near 0 and 1, where mean +- 2 deviations has width 0.
 
-    0 successes give low exactly 0, n successes give high exactly 1. No trial at all gives 0 to 1,
-    with estimate NaN.
+    Args:
+        num_successes_N: Successes of each rate.
+        num_trials_N: Trials of each rate.
+        confidence: Share of intervals that hold the true rate.
+
+    Returns:
+        The estimate s / n and both ends, ``[N]`` each. 0 successes give low exactly 0, n successes
+        give high exactly 1. No trial at all gives 0 to 1, with estimate NaN.
+
     """
     z = normal_quantile(confidence)
     successes_N, trials_N = num_successes_N.double(), num_trials_N.double()
@@ -54,14 +72,25 @@ def wilson_interval(
 def clustered_mean_interval(
     values_N: Tensor, cluster_N: Tensor, *, confidence: float = 0.95
 ) -> Interval:
-    """Mean of all values, with an interval that knows that a cluster goes together. Scalars.
+    """Compute the mean of all values, with an interval that knows that a cluster goes together.
 
     ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``, normal
     quantile. Clusters are the problems when each has several samples, or the passages that several
     questions share; give every value its own cluster for independent ones. Source: Miller, "Adding
     Error Bars to Evals", arXiv 2411.00640; the factor C/(C-1) is the usual small-sample correction.
 
-    A single cluster says nothing of its spread: the interval is then infinite. No value is refused.
+    Args:
+        values_N: The values, at least one.
+        cluster_N: Integer id of the cluster of each value.
+        confidence: Share of intervals that hold the true mean.
+
+    Returns:
+        Estimate and ends, scalars. A single cluster says nothing of its spread: its interval is
+        infinite.
+
+    Raises:
+        ValueError: There is no value.
+
     """
     if values_N.numel() == 0:
         raise ValueError("an interval needs at least one value")

@@ -52,7 +52,7 @@ def kl_estimate(
     estimator: KLEstimator,
     ceiling: float | None = None,
 ) -> Tensor:
-    """Divergence of policy from reference at each token that the policy drew. ``[B, T]``.
+    """Estimate the divergence of policy from reference at each token that the policy drew.
 
     ``d = logprob - reference``, ``u = exp(-d) = reference / policy``:
 
@@ -68,9 +68,18 @@ def kl_estimate(
     ================ ================================== =========================================
 
     The last four are never negative, token by token; u log u alone would have the mean of
-    ``forward`` but not that. f-DPO (arXiv 2309.16240) tabulates the generators f(u). ``ceiling``
-    bounds the value (verl and SkyRL: k3 at 10); a bounded token has no gradient. Equal policies
-    give exactly 0.
+    ``forward`` but not that. f-DPO (arXiv 2309.16240) tabulates the generators f(u).
+
+    Args:
+        logprobs_BT: Log-probabilities of the drawn tokens under the policy, in nats.
+        reference_logprobs_BT: Those under the reference.
+        estimator: Which row of the table.
+        ceiling: Bounds the value (verl and SkyRL: k3 at 10); a bounded token has no gradient. None
+            sets no bound.
+
+    Returns:
+        One estimate per token, ``[B, T]``. Equal policies give exactly 0.
+
     """
     values_BT = KL_ESTIMATORS[estimator](logprobs_BT - reference_logprobs_BT)
     return values_BT if ceiling is None else values_BT.clamp(max=ceiling)
@@ -85,11 +94,22 @@ def kl_loss(
     denominator: Tensor | float,
     log_ratio_BT: Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
-    """``coefficient x aggregated divergence``, to be added to the policy loss. Metric: ``kl``.
+    """Aggregate a divergence into a term of the loss, ``coefficient x aggregated divergence``.
 
-    ``log_ratio_BT`` (policy over the policy that sampled, *with* its gradient; zeros in value when
-    on-policy) multiplies each token by its ratio. That makes k1 and k3 exact, see the table above;
-    the metric stays without it.
+    Args:
+        kl_BT: Estimates of ``kl_estimate``, with their gradient.
+        mask_BT: The valid tokens.
+        coefficient: Factor on the divergence, often called beta.
+        aggregation: How tokens and sequences are averaged.
+        denominator: Of the whole batch, from ``reduce.loss_denominator`` summed over its parts.
+        log_ratio_BT: Policy over the policy that sampled, *with* its gradient (zeros in value when
+            on-policy). It multiplies each token by its ratio, which makes k1 and k3 exact: see the
+            table at the top of this module. None leaves it out.
+
+    Returns:
+        A scalar to add to the policy loss; and the metric ``kl``, the mean over the valid tokens in
+        nats, without the ratio.
+
     """
     weighted_BT = kl_BT if log_ratio_BT is None else bounded_ratio(log_ratio_BT) * kl_BT
     total = aggregate(weighted_BT, mask_BT, aggregation=aggregation, denominator=denominator)
@@ -99,9 +119,19 @@ def kl_loss(
 def kl_in_reward(
     rewards_BT: Tensor, kl_BT: Tensor, *, mask_BT: Tensor, coefficient: float
 ) -> Tensor:
-    """Token rewards less ``coefficient x kl`` at the valid tokens; no gradient. ``[B, T]``.
+    """Take ``coefficient x kl`` off the rewards of the valid tokens.
 
     The score function then gives the exact gradient of the reverse KL with estimator k1 (arXiv
     2009.01325; 2506.09477).
+
+    Args:
+        rewards_BT: Reward of each token.
+        kl_BT: Estimates of ``kl_estimate``.
+        mask_BT: The valid tokens.
+        coefficient: Factor on the divergence.
+
+    Returns:
+        Rewards ``[B, T]``; no gradient flows through the divergence.
+
     """
     return rewards_BT - torch.where(mask_BT.bool(), coefficient * kl_BT.detach(), 0.0)

@@ -7,11 +7,18 @@ from posttrain.learning.maths.reduce import Metrics, detached, masked_mean
 
 
 def kto_reference_point(mismatched_log_ratio_B: Tensor) -> Tensor:
-    """``max(0, mean log-ratio)`` over prompts joined to *other* prompts' completions. A scalar.
+    """Estimate KL(policy || reference), from which KTO counts gains and losses.
 
-    An estimate of KL(policy || reference), from which gains and losses are counted. Without
-    gradient. Needs the whole batch: take it once and hand it to every micro-batch. No completion
-    gives 0.
+    ``max(0, mean log-ratio)`` over prompts joined to *other* prompts' completions. Needs the whole
+    batch: take it once and hand it to every micro-batch.
+
+    Args:
+        mismatched_log_ratio_B: Log-ratio of policy to reference, summed over the tokens of each
+            mismatched completion, in nats.
+
+    Returns:
+        A scalar without gradient; 0 of no completion.
+
     """
     mean = mismatched_log_ratio_B.detach().sum() / max(len(mismatched_log_ratio_B), 1)
     return mean.clamp(min=0)
@@ -27,14 +34,25 @@ def kto_loss(
     desirable_weight: float = 1.0,
     undesirable_weight: float = 1.0,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(w (1 - sigmoid(+-beta (log_ratio - reference_point)))) / denominator``.
+    """Compute ``sum(w (1 - sigmoid(+-beta (log_ratio - reference_point)))) / denominator``.
 
-    Plus for desirable completions, minus for the others. Source: arXiv 2402.01306, equation 7.
-    Metrics, as means over these completions: ``desirable_reward`` and ``undesirable_reward`` (beta
-    x log-ratio of either kind; 0 where there is none).
+    Plus for desirable completions, minus for the others. Source: arXiv 2402.01306, equation 7. At
+    log-ratio = reference point every completion costs half its weight. Choose the weights so that
+    weight x count of the two kinds stand between 1:1 and 4:3.
 
-    At log-ratio = reference point every completion costs half its weight. Choose the weights so
-    that weight x count of the two kinds stand between 1:1 and 4:3.
+    Args:
+        log_ratio_B: Log-ratio of policy to reference of each completion, summed over its tokens.
+        desirable_B: True for the completions that are marked good.
+        reference_point: Of ``kto_reference_point``, over the whole batch.
+        beta: How sharply a log-ratio counts; larger stays nearer to the reference.
+        denominator: Number of completions of the whole batch.
+        desirable_weight: Weight w of a desirable completion.
+        undesirable_weight: Weight w of any other.
+
+    Returns:
+        The loss, a scalar; and metrics, means over these completions of beta x log-ratio:
+        ``desirable_reward`` and ``undesirable_reward``, 0 where there is none of the kind.
+
     """
     desirable_B = desirable_B.bool()
     sign_B = torch.where(desirable_B, 1.0, -1.0)

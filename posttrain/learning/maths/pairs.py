@@ -12,10 +12,16 @@ def pair_accuracy(gap_B: Tensor) -> Tensor:
 
 
 def pair_metrics(chosen_reward_B: Tensor, rejected_reward_B: Tensor) -> Metrics:
-    """Means over the pairs, detached; 0 of no pair.
+    """Average what tells how pairs fare.
 
-    ``accuracy`` (a tie counts half, so a constant model has 0.5), ``margin`` (chosen - rejected),
-    ``chosen_reward``, ``rejected_reward``.
+    Args:
+        chosen_reward_B: Reward of the preferred completion of each pair.
+        rejected_reward_B: Reward of the other one.
+
+    Returns:
+        Means over the pairs, detached, 0 of no pair: ``accuracy`` (a tie counts half, so a constant
+        model has 0.5), ``margin`` (chosen - rejected), ``chosen_reward``, ``rejected_reward``.
+
     """
     num_pairs = max(len(chosen_reward_B), 1)
     return detached(

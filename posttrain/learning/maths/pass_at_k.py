@@ -7,12 +7,23 @@ from posttrain.learning.maths.segments import dense_ids, segment_size
 
 
 def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor:
-    """Chance that any of k samples is right: ``1 - C(n - c, k) / C(n, k)``. ``[N]``, float64.
+    """Estimate the chance that any of k samples is right: ``1 - C(n - c, k) / C(n, k)``.
 
     Unbiased over the n samples that were drawn, where ``1 - (1 - c/n)^k`` is not. Computed as a
     product, so no binomial overflows. Source: Chen et al., arXiv 2107.03374.
 
-    c = 0 gives exactly 0; fewer than k wrong samples give exactly 1; n < k is refused.
+    Args:
+        num_correct_N: Right samples c of each problem.
+        num_samples_N: Samples n of each problem, at least k.
+        k: How many samples may be tried.
+
+    Returns:
+        Probabilities ``[N]``, float64. c = 0 gives exactly 0; fewer than k wrong samples give
+        exactly 1.
+
+    Raises:
+        ValueError: k is below 1, or above the samples of a problem.
+
     """
     if k < 1 or bool((num_samples_N < k).any()):
         raise ValueError(f"k must lie between 1 and the number of samples; k is {k}")
@@ -23,16 +34,18 @@ def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor
 
 
 def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tensor:
-    """Whether the commonest answer of each problem is correct. ``[P]``, float64, by ascending id.
+    """Judge the commonest answer of each problem (self-consistency, arXiv 2203.11171).
 
-    Inputs:
+    Args:
         answer_B: Integer ids of the answers: equal ids, equal answers.
-        correct_B: Whether that answer is correct; the same for all samples with one answer.
+        correct_B: True where that answer is correct; the same for all samples with one answer.
         group_B: Integer ids of the problems.
 
-    Where several answers are equally common the value is the share of them that is correct, the
-    mean over a random choice; so the result depends on no order. Source: self-consistency, arXiv
-    2203.11171.
+    Returns:
+        1 or 0 for each problem ``[P]``, float64, by ascending id. Where several answers are equally
+        common, the share of them that is correct, the mean over a random choice; so the result
+        depends on no order.
+
     """
     problem_B, num_problems = dense_ids(group_B)
     pairs_A2, pair_B = torch.unique(

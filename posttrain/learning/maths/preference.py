@@ -47,7 +47,7 @@ def preference_loss(
     denominator: Tensor | float,
     label_smoothing: float = 0.0,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(loss of the margin m) / denominator``, m = chosen log-ratio - rejected log-ratio.
+    """Compute ``sum(loss of the margin m) / denominator``, m = chosen - rejected log-ratio.
 
     ========= ============================================== =================================
     loss      per pair, s = label_smoothing                  source
@@ -63,12 +63,21 @@ def preference_loss(
 
     IPO is used in two ways under one name: on log-ratios summed over tokens (OpenRLHF, AReaL), and
     on log-ratios **divided by the length** (TRL, as its authors ran it): hand in the one that you
-    mean. ``label_smoothing`` has no effect on ``ipo`` and ``hinge``.
+    mean.
 
-    Metrics: those of ``pairs.pair_metrics``, on the implicit rewards ``beta x log-ratio``.
+    Args:
+        chosen_log_ratio_B: Log-ratio of policy to reference of the preferred completions, in nats.
+        rejected_log_ratio_B: That of the others.
+        loss: Which row of the table.
+        beta: How sharply a margin counts; larger stays nearer to the reference.
+        denominator: Number of pairs of the whole batch.
+        label_smoothing: The table's s; no effect on ``ipo`` and ``hinge``.
 
-    A policy equal to its reference gives log 2 a pair (sigmoid, robust), 1/(4 beta^2) (ipo), 1
-    (hinge).
+    Returns:
+        The loss, a scalar; and the metrics of ``pairs.pair_metrics`` on the implicit rewards
+        ``beta x log-ratio``. A policy equal to its reference gives log 2 a pair (sigmoid, robust),
+        1/(4 beta^2) (ipo), 1 (hinge).
+
     """
     margin_B = chosen_log_ratio_B - rejected_log_ratio_B
     loss_B = PAIR_LOSSES[loss](margin_B, beta, label_smoothing)
@@ -80,11 +89,19 @@ def preference_loss(
 def chosen_likelihood_loss(
     chosen_logprobs_B: Tensor, *, coefficient: float, denominator: Tensor | float
 ) -> tuple[Tensor, Metrics]:
-    """``-coefficient x sum(logprob of the chosen) / denominator``, to be added to a pair loss.
+    """Compute ``-coefficient x sum(logprob of the chosen) / denominator``, for a pair loss.
 
     RPO: keeps the likelihood of the chosen from falling with that of the rejected. Sources: arXiv
-    2405.16436 for summed logprobs, 2404.19733 for logprobs divided by the length. Metric:
-    ``chosen_nll``.
+    2405.16436 for summed logprobs, 2404.19733 for logprobs divided by the length.
+
+    Args:
+        chosen_logprobs_B: Log-probability of each preferred completion, summed or per token.
+        coefficient: Factor on the term.
+        denominator: Number of pairs of the whole batch.
+
+    Returns:
+        A scalar to add to the pair loss; and the metric ``chosen_nll``, the mean in nats.
+
     """
     nll = -chosen_logprobs_B.sum()
     metrics = {"chosen_nll": nll / max(len(chosen_logprobs_B), 1)}
@@ -94,11 +111,19 @@ def chosen_likelihood_loss(
 def optimism_loss(
     sampled_logprobs_B: Tensor, *, coefficient: float, denominator: Tensor | float
 ) -> tuple[Tensor, Metrics]:
-    """``coefficient x sum(logprob of other samples) / denominator``, to be added to online DPO.
+    """Compute ``coefficient x sum(logprob of other samples) / denominator``, for online DPO.
 
     XPO: completions of the *reference* (or of an earlier sampler) are made less likely, so that the
-    policy leaves its initial support. Source: arXiv 2405.21046, algorithm 1. Metric:
-    ``sampled_logprob``.
+    policy leaves its initial support. Source: arXiv 2405.21046, algorithm 1.
+
+    Args:
+        sampled_logprobs_B: Log-probability under the policy of completions of the reference.
+        coefficient: Factor on the term, the paper's alpha.
+        denominator: Number of pairs of the whole batch.
+
+    Returns:
+        A scalar to add to the pair loss; and the metric ``sampled_logprob``, the mean in nats.
+
     """
     total = sampled_logprobs_B.sum()
     metrics = {"sampled_logprob": total / max(len(sampled_logprobs_B), 1)}

@@ -45,7 +45,7 @@ RATIO_LEVELS: dict[RatioLevel, Callable[[Tensor, Tensor], Tensor]] = {
 def log_ratio(
     logprobs_BT: Tensor, old_logprobs_BT: Tensor, *, mask_BT: Tensor, level: RatioLevel
 ) -> Tensor:
-    """Logarithm of ``policy / old policy`` at each token; 0 at masked tokens. ``[B, T]``.
+    """Compute the logarithm of ``policy / old policy`` at each token.
 
     ================ ============================================ ==========================
     level            log-ratio at token t                         source
@@ -56,9 +56,20 @@ def log_ratio(
     sequence_sum     sum of d over the sequence                   the exact importance ratio
     ================ ============================================ ==========================
 
-    A sequence without a valid token has 0 everywhere. ``sequence_mean`` and ``sequence_token``
-    agree in value; their gradients agree too where the advantage is the same at all tokens of a
-    sequence and the aggregation is a mean over each sequence.
+    ``sequence_mean`` and ``sequence_token`` agree in value; their gradients agree too where the
+    advantage is the same at all tokens of a sequence and the aggregation is a mean over each
+    sequence.
+
+    Args:
+        logprobs_BT: Log-probabilities of the drawn tokens under the policy, in nats.
+        old_logprobs_BT: Those under the policy that it is compared with.
+        mask_BT: The valid tokens.
+        level: Which row of the table.
+
+    Returns:
+        Log-ratios ``[B, T]``, 0 at masked tokens; a sequence without a valid token has 0
+        everywhere.
+
     """
     difference_BT = torch.where(mask_BT.bool(), logprobs_BT - old_logprobs_BT, 0.0)
     spread_BT = RATIO_LEVELS[level](difference_BT, mask_BT)
@@ -66,20 +77,33 @@ def log_ratio(
 
 
 def bounded_ratio(log_ratio_BT: Tensor) -> Tensor:
-    """``exp(log_ratio)``, with the log-ratio held within +-20, as verl does. Same shape.
+    """Compute ``exp(log_ratio)``, with the log-ratio held within +-20, as verl does.
 
     Without the bound a log-ratio above 88 is infinite in float32, and the gradient of a token that
     a clip has discarded becomes 0 x infinity = NaN. Beyond the bound the gradient is 0.
+
+    Args:
+        log_ratio_BT: Log-ratios of any shape.
+
+    Returns:
+        Ratios of the same shape.
+
     """
     return log_ratio_BT.clamp(-20.0, 20.0).exp()
 
 
 def ratio_metrics(log_ratio_BT: Tensor, mask_BT: Tensor) -> Metrics:
-    """How far the policy is from the one that it is compared with, as means over the valid tokens.
+    """Measure how far the policy is from the one that it is compared with.
 
-    ``approx_kl`` is the mean of -log ratio (k1) and ``approx_kl_k3`` that of ``ratio - 1 - log
-    ratio``, both estimates of KL(old || policy) on tokens drawn from old; ``ratio_mean`` should
-    stay near 1.
+    Args:
+        log_ratio_BT: Log-ratio of the policy to the older one at each token.
+        mask_BT: The valid tokens.
+
+    Returns:
+        Means over the valid tokens: ``approx_kl`` of -log ratio (k1) and ``approx_kl_k3`` of
+        ``ratio - 1 - log ratio``, both estimates of KL(old || policy) on tokens drawn from old, in
+        nats; ``ratio_mean``, which should stay near 1.
+
     """
     ratio_BT = bounded_ratio(log_ratio_BT)
     return detached(

@@ -18,11 +18,22 @@ def simpo_loss(
     target_margin: float,
     denominator: Tensor | float,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(-log sigmoid(beta (chosen - rejected) - target_margin)) / denominator``.
+    """Compute ``sum(-log sigmoid(beta (chosen - rejected) - target_margin)) / denominator``.
 
-    The rewards are mean log-probabilities per token. ``target_margin`` is the paper's gamma; TRL
-    divides the same number by beta and multiplies it again. Source: arXiv 2405.14734. Metrics as in
-    ``pairs.pair_metrics``. Equal completions give ``log(1 + exp(target_margin))``.
+    Source: SimPO, arXiv 2405.14734.
+
+    Args:
+        chosen_mean_logprob_B: Mean log-probability per token of the preferred completions.
+        rejected_mean_logprob_B: That of the others.
+        beta: Factor from log-probability to reward.
+        target_margin: By how much the preferred one should win: the paper's gamma; TRL divides the
+            same number by beta and multiplies it again.
+        denominator: Number of pairs of the whole batch.
+
+    Returns:
+        The loss, a scalar; and the metrics of ``pairs.pair_metrics``. Equal completions give
+        ``log(1 + exp(target_margin))`` a pair.
+
     """
     gap_B = beta * (chosen_mean_logprob_B - rejected_mean_logprob_B)
     loss = -logsigmoid(gap_B - target_margin).sum() / denominator
@@ -36,14 +47,23 @@ def orpo_loss(
     weight: float,
     denominator: Tensor | float,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(-chosen - weight log sigmoid(log odds chosen - log odds rejected)) / denominator``.
+    """Compute ``sum(-chosen - weight log sigmoid(difference of log odds)) / denominator``.
 
-    ``odds = p / (1 - p)`` with p the geometric mean of the token probabilities; the first term is
-    plain SFT on the chosen. Source: arXiv 2403.07691 (weight: its lambda, 0.1). Metrics:
-    ``chosen_nll``, ``log_odds_ratio`` and those of ``pairs.pair_metrics`` on mean
-    log-probabilities.
+    The difference is ``log odds chosen - log odds rejected``, with ``odds = p / (1 - p)`` and p the
+    geometric mean of the token probabilities; the first term is plain SFT on the chosen. Source:
+    arXiv 2403.07691. A completion of probability 1 has infinite odds: mean log-probabilities are
+    held below -1e-7.
 
-    A completion of probability 1 has infinite odds; mean log-probabilities are held below -1e-7.
+    Args:
+        chosen_mean_logprob_B: Mean log-probability per token of the preferred completions.
+        rejected_mean_logprob_B: That of the others.
+        weight: Of the second term: the paper's lambda, 0.1.
+        denominator: Number of pairs of the whole batch.
+
+    Returns:
+        The loss, a scalar; and the metrics ``chosen_nll``, ``log_odds_ratio`` and those of
+        ``pairs.pair_metrics`` on mean log-probabilities.
+
     """
     log_odds_B = _log_odds(chosen_mean_logprob_B) - _log_odds(rejected_mean_logprob_B)
     loss_B = -chosen_mean_logprob_B - weight * logsigmoid(log_odds_B)

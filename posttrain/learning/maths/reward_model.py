@@ -15,9 +15,9 @@ def bradley_terry_loss(
     margin_B: Tensor | None = None,
     centering: float = 0.0,
 ) -> tuple[Tensor, Metrics]:
-    """``sum(-log sigmoid(c - r - margin) + centering (c + r)^2) / denominator``.
+    """Compute ``sum(-log sigmoid(c - r - margin) + centering (c + r)^2) / denominator``.
 
-    Inputs:
+    Args:
         chosen_B: Rewards of the preferred completions.
         rejected_B: Rewards of the others.
         denominator: Number of pairs of the whole batch.
@@ -25,9 +25,10 @@ def bradley_terry_loss(
         centering: Pulls the mean of each pair to 0, which the pairwise term leaves free (Eisenstein
             et al., arXiv 2312.09244; 0.01 there).
 
-    Metrics: those of ``pairs.pair_metrics``, on these pairs.
+    Returns:
+        The loss, a scalar; and the metrics of ``pairs.pair_metrics`` on these pairs. Equal rewards
+        without a margin give log 2 a pair. No pair gives 0.
 
-    Equal rewards without a margin give log 2 a pair. No pair gives 0.
     """
     gap_B = chosen_B - rejected_B
     loss_B = -logsigmoid(gap_B if margin_B is None else gap_B - margin_B)

@@ -11,11 +11,18 @@ def dense_ids(group_B: Tensor) -> tuple[Tensor, int]:
 
 
 def joint_ids(*ids_B: Tensor) -> Tensor:
-    """One id for each distinct combination of ids, e.g. of problem and turn. ``[B]``.
+    """Give each distinct combination of ids one id, such as of problem and turn.
 
     Groups of turns or steps: ``joint_ids(problem_B, turn_B)`` compares what stands at the same turn
     of the same problem; ``joint_ids(problem_B, state_B)`` compares the actions taken from one
     state, as GiGPO does (arXiv 2505.10978).
+
+    Args:
+        *ids_B: Integer ids, of one length.
+
+    Returns:
+        Ids ``[B]``: equal where all the given ones are equal.
+
     """
     index_B: Tensor = torch.unique(torch.stack(ids_B, -1), dim=0, return_inverse=True)[1]
     return index_B

@@ -16,9 +16,13 @@ def value_loss(
     aggregation: Aggregation,
     denominator: Tensor | float,
 ) -> tuple[Tensor, Metrics]:
-    """``1/2 max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2)``, aggregated.
+    """Compute ``1/2 max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2)``, aggregated.
 
-    Inputs:
+    Source: OpenAI baselines' PPO. The factor 1/2 is that of verl, OpenRLHF, AReaL and NeMo-RL;
+    slime has none. The maximum makes it pessimistic: a value that moved too far but *nearer* to its
+    return keeps its larger, clipped loss, with gradient 0.
+
+    Args:
         values_BT: The critic's values, with gradient.
         returns_BT: Targets, from ``gae.generalized_advantages``.
         old_values_BT: Values when the rollouts were made.
@@ -27,12 +31,10 @@ def value_loss(
         aggregation: How tokens and sequences are averaged.
         denominator: Of the whole batch.
 
-    Source: OpenAI baselines' PPO. The factor 1/2 is that of verl, OpenRLHF, AReaL and NeMo-RL;
-    slime has none. Metrics, as means over the valid tokens: ``value_clip_fraction``,
-    ``value_mean``, ``value_squared_error`` (without clip and 1/2).
+    Returns:
+        The loss, a scalar, 0 of an empty mask; and metrics, means over the valid tokens:
+        ``value_clip_fraction``, ``value_mean``, ``value_squared_error`` (without clip and 1/2).
 
-    The maximum makes it pessimistic: a value that moved too far but *nearer* to its return keeps
-    its larger, clipped loss, with gradient 0. An empty mask gives 0.
     """
     plain_BT = (values_BT - returns_BT).square()
     bounded_BT = plain_BT

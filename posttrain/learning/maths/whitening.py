@@ -11,14 +11,23 @@ Spread = Literal["sample", "population"]
 
 
 def whiten(values_BT: Tensor, mask_BT: Tensor, *, spread: Spread, epsilon: float = 1e-8) -> Tensor:
-    """``(x - mean) / sqrt(variance + epsilon)`` over the valid tokens; 0 at the others. ``[B, T]``.
+    """Compute ``(x - mean) / sqrt(variance + epsilon)`` over the valid tokens of a batch.
 
-    ``sample`` divides the squares by n - 1 (verl, TRL, NeMo-RL's GAE), ``population`` by n
-    (OpenRLHF, NeMo-RL's REINFORCE++). It is the last step of GAE, of REINFORCE++ and of its
-    baseline variant (arXiv 2501.03262), where a rollout of many tokens counts many times.
+    It is the last step of GAE, of REINFORCE++ and of its baseline variant (arXiv 2501.03262), where
+    a rollout of many tokens counts many times. Needs the whole batch: call it before cutting the
+    batch into micro-batches.
 
-    Equal values, a single token and an empty mask give exactly 0. Needs the whole batch: call it
-    before cutting the batch into micro-batches.
+    Args:
+        values_BT: What to whiten, mostly advantages.
+        mask_BT: The valid tokens.
+        spread: ``sample`` divides the squares by n - 1 (verl, TRL, NeMo-RL's GAE), ``population``
+            by n (OpenRLHF, NeMo-RL's REINFORCE++).
+        epsilon: Added to the variance.
+
+    Returns:
+        Values ``[B, T]``; 0 at masked tokens. Equal values, a single token and an empty mask give
+        exactly 0.
+
     """
     mask_BT = mask_BT.bool()
     least = torch.where(mask_BT, values_BT, torch.inf).amin()

@@ -17,5 +17,14 @@ class Cosine(ScheduleShape):
 
         >>> round(Cosine().value(1.0, 0.0, 1 / 3), 6)
         0.75
+
+        Args:
+            start: Value before the schedule begins.
+            end: Value at its end.
+            progress: How much of it has passed, from 0 to 1.
+
+        Returns:
+            The value now.
+
         """
         return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2

@@ -24,5 +24,14 @@ class Exponential(ScheduleShape):
 
         >>> Exponential().value(1.0, 16.0, 0.25)
         2.0
+
+        Args:
+            start: Value before the schedule begins.
+            end: Value at its end.
+            progress: How much of it has passed, from 0 to 1.
+
+        Returns:
+            The value now.
+
         """
         return float(start * (end / start) ** progress)

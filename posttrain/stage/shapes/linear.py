@@ -15,5 +15,14 @@ class Linear(ScheduleShape):
 
         >>> Linear().value(1.0, 3.0, 0.25)
         1.5
+
+        Args:
+            start: Value before the schedule begins.
+            end: Value at its end.
+            progress: How much of it has passed, from 0 to 1.
+
+        Returns:
+            The value now.
+
         """
         return start + (end - start) * progress

@@ -20,5 +20,14 @@ class Step(ScheduleShape):
 
         >>> [Step(jumps=2).value(0.0, 1.0, progress) for progress in (0.4, 0.5, 0.9)]
         [0.0, 0.5, 0.5]
+
+        Args:
+            start: Value before the schedule begins.
+            end: Value at its end.
+            progress: How much of it has passed, from 0 to 1.
+
+        Returns:
+            The value now.
+
         """
         return start + (end - start) * math.floor(progress * self.jumps) / self.jumps
