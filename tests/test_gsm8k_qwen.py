@@ -93,10 +93,12 @@ def test_the_whole_recipe_runs_in_small(project):
     done = project.cli("run", "--local")
     assert done.returncode == 0, done.stdout + done.stderr
     rollouts = read_table(project.root / "data/rl/rollouts.parquet", ROLLOUTS)
-    assert rollouts["policy_version"].unique().sort().to_list() == [0, 1, 2]
+    assert rollouts["versions"].explode().unique().sort().to_list() == [0, 1, 2]
     policy = load_policy(project.root / "data/rl/policy")
     assert policy.tokenizer.chat_template == CHAT
-    prompt = policy.tokenizer.decode(rollouts["prompt_ids"][0].to_list())
+    prompt = policy.tokenizer.decode(
+        rollouts["token_ids"][0].to_list()[: rollouts["spans"][0][0]["end"]]
+    )
     assert prompt.startswith("<|im_start|>user\n")
     assert prompt.endswith("<|im_end|>\n<|im_start|>assistant\n")
     report = json.loads((project.root / "data/evaluate/report.json").read_text())

@@ -71,23 +71,66 @@ PAIRS = pl.Schema(
     }
 )
 
+SPAN = pl.Struct({"begin": pl.Int32, "end": pl.Int32, "turn": pl.Int32, "drawn": pl.Boolean})
+"""Tokens `begin` to `end` (exclusive) of a turn, drawn by the role itself or read by it."""
+
+COMPONENT = pl.Struct({"name": pl.String, "value": pl.Float64})
+"""A reward component by name; null where it could not be judged."""
+
+# One row a segment: a sequence of tokens that is trained on as one. An episode of one turn has one.
 ROLLOUTS = pl.Schema(
     {
         **_ROW,
         "problem_id": pl.String,
-        "step": pl.Int32,
         "source": pl.String,
-        "prompt_ids": pl.List(pl.Int32),
-        "completion_ids": pl.List(pl.Int32),
-        "logprobs": pl.List(pl.Float32),
-        "finish_reason": pl.String,
-        "text": pl.String,
-        "reward": pl.Float64,
-        "reward_components": pl.String,
-        "advantage": pl.Float64,
-        "policy_version": pl.Int32,
-        "group": pl.Int32,
+        "step": pl.Int32,  # from 1
+        "group": pl.Int32,  # within the step, from 0
+        "episode": pl.String,  # within the step
+        "segment": pl.Int32,  # within the episode, from 0
+        "role": pl.String,
+        "origin": pl.String,  # who wrote the tokens: policy, or a table of traces
+        "token_ids": pl.List(pl.Int32),
+        "spans": pl.List(SPAN),  # of all tokens, in order
+        "logprobs": pl.List(pl.Float32),  # of the drawn tokens in order, by the sampler
+        "versions": pl.List(pl.Int32),  # of the policy, one per turn
+        "end": pl.String,  # over, turns, tokens, time, failed
+        "text": pl.String,  # of the drawn tokens
+        "components": pl.List(COMPONENT),
+        "reward": pl.Float64,  # what is learnt from
+        "solved": pl.Boolean,  # what counts as right
+        "advantages": pl.List(pl.Float32),  # as learnt from, one per drawn token; none if not
         "trained": pl.Boolean,
+    }
+)
+
+# What a turn of an episode earned: one row for each turn and component.
+TURNS = pl.Schema(
+    {
+        **_ROW,
+        "step": pl.Int32,
+        "episode": pl.String,
+        "role": pl.String,
+        "turn": pl.Int32,
+        "component": pl.String,
+        "value": pl.Float64,
+        "key": pl.String,  # equal keys, equal situations
+        "end": pl.String,
+        "digest": pl.String,  # of the environment's state after the turn
+    }
+)
+
+# What a judge said of something, once: a text, two texts, a turn, named by a digest.
+VERDICTS = pl.Schema(
+    {
+        **_ROW,
+        "subject": pl.String,
+        "component": pl.String,
+        "criterion": pl.String,
+        "judge": pl.String,
+        "draw": pl.Int32,
+        "score": pl.Float64,
+        "reason": pl.String,
+        "text": pl.String,
     }
 )
 
@@ -103,12 +146,17 @@ SCHEMAS: dict[str, pl.Schema] = {
     "solve_rates": SOLVE_RATES,
     "pairs": PAIRS,
     "rollouts": ROLLOUTS,
+    "turns": TURNS,
+    "verdicts": VERDICTS,
     "curve": CURVE,
     "dropped": DROPPED,
 }
 
 NULLABLE: dict[str, frozenset[str]] = {
     "completions": frozenset({"score", "verified"}),
+    "rollouts": frozenset({"reward", "solved"}),
+    "turns": frozenset({"value"}),
+    "verdicts": frozenset({"score"}),
     # A table of dropped rows keeps the columns of the table that they were dropped from.
     "dropped": frozenset({"score", "verified"}),
 }
@@ -120,7 +168,9 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "completions": ("problem_id", "text", "generator"),
     "solve_rates": ("problem_id", "policy", "attempts", "solved"),
     "pairs": ("problem_id", "chosen", "rejected"),
-    "rollouts": ("problem_id", "step", "policy_version", "completion_ids"),
+    "rollouts": ("problem_id", "step", "role", "segment", "versions", "token_ids"),
+    "turns": ("step", "episode", "role", "turn", "component"),
+    "verdicts": ("subject", "component", "criterion", "judge", "draw"),
 }
 
 _ID_CHARS = 16

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
 from posttrain.data.schemas import CURVE, DROPPED, NULLABLE, SCHEMAS
 from posttrain.stage.errors import UserError, nearest
 
@@ -31,7 +32,7 @@ def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
     kept = list(schema) + [name for name in frame.columns if name not in schema]
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        _write_parquet(frame.select(kept), partial)
+        _write_parquet(frame.select(kept), partial, version=FORMATS.get(_kind(schema), 1))
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -40,16 +41,27 @@ def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
 def read_table(
     path: Path, schema: pl.Schema, *, columns: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """Read `columns` (all that the schema has, if None; every column of a DROPPED table).
+    """Read a table, also one of an older format, as one of today's.
 
-    Raises UserError where the file is missing, is not parquet, or lacks a column of `schema`.
+    Args:
+        path: A parquet file.
+        schema: One of `schemas.SCHEMAS`.
+        columns: Those to read; all that the schema has if None, and all of a DROPPED table.
+
+    Raises:
+        UserError: The file is missing, is not parquet, or lacks a column of `schema`; or a newer
+            posttrain wrote it.
+
     """
-    found = _schema_of(path)
-    complaint = _mismatch(found, schema)
-    if complaint:
-        raise UserError(f"{path}: {complaint}")
-    wanted = columns if columns is not None else _all_columns(found, schema)
-    return pl.read_parquet(path, columns=list(wanted))
+    found, version = _checked(path, schema)
+    wanted = list(columns if columns is not None else _all_columns(found, schema))
+    kind = _kind(schema)
+    if version == FORMATS.get(kind, 1):
+        return pl.read_parquet(path, columns=wanted)
+    frame = pl.read_parquet(path)
+    for number in range(version, FORMATS[kind]):
+        frame = MIGRATIONS[kind, number].migrate(frame)
+    return frame.select(wanted)
 
 
 def check_table(path: Path, schema: pl.Schema) -> int:
@@ -58,16 +70,35 @@ def check_table(path: Path, schema: pl.Schema) -> int:
     Reads metadata only. A table without rows is refused, unless it lists dropped rows or is a
     curve.
     """
-    complaint = _mismatch(_schema_of(path), schema)
-    if complaint:
-        raise UserError(f"{path}: {complaint}")
+    _checked(path, schema)
     rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
     if rows == 0 and schema not in (DROPPED, CURVE):
         raise UserError(f"{path}: the table has no rows; look at what the stage dropped, and why")
     return rows
 
 
-def _write_parquet(frame: pl.DataFrame, path: Path) -> None:
+def _checked(path: Path, schema: pl.Schema) -> tuple[pl.Schema, int]:
+    """Return the file's columns, which are those of its format, and the number of the format."""
+    found, version = _schema_of(path), _format_of(path)
+    kind = _kind(schema)
+    present = FORMATS.get(kind, 1)
+    if version > present:
+        raise UserError(
+            f"{path}: it is of format {version}, and this posttrain reads tables of {kind} up to"
+            f" {present}; install a newer posttrain"
+        )
+    complaint = _mismatch(found, schema if version == present else MIGRATIONS[kind, version].schema)
+    if complaint:
+        raise UserError(f"{path}: {complaint}")
+    return found, version
+
+
+def _kind(schema: pl.Schema) -> str:
+    """Return the type of table that a schema is of; empty for one that is not ours."""
+    return next((name for name, known in SCHEMAS.items() if known == schema), "")
+
+
+def _write_parquet(frame: pl.DataFrame, path: Path, *, version: int = 1) -> None:
     """Write with every knob pinned, and force the bytes to the disk."""
     try:
         frame.write_parquet(
@@ -77,6 +108,8 @@ def _write_parquet(frame: pl.DataFrame, path: Path) -> None:
             statistics=True,
             row_group_size=_ROW_GROUP_ROWS,
             data_page_size=_PAGE_BYTES,
+            # Tables of format 1 say nothing, as those of 0.1 did.
+            metadata={FORMAT_KEY: str(version)} if version > 1 else None,
         )
         with path.open("rb+") as written:
             os.fsync(written.fileno())
@@ -94,6 +127,10 @@ def _schema_of(path: Path) -> pl.Schema:
         raise UserError(f"{path}: there is no such file") from None
     except pl.exceptions.ComputeError:
         raise UserError(f"{path}: this is not a parquet file, or it is cut short") from None
+
+
+def _format_of(path: Path) -> int:
+    return int(pl.read_parquet_metadata(path).get(FORMAT_KEY, "1"))
 
 
 def _all_columns(found: pl.Schema, schema: pl.Schema) -> list[str]:
@@ -121,7 +158,6 @@ def _surplus(frame: pl.DataFrame, schema: pl.Schema) -> str:
 
 def _nulls(frame: pl.DataFrame, schema: pl.Schema) -> str:
     """Say which column holds nulls and may not; an empty string if none does."""
-    kind = next((name for name, known in SCHEMAS.items() if known == schema), "")
-    counts = frame.drop(NULLABLE.get(kind, ()), strict=False).null_count()
+    counts = frame.drop(NULLABLE.get(_kind(schema), ()), strict=False).null_count()
     held = counts.row(0, named=True) if counts.width else {}
     return next((f"column '{name}' holds {n} nulls" for name, n in held.items() if n), "")

@@ -11,6 +11,8 @@ class ArtifactType(StrEnum):
     SOLVE_RATES = "solve_rates"
     PAIRS = "pairs"
     ROLLOUTS = "rollouts"
+    TURNS = "turns"
+    VERDICTS = "verdicts"
     CURVE = "curve"
     DROPPED = "dropped"
     CHECKPOINT = "checkpoint"

@@ -14,6 +14,7 @@ from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
+from posttrain.learning.rewards.config import Rewarder
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.build import build_learner
@@ -144,7 +145,7 @@ def _drawing(
         sampler=tools[0],
         config=config,
         seed=seed,
-        verify=tools[1],
+        rewarder=Rewarder(config.reward, tools[1]),
     )
 
 

@@ -155,7 +155,7 @@ def test_a_failed_write_leaves_the_old_table_and_no_scraps(tmp_path, monkeypatch
     write_table(_problems(1), path, PROBLEMS)
     before = path.read_bytes()
 
-    def fail(_frame, partial):
+    def fail(_frame, partial, **_):
         partial.write_bytes(b"half")
         raise OSError("the disk went away")
 

@@ -103,23 +103,29 @@ def test_rollouts_hold_what_the_learner_saw(trained, inputs, coins):
     rollouts = read_table(folder / "rollouts.parquet", ROLLOUTS)
     assert len(rollouts) == 12 * 8 * 6 == metrics["rl/num_rollouts"]
     assert rollouts["step"].to_list() == [step for step in range(1, 13) for _ in range(48)]
-    assert (rollouts["policy_version"] == rollouts["step"] - 1).all()
+    assert rollouts["versions"].to_list() == [[step - 1] for step in rollouts["step"]]
     known = {problem.id: problem for problem in coins}
     for group in rollouts.partition_by("step", "problem_id", maintain_order=True):
         rewards = torch.tensor(group["reward"].to_list(), dtype=torch.float64)
         centred = rewards - rewards.mean()
         expected = centred / (rewards.std() + 1e-6) if centred.any() else centred
-        assert group["advantage"].to_list() == pytest.approx(expected.tolist(), abs=1e-9)
+        found = [row[0] if row else 0.0 for row in group["advantages"].to_list()]
+        assert found == pytest.approx(expected.tolist(), abs=1e-6)
         problem = known[group["problem_id"][0]]
         for row in group.iter_rows(named=True):
-            assert row["reward"] == verify(row["text"], problem).score
-            assert json.loads(row["reward_components"]) == {"verifier": row["reward"]}
-            assert len(row["logprobs"]) == len(row["completion_ids"])
+            assert row["reward"] == verify(row["text"], problem).value
+            assert row["components"] == [{"name": "correct", "value": row["reward"]}]
+            assert row["solved"] == (row["reward"] == 1)
+            read, drawn = row["spans"]
+            assert (read["begin"], read["end"], drawn["end"]) == (
+                0, drawn["begin"], len(row["token_ids"])
+            )  # fmt: skip
+            assert len(row["logprobs"]) == drawn["end"] - drawn["begin"]
     first = rollouts.filter(step=1)
     policy = load_policy(inputs["policy"])
     for row in first.head(6).iter_rows(named=True):
-        ids = torch.tensor([row["prompt_ids"] + row["completion_ids"]])
-        start = len(row["prompt_ids"])
+        ids = torch.tensor([row["token_ids"]])
+        start = row["spans"][1]["begin"]
         wanted = torch.arange(ids.shape[1])[None] >= start
         with torch.no_grad():
             expected = token_logprobs(policy.model, ids, wanted_BT=wanted).logprobs_BT[0, start:]

@@ -2,7 +2,6 @@
 
 import copy
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
-from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.config import Earned
 from posttrain.learning.rl.batch import LessonBatch
 from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.credit import relative
@@ -21,9 +20,8 @@ from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.reference import Reference
-from posttrain.learning.rl.rollout import as_groups, has_signal
+from posttrain.learning.rl.rollout import as_groups, has_signal, rewarded
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
-from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
 from posttrain.learning.training.prepare import Trainable
@@ -31,26 +29,25 @@ from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
 
 
-def make_attempt(problem, prompt, index, *, reward, ids, logprobs):
-    sample = Sample(prompt.id, index, ids, logprobs, "", FinishReason.STOP, 0)
-    return ScoredSample(problem, sample, Score(reward, "correct" if reward else "wrong_answer"))
+def drew(prompt, index, *, ids, logprobs):
+    return Sample(prompt.id, index, ids, logprobs, "", FinishReason.STOP, 0)
 
 
 def groups_of(policy, *, rewards):
     """Two problems with rollouts of unequal length, and the policy's own log-probabilities."""
     problems = [Problem("s", f"p{i}", "1", 1, "exact") for i in range(len(rewards))]
     prompts = [Prompt(p.id, (1, 5 + i, 7)) for i, p in enumerate(problems)]
-    attempts = []
-    for problem, prompt, given in zip(problems, prompts, rewards, strict=True):
-        for index, reward in enumerate(given):
+    samples = []
+    for prompt, given in zip(prompts, rewards, strict=True):
+        for index in range(len(given)):
             ids = tuple(range(10 + index, 13 + 2 * index)) + (2,)
             whole = torch.tensor([prompt.token_ids + ids])
             wanted = torch.arange(whole.shape[1])[None] >= 3
             with torch.no_grad():
                 found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, 3:]
-            drawn = {"reward": reward, "ids": ids, "logprobs": tuple(found.tolist())}
-            attempts.append(make_attempt(problem, prompt, index, **drawn))
-    return scored(as_groups(attempts, prompts))
+            samples.append(drew(prompt, index, ids=ids, logprobs=tuple(found.tolist())))
+    earned = [[Earned((), reward, solved=reward >= 1) for reward in given] for given in rewards]
+    return scored(rewarded(as_groups(samples, problems, prompts), earned))
 
 
 def scored(groups):
@@ -95,17 +92,17 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
     groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     gradients, metrics = gradient(policy, groups)
     # Advantages by hand: 1 - 1/3, -1/3, -1/3 and -2/3, 1/3, 1/3.
-    assert [r.advantage for g in groups for r in g] == pytest.approx(
+    assert [r.mean_advantage for g in groups for r in g] == pytest.approx(
         [2 / 3, -1 / 3, -1 / 3, -2 / 3, 1 / 3, 1 / 3]
     )
     num_tokens = 2 * (4 + 5 + 6)
     total = 0.0
     for group in groups:
         for rollout in group:
-            logits = policy.model(torch.tensor([rollout.ids])).logits[0, 2:-1]
-            targets = torch.tensor(rollout.completion_ids)
+            logits = policy.model(torch.tensor([rollout.token_ids])).logits[0, 2:-1]
+            targets = torch.tensor(rollout.drawn_ids)
             logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
-            total = total - rollout.advantage * logprobs.sum() / num_tokens
+            total = total - rollout.mean_advantage * logprobs.sum() / num_tokens
     total.backward()
     for found, parameter in zip(gradients[0], policy.model.parameters(), strict=True):
         torch.testing.assert_close(found, parameter.grad, atol=1e-6, rtol=1e-4)
@@ -132,7 +129,7 @@ def test_minibatches_are_whole_groups_and_cover_all(guesser):
     buffer.open(Generation(3, groups), lessons)
     parts = buffer.plan(seed=0)
     assert [len(part) for part in parts] == [6, 4, 6, 4]
-    firsts = [[lesson.prompt_ids[1] for lesson in part] for part in parts]
+    firsts = [[lesson.token_ids[1] for lesson in part] for part in parts]
     for epoch in (firsts[:2], firsts[2:]):
         assert sorted(epoch[0] + epoch[1]) == sorted([5, 6, 7, 8, 9] * 2)
     assert all(part[::2] == part[1::2] for part in firsts)
@@ -153,15 +150,6 @@ def test_a_buffer_goes_on_from_its_state(guesser):
     assert again.close() == Generation(7, groups, {"rounds": 2.0})
 
 
-def test_partial_credit_is_not_paid(guesser):
-    problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
-    made = make_attempt(problem, prompt, 0, reward=1.0, ids=(3,), logprobs=(-1.0,))
-    partly = replace(made, score=Score(0.5, "wrong_answer"))
-    (group,) = scored(as_groups([made, partly, partly], [prompt]))
-    assert [rollout.reward for rollout in group] == [1.0, 0.0, 0.0]
-    assert [rollout.advantage for rollout in group] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
-
-
 @pytest.mark.parametrize(
     ("ids", "logprobs", "message"),
     [
@@ -172,9 +160,9 @@ def test_partial_credit_is_not_paid(guesser):
 )
 def test_a_sample_that_cannot_be_learnt_from_is_refused(ids, logprobs, message):
     problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
-    made = make_attempt(problem, prompt, 0, reward=1.0, ids=ids, logprobs=logprobs)
+    sample = drew(prompt, 0, ids=ids, logprobs=logprobs)
     with pytest.raises(UserError, match=message):
-        as_groups([made], [prompt])
+        as_groups([sample], [problem], [prompt])
 
 
 def test_groups_without_a_difference_have_no_signal(guesser):
@@ -209,7 +197,7 @@ def test_the_gap_by_hand(guesser):
     ((first, second),) = groups_of(policy, rewards=[[1.0, 0.0]])
     changed = first._replace(logprobs=(first.logprobs[0] - 0.3, *first.logprobs[1:]))
     _, metrics = gradient(policy, [[changed, second]])
-    num_tokens = len(first.completion_ids) + len(second.completion_ids)
+    num_tokens = first.num_drawn + second.num_drawn
     assert metrics["logprob_gap"] == pytest.approx(0.3 / num_tokens, abs=1e-5)
     assert metrics["logprob_gap_max"] == pytest.approx(0.3, abs=1e-5)
     expected = (math.exp(0.3) - 1.3) / num_tokens
@@ -382,8 +370,8 @@ def test_an_exact_entropy_bonus_is_the_entropy_of_the_whole_distribution(guesser
     _, metrics = gradient(policy, groups, algorithm=bonus)
     total, count = 0.0, 0
     for rollout in groups[0]:
-        logits = policy.model(torch.tensor([rollout.ids])).logits[0, 2:-1]
+        logits = policy.model(torch.tensor([rollout.token_ids])).logits[0, 2:-1]
         total -= (logits.softmax(-1) * logits.log_softmax(-1)).sum().item()
-        count += len(rollout.completion_ids)
+        count += rollout.num_drawn
     assert metrics["loss"] == pytest.approx(plain["loss"] - 0.5 * total / count, abs=1e-5)
     assert metrics["entropy_exact"] == pytest.approx(total / count, abs=1e-5)

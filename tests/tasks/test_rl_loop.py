@@ -36,7 +36,7 @@ class Listener:
 
     def lessons(self, groups, *, step):
         self.heard.append((step, groups))
-        return [[Lesson.of(r, [r.advantage] * len(r.completion_ids)) for r in g] for g in groups]
+        return [[Lesson.of(r, r.advantages * r.num_drawn) for r in g] for g in groups]
 
     def update(self, lessons, *, step, index, seed):
         self.num_updates += 1
@@ -112,7 +112,7 @@ def test_only_groups_with_a_difference_are_learnt_from(practised, coins):
     for _, groups in practice.learner.heard:
         assert {g[0].problem_id for g in groups} == {coins[4].id, coins[5].id}
         for group in groups:
-            assert [rollout.advantage for rollout in group] == [0.5, -0.5, 0.5, -0.5]
+            assert [rollout.mean_advantage for rollout in group] == [0.5, -0.5, 0.5, -0.5]
 
 
 def test_metrics_count_all_groups(practised):
@@ -166,7 +166,7 @@ def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_
     practice, _ = practised
     assert practice.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
     steps = read_table(tmp_path / "rollouts.parquet", ROLLOUTS).partition_by("step")
-    assert [frame["policy_version"].unique().to_list() for frame in steps] == [[0], [1], [2]]
+    assert [frame["versions"].unique().to_list() for frame in steps] == [[[0]], [[1]], [[2]]]
 
 
 def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins):
@@ -180,7 +180,7 @@ def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins
     assert metrics["rl/rollouts_drawn"] == 24
     assert metrics["rl/rollouts_trained"] == 8
     assert metrics["rl/trained_share"] == pytest.approx(1 / 3)
-    assert metrics["rl/tokens_drawn"] == sum(map(len, rollouts.filter(step=3)["completion_ids"]))
+    assert metrics["rl/tokens_drawn"] == sum(map(len, rollouts.filter(step=3)["logprobs"]))
 
 
 def test_more_is_drawn_until_enough_groups_have_signal_or_the_cap(loop):
@@ -215,10 +215,10 @@ def test_sampling_runs_ahead_by_the_staleness(loop):
     versions = (
         loop.rollouts(practice)
         .group_by("step", maintain_order=True)
-        .agg(pl.col("policy_version").unique())
+        .agg(pl.col("versions").list.first().unique())
     )
     # Steps 1 to 3 are drawn before anything is learnt; step 4 after the first, step 5 after two.
-    assert versions["policy_version"].to_list() == [[0], [0], [0], [1], [2]]
+    assert versions["versions"].to_list() == [[0], [0], [0], [1], [2]]
     assert practice.curve.metrics()["rl/staleness"] == 2
     assert practice.queue.num_drawn == 5
 

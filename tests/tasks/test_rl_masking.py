@@ -5,17 +5,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from posttrain.data.schemas import ROLLOUTS, Problem
+from posttrain.data.schemas import Problem
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.rewards.config import Rewarder, RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import NO_GRADE
 from posttrain.learning.rl.credit import outcomes, relative
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.replay import replay
-from posttrain.learning.rl.rollout import Rollout, as_groups
+from posttrain.learning.rl.rollout import answers_of, as_groups, rewarded, rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
-from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
@@ -47,8 +47,11 @@ def rollout(policy, ids, *, score, finish):
     with torch.no_grad():
         found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, len(PROMPT) :]
     sample = Sample("p", 0, ids, tuple(found.tolist()), "", finish, 0)
-    made = ScoredSample(Problem("s", "p", "1", 1, "exact"), sample, score)
-    return as_groups([made], [Prompt("p", PROMPT)])[0][0]
+    problem = Problem("s", "p", "1", 1, "exact")
+    groups = as_groups([sample], [problem], [Prompt("p", PROMPT)])
+    rewarder = Rewarder(RewardStack(), lambda answers: [score for _ in answers])
+    earned = rewarder.earned([answers_of(groups[0], problem)], step=0)
+    return rewarded(groups, earned)[0][0]
 
 
 def learner_of(policy, folder, **config):
@@ -68,8 +71,8 @@ def naive_gradient(policy, weighted, *, denominator):
     """d/dθ of ``-1/denominator Σ A Σ_t log p``, row by row."""
     policy.model.zero_grad()
     for each, advantage in weighted:
-        logits = policy.model(torch.tensor([each.ids])).logits[0, len(PROMPT) - 1 : -1]
-        targets = torch.tensor(each.completion_ids)
+        logits = policy.model(torch.tensor([each.token_ids])).logits[0, len(PROMPT) - 1 : -1]
+        targets = torch.tensor(each.drawn_ids)
         logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
         (-advantage / denominator * logprobs.sum()).backward()
     return [p.grad.clone() for p in policy.model.parameters()]
@@ -116,7 +119,7 @@ def test_they_leave_the_gradient_and_its_denominator(
     algorithm = {"advantage": {"truncated": truncated}, "aggregation": aggregation}
     learner = learner_of(policy, tmp_path, algorithm=algorithm)
     (lessons,) = learner.lessons([rollouts], step=0)
-    assert [len(lesson.completion_ids) for lesson in lessons] == [2, 3]
+    assert [sum(lesson.drawn) for lesson in lessons] == [2, 3]
     learner.update(lessons, step=0, index=0, seed=0)
     found = learner.optimizer.gradient
     weights = [2 * a / d for a, d in zip(advantages, denominators, strict=True)]
@@ -154,14 +157,21 @@ def test_what_has_no_grade_says_so_in_the_table(guesser):
     policy = load_policy(guesser)
     unscored = rollout(policy, LONG, score=NO_GRADE, finish=STOP)
     wrong = rollout(policy, LONG, score=WRONG, finish=STOP)
-    assert unscored.reward_components == '{"verifier": null}'
-    assert (unscored.scored, wrong.scored) == (False, True)
+    assert (unscored.components, wrong.components) == ((("correct", None),), (("correct", 0.0),))
+    assert (unscored.reward, unscored.solved) == (None, None)
+    assert (wrong.reward, wrong.solved) == (0.0, False)
+    assert (unscored.judged, wrong.judged) == (False, True)
+    table = rollouts_table([(1, unscored), (1, wrong)])
+    assert table["reward"].to_list() == [None, 0.0]
+    assert table["solved"].to_list() == [None, False]
+    assert table["components"].to_list() == [
+        [{"name": "correct", "value": None}],
+        [{"name": "correct", "value": 0.0}],
+    ]
     assert outcomes([wrong]).scored_B is None
     algorithm = RlStageConfig().algorithm
     (group,) = relative([[unscored, wrong]], algorithm, max_tokens=72)
-    assert [each.advantage for each in group] == [0.0, 0.0]
-    assert isinstance(group[0], Rollout)
-    assert "reward_components" in ROLLOUTS
+    assert [each.mean_advantage for each in group] == [0.0, 0.0]
 
 
 def test_the_stored_rollouts_lead_to_the_same_weights(guesser, coins_path, tmp_path):

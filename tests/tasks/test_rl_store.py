@@ -8,25 +8,44 @@ import pytest
 from posttrain.data.schemas import ROLLOUTS, row_id
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.rl import store
-from posttrain.learning.rl.rollout import Rollout, grouped, rollouts_table, stored_groups
+from posttrain.learning.rl.rollout import (
+    Rollout,
+    Span,
+    from_plain,
+    grouped,
+    plain,
+    rollouts_table,
+    stored_groups,
+)
 from posttrain.learning.rl.store import RolloutStore
 
 
 def rollout(source, index):
-    length = source.randint(1, 9)
+    """Of one turn or of two, judged or not, learnt from or not, numbers that float32 holds."""
+    problem = f"{source.randrange(16**16):016x}"
+    spans, begin = [], 0
+    for turn in range(source.randint(1, 2)):
+        for drawn in (False, True):
+            length = source.randint(1, 9)
+            spans.append(Span(begin, begin + length, turn, drawn))
+            begin += length
+    num_drawn = sum(span.end - span.begin for span in spans if span.drawn)
+    score = source.choice([None, 0.0, 1.0])
     return Rollout(
-        problem_id=f"{source.randrange(16**16):016x}",
+        problem_id=problem,
         source=source.choice(["sums", "ünicode"]),
         group=index // 3,
-        prompt_ids=tuple(source.randrange(50_000) for _ in range(source.randint(1, 5))),
-        completion_ids=tuple(source.randrange(50_000) for _ in range(length)),
-        logprobs=tuple(-source.random() for _ in range(length)),
-        finish_reason=source.choice(["stop", "length"]),
+        episode=f"{problem}/{index % 3}",
+        token_ids=tuple(source.randrange(50_000) for _ in range(begin)),
+        spans=tuple(spans),
+        logprobs=tuple(-source.randrange(64) / 16 for _ in range(num_drawn)),
+        versions=tuple(source.randrange(3) for _ in range(len(spans) // 2)),
+        end=source.choice(["over", "tokens"]),
         text=source.choice(["", "a\n", "1 + 1 = 2"]),
-        reward=float(source.random() < 0.5),
-        reward_components='{"verifier": 1.0}',
-        policy_version=source.randrange(3),
-        advantage=source.gauss(0.0, 1.0),
+        components=(("correct", score), ("short", source.choice([None, 0.5])))[: index % 3],
+        reward=score,
+        solved=None if score is None else score >= 1,
+        advantages=tuple(source.randrange(9) / 8 for _ in range(num_drawn * (index % 2))),
         trained=source.random() < 0.5,
     )
 
@@ -42,9 +61,11 @@ def test_a_table_holds_what_the_rollouts_hold_and_ids_by_content(tmp_path):
         [
             {
                 **each._asdict(),
+                "spans": [span._asdict() for span in each.spans],
+                "components": [{"name": name, "value": score} for name, score in each.components],
                 "step": step,
                 "parents": [each.problem_id],
-                "id": row_id(each.problem_id, step, each.policy_version, each.completion_ids),
+                "id": row_id(each.problem_id, step, "policy", 0, each.versions, each.token_ids),
             }
             for step, each in rows
         ],
@@ -90,6 +111,29 @@ def test_what_was_written_after_a_checkpoint_is_forgotten_wherever_it_waits(tmp_
     table = read_table(tmp_path / "rollouts.parquet", ROLLOUTS)
     steps = dict(stored_groups(table))
     assert steps.keys() == {1, 2}
-    assert [r.completion_ids for g in steps[2] for r in g] == [
-        r.completion_ids for g in drawn(4) for r in g
-    ]
+    assert [r for g in steps[2] for r in g] == [r for g in drawn(4) for r in g]
+
+
+def test_a_checkpoint_names_its_fields():
+    groups = drawn(5)
+    rows = plain(groups)
+    assert all(row.keys() == set(Rollout._fields) for row in rows)
+    assert rows[0]["spans"][0].keys() == {"begin", "end", "turn", "drawn"}
+    assert from_plain(rows) == groups
+
+
+def test_what_was_drawn_is_read_off_the_spans():
+    """Three tokens are read, two drawn, one read, one drawn."""
+    spans = (Span(0, 3, 0, False), Span(3, 5, 0, True), Span(5, 6, 1, False), Span(6, 7, 1, True))
+    given = {"problem_id": "p", "source": "s", "group": 0, "episode": "p/0", "end": "over"}
+    logprobs, versions = (-1.0, -2.0, -3.0), (4, 3)
+    made = Rollout(
+        **given, token_ids=(1, 2, 3, 4, 5, 6, 7), spans=spans, logprobs=logprobs,
+        versions=versions, text="",
+    )  # fmt: skip
+    assert made.drawn == [False, False, False, True, True, False, True]
+    assert (made.drawn_ids, made.num_drawn) == ((4, 5, 7), 3)
+    assert made.policy_version == 3
+    (table,) = rollouts_table([(1, made._replace(advantages=(0.5,)))])["advantages"].to_list()
+    assert table == [0.5, 0.5, 0.5]
+    assert made.mean_advantage == 0.0

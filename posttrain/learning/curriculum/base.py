@@ -19,8 +19,8 @@ class GroupResult:
 
     problem: int
     """Row of the problem in the table that the sampler was started with."""
-    rewards: tuple[float, ...]
-    """What was learnt from."""
+    rewards: tuple[float | None, ...]
+    """What was learnt from; None where it could not be judged."""
     solved: tuple[bool | None, ...]
     """Whether the answer counts as right; None where it could not be judged."""
     lengths: tuple[int, ...]

@@ -1,6 +1,6 @@
 """Rollouts with their credit, and the one place where they become padded tensors."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
@@ -19,8 +19,9 @@ class Lesson(NamedTuple):
     does not compare with the policy before the first update.
     """
 
-    prompt_ids: tuple[int, ...]
-    completion_ids: tuple[int, ...]
+    token_ids: tuple[int, ...]
+    drawn: tuple[bool, ...]
+    """True at the drawn ones of all tokens."""
     logprobs: tuple[float, ...]
     policy_version: int
     advantages: tuple[float, ...]
@@ -30,24 +31,24 @@ class Lesson(NamedTuple):
 
     @property
     def num_tokens(self) -> int:
-        """Of prompt and completion."""
-        return len(self.prompt_ids) + len(self.completion_ids)
+        """Of what was read and what was drawn."""
+        return len(self.token_ids)
 
-    def plain(self) -> tuple[Any, ...]:
-        """As plain values, for a checkpoint."""
-        return tuple(self)
+    def plain(self) -> dict[str, Any]:
+        """Return plain values by name, for a checkpoint."""
+        return self._asdict()
 
     @classmethod
-    def from_plain(cls, row: Sequence[Any]) -> "Lesson":
-        """What `plain` gave."""
-        return cls(*row)
+    def from_plain(cls, row: Mapping[str, Any]) -> "Lesson":
+        """Return what `plain` was given."""
+        return cls(**row)
 
     @classmethod
     def of(cls, rollout: Rollout, advantages: Sequence[float], **more: Sequence[float]) -> "Lesson":
         """A rollout with the advantage of each of its drawn tokens."""
         return cls(
-            rollout.prompt_ids,
-            rollout.completion_ids,
+            rollout.token_ids,
+            tuple(rollout.drawn),
             rollout.logprobs,
             rollout.policy_version,
             tuple(advantages),
@@ -81,11 +82,11 @@ def collate(
     lessons: Sequence[Lesson], *, pad: int, device: str, positions: Sequence[float] = ()
 ) -> LessonBatch:
     """Pad and mask; a column that no lesson has is None."""
-    begin_B = np.array([len(lesson.prompt_ids) for lesson in lessons])
     end_B = np.array([lesson.num_tokens for lesson in lessons])
     place_T = np.arange(end_B.max())
     inside_BT = place_T < end_B[:, None]
-    mask_BT = inside_BT & (place_T >= begin_B[:, None])
+    mask_BT = np.zeros(inside_BT.shape, np.bool_)
+    mask_BT[inside_BT] = np.fromiter(chain.from_iterable(each.drawn for each in lessons), np.bool_)
 
     def tokens(columns: Sequence[Sequence[float]]) -> Tensor:
         return _padded(columns, mask_BT, 0.0, np.float32).to(device)
@@ -93,7 +94,7 @@ def collate(
     def optional(columns: Sequence[Sequence[float]]) -> Tensor | None:
         return tokens(columns) if all(columns) else None
 
-    ids = [ids for lesson in lessons for ids in (lesson.prompt_ids, lesson.completion_ids)]
+    ids = [lesson.token_ids for lesson in lessons]
     where_B = torch.tensor(positions or [0.0] * len(lessons), device=device)
     return LessonBatch(
         input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),

@@ -9,6 +9,7 @@ from posttrain.learning.algorithms.check import check, check_on_policy
 from posttrain.learning.algorithms.choice import Chosen
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
+from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.draw_config import DrawConfig
 from posttrain.learning.rl.metrics import CURRICULUM
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
@@ -49,6 +50,8 @@ class RlConfig(Schedulable):
     FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every"})
     algorithm: Chosen = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
+    reward: RewardStack = RewardStack()
+    """What an answer earns: named components, how they are combined, which one says solved."""
     steps: int = Field(120, ge=1)
     """Rounds of sampling and learning."""
     problems_per_step: int = Field(32, ge=1)

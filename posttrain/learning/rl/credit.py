@@ -22,7 +22,7 @@ def outcomes(
     the task as TRL and verl pose it to their critics too, where running out of tokens is a failure
     of the answer and not an interruption.
     """
-    lengths = [len(rollout.completion_ids) for rollout in rollouts]
+    lengths = [rollout.num_drawn for rollout in rollouts]
     mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
 
     def padded(rows: Sequence[Sequence[float]]) -> Tensor:
@@ -31,9 +31,11 @@ def outcomes(
 
     # Only a divergence in the reward asks what the sampler thought of each token.
     sampled = None if reference is None else padded([rollout.logprobs for rollout in rollouts])
-    scored = [rollout.scored for rollout in rollouts]
+    scored = [rollout.judged for rollout in rollouts]
     return Outcomes(
-        rewards_B=torch.tensor([rollout.reward for rollout in rollouts], dtype=torch.float64),
+        rewards_B=torch.tensor(
+            [rollout.reward or 0.0 for rollout in rollouts], dtype=torch.float64
+        ),
         group_B=torch.tensor([rollout.group for rollout in rollouts]),
         mask_BT=mask_BT,
         truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
@@ -53,7 +55,7 @@ def relative(groups: Sequence[Group], algorithm: Algorithm, *, max_tokens: int) 
     """
     rollouts = [rollout for group in groups for rollout in group]
     if algorithm.advantage.kind != "group":
-        return [[r._replace(advantage=r.reward) for r in group] for group in groups]
+        return [[r._replace(advantages=(r.reward or 0.0,)) for r in group] for group in groups]
     bare = algorithm.model_copy(
         update={
             "kl": None,
@@ -62,12 +64,12 @@ def relative(groups: Sequence[Group], algorithm: Algorithm, *, max_tokens: int) 
     )
     credit = advantages(bare, outcomes(rollouts), max_tokens=max_tokens)
     found = iter(credit.advantages_BT[:, 0].tolist())
-    return [[r._replace(advantage=next(found)) for r in group] for group in groups]
+    return [[r._replace(advantages=(next(found),)) for r in group] for group in groups]
 
 
 def token_rows(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[list[float]]:
     """One value per drawn token of each rollout, of left-aligned ``[B, T]`` or ``[B, 1]``."""
-    lengths = [len(rollout.completion_ids) for rollout in rollouts]
+    lengths = [rollout.num_drawn for rollout in rollouts]
     if values_BT.shape[1] == 1:
         return [[v] * n for v, n in zip(values_BT[:, 0].tolist(), lengths, strict=True)]
     return [row[:n] for row, n in zip(values_BT.tolist(), lengths, strict=True)]

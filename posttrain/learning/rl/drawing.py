@@ -6,14 +6,21 @@ from dataclasses import dataclass, field
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import GroupResult, ProblemStream
+from posttrain.learning.rewards.config import Rewarder, RewardStack
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Generation
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.credit import relative
-from posttrain.learning.rl.rollout import Group, as_groups, has_signal, marked
+from posttrain.learning.rl.rollout import (
+    Group,
+    answers_of,
+    as_groups,
+    has_signal,
+    marked,
+    rewarded,
+)
 from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.noise import purpose_seed
-from posttrain.learning.rollouts.scoring import sample_and_score
 
 
 @dataclass(frozen=True)
@@ -26,7 +33,7 @@ class Drawing:
     sampler: Sampler
     config: RlConfig
     seed: int
-    verify: VerifierCache = field(default_factory=VerifierCache)
+    rewarder: Rewarder = field(default_factory=lambda: Rewarder(RewardStack(), VerifierCache()))
 
     def draw(self, step: int, *, version: int) -> Generation:
         """What 0-based `step` will learn from, sampled with the present policy as `version`.
@@ -69,9 +76,8 @@ class Drawing:
     def _sample(self, chosen: Sequence[int], *, step: int, round_: int, first: int) -> list[Group]:
         config, purpose = self.config, ("rollouts", step, round_)
         prompts = [self.prompts[index] for index in chosen]
-        made = sample_and_score(
-            self.sampler,
-            [self.problems[index] for index in chosen],
+        problems = [self.problems[index] for index in chosen]
+        samples = self.sampler.sample(
             prompts,
             SamplingParams(
                 max_tokens=config.max_tokens,
@@ -79,9 +85,10 @@ class Drawing:
                 num_samples=config.group_size,
                 seed=purpose_seed(self.seed, *(purpose if round_ else purpose[:2])),
             ),
-            verify=self.verify,
         )
-        return as_groups(made, prompts, first=first)
+        groups = as_groups(samples, problems, prompts, first=first)
+        answers = [answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
+        return rewarded(groups, self.rewarder.earned(answers, step=step))
 
     def _missing(self, groups: Sequence[Group]) -> int:
         """Problems to draw so that, at the yield so far, enough groups will have signal."""
@@ -107,7 +114,7 @@ def _result(group: Group, problem: int) -> GroupResult:
     return GroupResult(
         problem=problem,
         rewards=tuple(rollout.reward for rollout in group),
-        solved=tuple(rollout.reward >= 1 if rollout.scored else None for rollout in group),
-        lengths=tuple(len(rollout.completion_ids) for rollout in group),
-        advantages=tuple(rollout.advantage for rollout in group),
+        solved=tuple(rollout.solved for rollout in group),
+        lengths=tuple(rollout.num_drawn for rollout in group),
+        advantages=tuple(rollout.mean_advantage for rollout in group),
     )

@@ -313,7 +313,7 @@ class Learner:
 
     def _rows(self, rollouts: Sequence[Rollout], compute: Any) -> list[list[float]]:
         """One number per drawn token of every rollout, computed in batches of similar length."""
-        lessons = [Lesson.of(r, [0.0] * len(r.completion_ids)) for r in rollouts]
+        lessons = [Lesson.of(r, [0.0] * r.num_drawn) for r in rollouts]
         found = self._found(lessons, compute)
         return [found[i] for i in range(len(lessons))]
 

@@ -66,6 +66,7 @@ class Practice:
             "optimizer": learner.optimizer,
             "learner": learner,
             "curriculum": self.drawing.stream,
+            "reward": self.drawing.rewarder,
             "queue": self.queue,
             "buffer": self.buffer,
             "curve": self.curve,

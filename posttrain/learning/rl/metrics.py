@@ -10,12 +10,13 @@ CURRICULUM = "rl/curriculum_"
 """Before the names of what a problem sampler measures."""
 METRICS: Mapping[str, str] = {
     # Rollouts of the step, all that were drawn for it.
-    "rl/reward": "mean reward",
+    "rl/reward": "mean reward of those that could be judged",
+    "rl/unjudged": "share of rollouts that could not be judged, where there are any",
     "rl/length": "mean length of the completions, in tokens",
     "rl/truncation_rate": "share of completions cut off at max_tokens",
     "rl/entropy": "mean of -log p of the drawn tokens, in nats",
     "rl/yield": "rollouts in groups with signal / all rollouts drawn",
-    "rl/all_solved": "share of groups in which every rollout is right",
+    "rl/all_solved": "share of groups in which every rollout that could be judged is right",
     "rl/none_solved": "share of groups in which none is",
     "rl/rollouts_drawn": "rollouts drawn for the step",
     "rl/tokens_drawn": "tokens drawn for the step",
@@ -66,19 +67,29 @@ def describe(groups: Sequence["Group"], *, signal: Sequence[bool]) -> dict[str, 
     the mean of -log p over the drawn tokens, an unbiased estimate of the policy's.
     """
     rollouts = [rollout for group in groups for rollout in group]
-    scores = [[rollout.reward for rollout in group] for group in groups]
-    num_tokens = sum(len(rollout.completion_ids) for rollout in rollouts)
+    rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    solved = [[r.solved for r in group if r.solved is not None] for group in groups]
+    judged = [group for group in solved if group]
+    num_tokens = sum(rollout.num_drawn for rollout in rollouts)
     trained = sum(rollout.trained for rollout in rollouts)
+    unjudged = len(rollouts) - len(rewards)
     return {
-        "reward": sum(map(sum, scores)) / len(rollouts),
+        **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
         "length": num_tokens / len(rollouts),
         "truncation_rate": sum(rollout.truncated for rollout in rollouts) / len(rollouts),
         "entropy": -sum(sum(rollout.logprobs) for rollout in rollouts) / num_tokens,
         "yield": sum(len(g) for g, has in zip(groups, signal, strict=True) if has) / len(rollouts),
-        "all_solved": sum(min(group) >= 1 for group in scores) / len(groups),
-        "none_solved": sum(max(group) <= 0 for group in scores) / len(groups),
+        **(_solved(judged) if judged else {}),
         "rollouts_drawn": float(len(rollouts)),
         "tokens_drawn": float(num_tokens),
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
+        **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
+    }
+
+
+def _solved(groups: Sequence[Sequence[bool]]) -> dict[str, float]:
+    return {
+        "all_solved": sum(map(all, groups)) / len(groups),
+        "none_solved": sum(not any(group) for group in groups) / len(groups),
     }

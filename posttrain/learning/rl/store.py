@@ -34,7 +34,7 @@ class RolloutStore:
         """Append the rollouts of one step; steps count from 1."""
         rollouts = [rollout for group in groups for rollout in group]
         self._waiting += [(step, rollout) for rollout in rollouts]
-        self._num_tokens += sum(len(rollout.completion_ids) for rollout in rollouts)
+        self._num_tokens += sum(rollout.num_drawn for rollout in rollouts)
         if self._num_tokens >= _TOKENS_AT_ONCE:
             self._laid_out()
 

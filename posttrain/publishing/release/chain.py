@@ -12,7 +12,17 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.spec import ArtifactType
 
 # Tables with training problems in them; a curve or a report holds none.
-TABLES = ("problems", "completions", "solve_rates", "pairs", "rollouts", "dropped", "curve")
+TABLES = (
+    "problems",
+    "completions",
+    "solve_rates",
+    "pairs",
+    "rollouts",
+    "turns",
+    "verdicts",
+    "dropped",
+    "curve",
+)
 
 
 @dataclass(frozen=True)

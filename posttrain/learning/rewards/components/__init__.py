@@ -1,0 +1,1 @@
+"""Reward components, one file each: parts that say one thing of an answer in numbers."""

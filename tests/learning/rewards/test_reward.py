@@ -1,0 +1,176 @@
+"""The reward of an answer: components, their combination, and what counts as solved."""
+
+from typing import ClassVar, Literal
+
+import pytest
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.rewards.combines.base import Combine
+from posttrain.learning.rewards.components.base import Answers, Component
+from posttrain.learning.rewards.config import Rewarder, RewardStack
+from posttrain.learning.rewards.score import Score
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Part
+
+RIGHT, HALF, WRONG, LOST = (Score(value, "") for value in (1.0, 0.5, 0.0, None))
+
+
+class Brevity(Component):
+    """Pay the shortest answer of a group, and nothing where one was cut off."""
+
+    SCOPE: ClassVar[Literal["group"]] = "group"
+
+    kind: Literal["brevity"] = "brevity"
+
+    def score(self, group, known):
+        shortest = min(group.lengths)
+        return [
+            None if cut else float(length == shortest)
+            for length, cut in zip(group.lengths, group.truncated, strict=True)
+        ]
+
+
+class Spoken(Component):
+    """Say something of every token."""
+
+    SCOPE: ClassVar[Literal["token"]] = "token"
+
+    kind: Literal["spoken"] = "spoken"
+
+
+class Counted(Combine):
+    """Pay the number of calls so far."""
+
+    kind: Literal["counted"] = "counted"
+
+    def combine(self, scores, *, step, state):
+        state["calls"] = state.get("calls", 0) + 1
+        return [float(10 * step + state["calls"]) for _ in scores["correct"]]
+
+
+PARTS: dict[str, dict[str, type[Part]]] = {
+    "component": {"brevity": Brevity, "spoken": Spoken},
+    "combine": {"counted": Counted},
+}
+
+
+@pytest.fixture
+def plugins(monkeypatch):
+    from posttrain.stage.slots import _plugged
+
+    token = _plugged.set(PARTS)
+    yield
+    _plugged.reset(token)
+
+
+def group_of(name, lengths, *, truncated=None):
+    return Answers(
+        problem=Problem("s", name, "1", 1, "exact"),
+        texts=tuple(f"{name}{index}" for index in range(len(lengths))),
+        lengths=tuple(lengths),
+        truncated=tuple(truncated or [False] * len(lengths)),
+    )
+
+
+def rewarder(scores, **settings):
+    given = iter(scores)
+    return Rewarder(RewardStack.parse(settings, where="rl.reward"), lambda _: next(given))
+
+
+def test_by_default_a_right_answer_earns_one_and_partial_credit_nothing():
+    groups = [group_of("a", [1, 1]), group_of("b", [1, 1])]
+    earned = rewarder([[RIGHT, HALF, WRONG, LOST]]).earned(groups, step=0)
+    assert [[each.reward for each in group] for group in earned] == [[1.0, 0.0], [0.0, None]]
+    assert [[each.solved for each in group] for group in earned] == [[True, False], [False, None]]
+    assert earned[0][1].components == (("correct", 0.0),)
+    assert earned[1][1].components == (("correct", None),)
+
+
+def test_a_graded_verifier_pays_its_score_and_solves_only_in_full():
+    settings = {"components": {"grade": {"kind": "verifier", "graded": True}}}
+    (earned,) = rewarder([[RIGHT, HALF]], **settings).earned([group_of("a", [1, 1])], step=0)
+    assert [(each.reward, each.solved) for each in earned] == [(1.0, True), (0.5, False)]
+
+
+def test_components_are_weighed_and_one_that_was_not_judged_leaves_no_reward(plugins):
+    """Rewards by hand: 1 + 0.25, 0 + 0.25, 1 + 0, and nothing for a cut one, which is solved."""
+    settings = {
+        "components": {"correct": "verifier", "short": "brevity"},
+        "combine": {"kind": "sum", "weights": {"short": 0.25}},
+    }
+    group = group_of("a", [2, 2, 3, 9], truncated=[False, False, False, True])
+    (earned,) = rewarder([[RIGHT, WRONG, RIGHT, RIGHT]], **settings).earned([group], step=0)
+    assert [each.reward for each in earned] == [1.25, 0.25, 1.0, None]
+    assert [each.solved for each in earned] == [True, False, True, True]
+    assert earned[3].components == (("correct", 1.0), ("short", None))
+
+
+def test_a_weight_of_0_reports_a_component_and_pays_nothing_for_it(plugins):
+    settings = {
+        "components": {"correct": "verifier", "short": "brevity"},
+        "combine": {"kind": "sum", "weights": {"short": 0.0}},
+    }
+    group = group_of("a", [2, 9], truncated=[False, True])
+    (earned,) = rewarder([[RIGHT, WRONG]], **settings).earned([group], step=0)
+    assert [each.reward for each in earned] == [1.0, 0.0]
+    assert [dict(each.components)["short"] for each in earned] == [1.0, None]
+
+
+def test_what_solves_may_be_another_component_than_what_pays(plugins):
+    settings = {"components": {"short": "brevity", "right": "verifier"}, "filter_by": "short"}
+    (earned,) = rewarder([[WRONG, RIGHT]], **settings).earned([group_of("a", [1, 2])], step=0)
+    assert [each.solved for each in earned] == [True, False]
+    assert RewardStack.parse(settings | {"filter_by": None}, where="r").solved_by == "right"
+
+
+def test_all_groups_are_verified_at_once():
+    asked = []
+
+    def verify(answers):
+        asked.append(answers)
+        return [RIGHT for _ in answers]
+
+    groups = [group_of("a", [1, 1]), group_of("b", [1])]
+    Rewarder(RewardStack(), verify).earned(groups, step=0)
+    problems = [group.problem for group in groups]
+    assert asked == [[("a0", problems[0]), ("a1", problems[0]), ("b0", problems[1])]]
+
+
+def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
+    settings = {"combine": "counted"}
+    first = rewarder([[RIGHT], [RIGHT]], **settings)
+    groups = [group_of("a", [1])]
+    assert [first.earned(groups, step=step)[0][0].reward for step in (0, 1)] == [1.0, 12.0]
+    resumed = rewarder([[RIGHT]], **settings)
+    resumed.load_state_dict(first.state_dict())
+    assert resumed.earned(groups, step=2)[0][0].reward == 23.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"components": {"a": "verifer"}},
+            "rl.reward.components.a: there is no component 'verifer'; did you mean 'verifier'?",
+        ),
+        (
+            {"combine": {"kind": "sum", "weights": {"corect": 1}}},
+            "rl.reward: there is no component 'corect'; did you mean 'correct'?",
+        ),
+        ({"filter_by": "x"}, "rl.reward: there is no component 'x'; add it to components"),
+        (
+            {"components": {"a": "brevity"}},
+            "rl.reward: no component says by itself whether a problem is solved;"
+            " set filter_by to one",
+        ),
+        (
+            {"components": {"a": "spoken"}},
+            "rl.reward: components.a scores every token, but an answer of this stage is scored as"
+            " a whole; take a component of scope answer or group",
+        ),
+    ],
+)
+def test_a_stack_that_cannot_be_is_refused(plugins, settings, sentence):
+    with pytest.raises(UserError) as error:
+        RewardStack.parse(settings, where="rl.reward")
+    assert str(error.value) == sentence
