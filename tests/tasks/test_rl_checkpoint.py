@@ -87,7 +87,7 @@ def test_it_holds_everything_that_changes(checkpoint):
     assert manifest["step"] == 3
     assert set(manifest["states"]) == {
         "model", "average", "optimizer", "critic", "reference", "learner", "curriculum", "queue",
-        "buffer", "stopping", "curve", "rollouts", "generators",
+        "buffer", "stopping", "curve", "rollouts", "generators", "reward",
     }  # fmt: skip
     assert manifest[TRACKED_RUN] == "b0a1"
     weights, followed = state(checkpoint, "model"), state(checkpoint, "reference")
@@ -107,7 +107,7 @@ def test_the_open_generation_and_the_one_that_waits_are_whole(checkpoint):
     lessons = [lesson for group in buffer["lessons"] for lesson in group]
     assert len(lessons) == 6 * 4
     # Credit and log-probabilities from before the first update, which no weights give again.
-    assert all(len(lesson[-1]) == len(lesson[1]) for lesson in lessons)
+    assert all(len(lesson["old_logprobs"]) == sum(lesson["drawn"]) for lesson in lessons)
     assert queue["num_drawn"] == 2
     (waiting,) = queue["waiting"]
     assert (waiting["step"], len(waiting["rollouts"])) == (1, 6 * 4)
