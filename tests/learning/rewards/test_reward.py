@@ -10,7 +10,7 @@ from posttrain.learning.rewards.components.base import Answers, Component
 from posttrain.learning.rewards.config import Rewarder, RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.stage.errors import UserError
-from posttrain.stage.slots import Part
+from posttrain.stage.slots import Part, plugged
 
 RIGHT, HALF, WRONG, LOST = (Score(value, "") for value in (1.0, 0.5, 0.0, None))
 
@@ -55,12 +55,9 @@ PARTS: dict[str, dict[str, type[Part]]] = {
 
 
 @pytest.fixture
-def plugins(monkeypatch):
-    from posttrain.stage.slots import _plugged
-
-    token = _plugged.set(PARTS)
-    yield
-    _plugged.reset(token)
+def plugins():
+    with plugged(lambda: PARTS):
+        yield
 
 
 def group_of(name, lengths, *, truncated=None):
