@@ -28,7 +28,7 @@ def torch_engine(policy: Policy, max_tokens: int) -> Contestant:
 
 
 def vllm_engine(policy: Policy, max_tokens: int) -> Contestant:
-    from posttrain.learning.rollouts.engines.config import VllmEngine
+    from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
     from posttrain.learning.rollouts.engines.vllm_engine import VllmSampler
 
     settings = VllmEngine(max_num_seqs=1024, kv_cache_gib=1.0)

@@ -4,7 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.stage.config import StageConfig
 
 

@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.stage.config import StageConfig
 
 

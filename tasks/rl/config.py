@@ -1,7 +1,8 @@
 """Parameters of the stage: those of the loop that it runs, and what samples."""
 
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 
 
 class RlStageConfig(RlConfig):

@@ -1,4 +1,4 @@
-"""`posttrain.learning` imports where only torch, transformers, pydantic and polars are installed."""
+"""`posttrain.learning` imports where nothing but its four requirements is installed."""
 
 import subprocess
 import sys

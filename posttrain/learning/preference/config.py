@@ -9,7 +9,8 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.rollouts.engines.config import EngineConfig, TorchEngine
+from posttrain.learning.rollouts.engines.config import EngineConfig
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot

@@ -11,7 +11,8 @@ from posttrain.learning.rewards.verify import Answer, VerifierCache
 from posttrain.learning.rl.learner import Learner
 from posttrain.learning.rl.sharded import ShardedLearner
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
-from posttrain.learning.rollouts.engines.config import TorchEngine, VllmEngine, open_sampler
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.engines.pieces import cut, in_order
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
@@ -22,7 +23,7 @@ _BATCH_SIZE = 512
 
 @contextmanager
 def shared_tools(
-    engine: TorchEngine | VllmEngine, policy: Policy, learner: Learner, context: StageContext
+    engine: Engine, policy: Policy, learner: Learner, context: StageContext
 ) -> Iterator[tuple[Sampler, VerifierCache]]:
     """Open what draws and what verifies, with the same results in every process."""
     assert isinstance(learner, ShardedLearner)
@@ -30,9 +31,9 @@ def shared_tools(
     if context.ray is not None and not group.is_main:
         yield SharedSampler(None, policy, learner), VerifierCache(_from_main(group, None))
         return
-    if context.ray is None and engine.name != "torch":
+    if context.ray is None and not engine.SHARES_PROCESS:
         raise UserError(
-            f"rl.engine {engine.name} needs a process of its own beside each of"
+            f"rl.engine {engine.kind} needs a process of its own beside each of"
             " resources.processes; set resources.ray, whose actors have an engine each, or set"
             " engine to torch"
         )

@@ -8,7 +8,8 @@ import torch
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines import slots
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import TorchEngine, open_sampler
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.learning.rollouts.engines.slots import SlotDecoder
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError

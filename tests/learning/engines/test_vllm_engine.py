@@ -9,7 +9,8 @@ import torch
 
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import VllmEngine, open_sampler
+from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError
 

@@ -31,13 +31,13 @@ probe:
   num_problems: 16
   num_samples: 4
   max_tokens: 8
-  engine: {{name: vllm, kv_cache_gib: 0.1, max_num_seqs: 8}}
+  engine: {{kind: vllm, kv_cache_gib: 0.1, max_num_seqs: 8}}
 reward: {{steps: 2}}
 rl:
   steps: {STEPS}
   problems_per_step: 4
   max_tokens: 8
-  engine: {{name: vllm, kv_cache_gib: 0.1, max_num_seqs: 8}}
+  engine: {{kind: vllm, kv_cache_gib: 0.1, max_num_seqs: 8}}
 evaluate: {{num_samples: 2, pass_at: [1], max_tokens: 8, engine: vllm}}
 """
 COINS = [

@@ -7,7 +7,7 @@ import torch
 
 from posttrain.learning.rollouts.engines import vllm_engine
 from posttrain.learning.rollouts.engines.base import SamplingParams
-from posttrain.learning.rollouts.engines.config import VllmEngine
+from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.vllm_choice import ROW
 
 

@@ -9,6 +9,7 @@ from posttrain.backends.cluster.connection import connected
 from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
+from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.engines.pieces import cut, in_order
 from posttrain.learning.rollouts.engines.rollout_worker import RolloutWorker, read_weights
 from posttrain.stage.errors import UserError
@@ -16,8 +17,6 @@ from posttrain.stage.resources import RayResources
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from posttrain.learning.rollouts.engines.config import TorchEngine, VllmEngine
 
 
 class RaySampler:
@@ -64,7 +63,7 @@ class RaySampler:
 
 @contextmanager
 def open_actors(
-    engine: "TorchEngine | VllmEngine", policy: Policy, resources: RayResources, *, batch_size: int
+    engine: Engine, policy: Policy, resources: RayResources, *, batch_size: int
 ) -> Iterator[RaySampler]:
     """Actors with an engine each, for as long as the context lasts."""
     device = policy.model.device.type

@@ -10,7 +10,7 @@ import torch
 
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
-from posttrain.learning.rollouts.engines.config import TorchEngine, VllmEngine, open_sampler
+from posttrain.learning.rollouts.engines.engine import Engine
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -22,13 +22,11 @@ Weights = Mapping[str, npt.NDArray[np.uint8]]
 class RolloutWorker:
     """Draws samples from its copy of a policy; a `cluster.Worker` whose tools are weights."""
 
-    def __init__(
-        self, engine: TorchEngine | VllmEngine, policy: Policy, device: str, batch_size: int
-    ) -> None:
+    def __init__(self, engine: Engine, policy: Policy, device: str, batch_size: int) -> None:
         self._model = policy.model.to(device)
         self._open = ExitStack()
         self._sampler = self._open.enter_context(
-            open_sampler(engine, Policy(self._model, policy.tokenizer), batch_size=batch_size)
+            engine.open(Policy(self._model, policy.tokenizer), batch_size=batch_size)
         )
 
     def equip(self, version: int, tools: Weights) -> None:

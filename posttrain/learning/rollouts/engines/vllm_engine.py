@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-    from posttrain.learning.rollouts.engines.config import VllmEngine
+    from posttrain.learning.rollouts.engines.vllm_settings import VllmSettings
 
 _REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _CPU_CACHE_GIB = 1.0
@@ -52,7 +52,7 @@ class VllmSampler:
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        config: "VllmEngine",
+        config: "VllmSettings",
         *,
         policy_version: int = 0,
         adapter: Path | None = None,
@@ -180,7 +180,7 @@ def _parameter_names(model: "torch.nn.Module") -> frozenset[str]:
     return frozenset(name for name, _ in model.named_parameters(remove_duplicate=False))
 
 
-def _check(vllm: Any, model: "PreTrainedModel", config: "VllmEngine") -> None:
+def _check(vllm: Any, model: "PreTrainedModel", config: "VllmSettings") -> None:
     """Refuse what vLLM would only find out about in the middle of a batch."""
     if model.device.type != "cpu":
         return
@@ -200,7 +200,7 @@ def _check(vllm: Any, model: "PreTrainedModel", config: "VllmEngine") -> None:
         )
 
 
-def _dtype(model: "PreTrainedModel", config: "VllmEngine") -> str:
+def _dtype(model: "PreTrainedModel", config: "VllmSettings") -> str:
     """Named, as vLLM's own `auto` would turn float32 into bfloat16."""
     return str(model.dtype).removeprefix("torch.") if config.dtype == "auto" else config.dtype
 

@@ -1,0 +1,44 @@
+"""A server elsewhere that holds the policy."""
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from posttrain.backends.endpoint.config import Endpoint
+from posttrain.learning.rollouts.engines.engine import Engine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import Sampler
+
+
+class ServerEngine(Engine):
+    """An OpenAI-compatible server that serves the stage's policy and returns token ids.
+
+    For stages whose policy stands still: what is served cannot take over new weights, and a run
+    that asks it to is refused. Nothing can check that the weights there are the stage's.
+    """
+
+    kind: Literal["server"] = "server"
+    endpoint: Endpoint
+    """Where the policy answers."""
+    context_length: int | None = Field(default=None, ge=1)
+    """Tokens that it can attend to; null asks the server."""
+    processed_logprobs: bool = False
+    """The server was started with `--logprobs-mode processed_logprobs`."""
+
+    @contextmanager
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+        """Connect; of the policy only the tokenizer is used."""
+        from posttrain.backends.endpoint.client import open_client
+        from posttrain.learning.rollouts.engines.server import ServerSampler
+
+        yield ServerSampler(
+            open_client(self.endpoint),
+            policy.tokenizer,
+            context_length=self.context_length,
+            processed_logprobs=self.processed_logprobs,
+        )

@@ -1,0 +1,49 @@
+"""The decode loop of this package."""
+
+import os
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from posttrain.learning.models.attention import Attention, set_attention
+from posttrain.learning.rollouts.engines.engine import Engine
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import Sampler
+
+
+class TorchEngine(Engine):
+    """The decode loop of this package, around the very module that is trained."""
+
+    SHARES_PROCESS: ClassVar[bool] = True
+
+    kind: Literal["torch"] = "torch"
+    attention: Attention | None = None
+    """Kernel of the attention; where the policy is being trained, this is the learner's too."""
+    compile: bool = False
+    """Compile the model's forward pass: minutes at first; small Llamas have no use for it."""
+
+    @contextmanager
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+        """Draw from the policy's own module; `batch_size` sequences are in flight together."""
+        from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+
+        if self.attention:
+            set_attention(policy.model, self.attention)
+        if self.compile:
+            _require_compiler()
+        yield TorchSampler(
+            policy.model, policy.tokenizer, batch_size=batch_size, compiled=self.compile
+        )
+
+
+def _require_compiler() -> None:
+    names = (os.environ.get("CXX"), "g++", "clang++", "c++")
+    if not any(name and shutil.which(name) for name in names):
+        raise UserError(
+            "engine.compile needs a C++ compiler, and there is none; install g++, or leave it out"
+        )

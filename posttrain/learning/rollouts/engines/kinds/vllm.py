@@ -1,0 +1,33 @@
+"""vLLM in the stage's own process."""
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from posttrain.learning.rollouts.engines.engine import Engine
+from posttrain.learning.rollouts.engines.vllm_settings import VllmSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from posttrain.learning.models.load import Policy
+    from posttrain.learning.rollouts.engines.base import Sampler
+
+
+class VllmEngine(Engine, VllmSettings):
+    """vLLM in the stage's own process; the settings decide how much fits and how it rounds."""
+
+    PACKAGES = frozenset({"vllm"})
+    SOURCE = "arXiv 2309.06180"
+
+    kind: Literal["vllm"] = "vllm"
+
+    @contextmanager
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+        """Start vLLM on a copy of the weights; it forms its batches itself."""
+        from posttrain.learning.rollouts.engines.vllm_engine import VllmSampler
+
+        sampler = VllmSampler(policy.model, policy.tokenizer, self)
+        try:
+            yield sampler
+        finally:
+            sampler.close()
