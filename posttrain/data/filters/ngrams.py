@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from posttrain.data.mixing import U64Array, splitmix64
+
 _WORD = r"[\p{L}\p{M}]+"
 _SYMBOL = r"""\d+(?:[.,]\d+)*|[^\p{L}\p{M}\s\d.,;:!?'"“”‘’`]"""
 _BASE = np.uint64(0x9E3779B97F4A7C15)
-
-U64Array = npt.NDArray[np.uint64]
 
 
 def folded(text: pl.Expr) -> pl.Expr:
@@ -119,13 +119,6 @@ def without_runs(text: Words, size: int, runs: U64Array) -> Words:
     return Words(text.hashes[stays], np.bincount(rows[stays], minlength=len(text.lengths)))
 
 
-def mix(values: U64Array) -> U64Array:
-    """Spread 64-bit values evenly: the finaliser of SplitMix64 (Steele et al., OOPSLA 2014)."""
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def text_hashes(texts: pl.Series) -> U64Array:
     """A 64-bit hash of each text, the same everywhere; each distinct text is hashed once."""
     if not len(texts):
@@ -165,4 +158,4 @@ def _roll(padded: U64Array, windows: npt.NDArray[np.int64], size: int) -> U64Arr
     total = np.zeros(len(windows), dtype=np.uint64)
     for offset in range(size):
         total = total * _BASE + padded[windows + offset]
-    return mix(total)
+    return splitmix64(total)

@@ -4,7 +4,6 @@ import polars as pl
 
 from posttrain.data.filters.base import KEEP
 from posttrain.data.filters.ngrams import (
-    U64Array,
     Words,
     hash_words,
     skeleton,
@@ -12,6 +11,7 @@ from posttrain.data.filters.ngrams import (
     word_ngrams,
 )
 from posttrain.data.filters.parallel import IN_PROCESS, Parallel
+from posttrain.data.mixing import U64Array
 
 SAME_PROMPT = "evaluation_prompt"
 SHARED_NGRAM = "evaluation_ngram"

@@ -3,14 +3,15 @@
 import numpy as np
 import torch
 
-from posttrain.learning.rollouts.engines.noise import _mix, purpose_seed, row_keys, uniforms
+from posttrain.data.mixing import splitmix64
+from posttrain.learning.rollouts.engines.noise import purpose_seed, row_keys, uniforms
 
 
 def test_splitmix_reference_values():
     """The first outputs of the published SplitMix64 generator seeded with 1234567."""
     golden = 0x9E3779B97F4A7C15
     states = np.array([(1234567 + golden * i) % 2**64 for i in (1, 2, 3)], dtype=np.uint64)
-    assert _mix(states).tolist() == [
+    assert splitmix64(states).tolist() == [
         6457827717110365317,
         3203168211198807973,
         9817491932198370423,

@@ -13,11 +13,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from posttrain.data.mixing import splitmix64
+
 Keys = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def purpose_seed(seed: int, *purpose: str | int) -> int:
@@ -31,7 +31,7 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
     hashes = [hashlib.blake2b(_name(seed, prompt), digest_size=8).digest() for prompt in prompt_ids]
     prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
     indices = np.arange(num_samples, dtype=np.uint64)
-    return _mix(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
+    return splitmix64(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
 
 
 def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
@@ -44,17 +44,9 @@ def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
     """
     with np.errstate(over="ignore"):
         offsets = (np.asarray(step, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
-        bits = _mix(keys_B + offsets) >> np.uint64(41)
+        bits = splitmix64(keys_B + offsets) >> np.uint64(41)
     return torch.from_numpy(bits.astype(np.float32)) * 2.0**-23
 
 
 def _name(seed: int, prompt_id: str) -> bytes:
     return f"{seed}\0{prompt_id}".encode()
-
-
-def _mix(values: Keys) -> Keys:
-    """SplitMix64's finaliser; uint64 arithmetic wraps, as the algorithm wants."""
-    with np.errstate(over="ignore"):
-        values = (values ^ (values >> np.uint64(30))) * _FIRST
-        values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))
