@@ -103,6 +103,16 @@ class WeightedStream(ProblemStream):
         the earlier ones, its `without`, ended.
 
         Source: Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006).
+
+        Args:
+            count: How many problems.
+            seed: Of the run.
+            step: Number of the step.
+            without: Indices that were drawn in this step already.
+
+        Returns:
+            Indices of problems, the first to finish first.
+
         """
         import torch
 
@@ -126,5 +136,12 @@ class ProblemSampler(Part):
         """Begin to draw from a pool of problems.
 
         A part that cannot do without the pool's solve rates has ``"solve_rates"`` in `NEEDS`.
+
+        Args:
+            pool: Problems, and what is known of them.
+
+        Returns:
+            A stream of problems, with its state.
+
         """
         raise NotImplementedError

@@ -45,6 +45,12 @@ class SolveRate(ProblemSampler):
 
         A stratum is what has one source and one difficulty.
 
+        Args:
+            pool: Problems with their solve rates.
+
+        Returns:
+            A stream of problems, with its state.
+
         Raises:
             UserError: The solve rates are of another policy or of other problems, or all attempts
                 had the same result.

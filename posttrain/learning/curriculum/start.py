@@ -24,6 +24,9 @@ def start_sampler(
         count: Problems per step.
         sources: Weight of every source; none leaves the sources to the sampler.
 
+    Returns:
+        A stream of problems, with its state.
+
     Raises:
         UserError: There are fewer problems than one step draws, the sampler needs solve rates and
             none are connected, or the shares cannot be given.

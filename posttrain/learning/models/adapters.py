@@ -49,10 +49,22 @@ def attach_adapter(
     targets: Sequence[str] = (),
     seed: int = 0,
 ) -> Adapter:
-    """Wrap the linear layers whose names end in one of `targets`; none takes all but the head.
+    """Wrap linear layers of a model in a low-rank adapter (LoRA, arXiv 2106.09685).
 
     The first output is the base's own, as one factor of every update starts at 0. A reward head
     that is there stays trainable.
+
+    Args:
+        model: The base, changed in place.
+        rank: Rank of every update.
+        alpha: Updates are scaled by alpha / rank.
+        dropout: Share of a wrapped layer's inputs that is dropped in training.
+        targets: Ends of the names of the layers to wrap; none takes all linear layers but the head.
+        seed: Of the factor that does not start at 0.
+
+    Returns:
+        The adapter, with the digest of the base that it belongs to.
+
     """
     peft = _peft()
     base_digest = weights_digest(model)

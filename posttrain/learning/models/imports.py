@@ -30,9 +30,15 @@ def locate(source: ModelSource, inputs: Mapping[str, Path], *, scratch: Path) ->
 
 
 def write_facts(source: ModelSource, model: "PreTrainedModel", path: Path) -> None:
-    """Where the model is from, in which format it is kept, and what it says about generation.
+    """Write where the model is from, in which format it is kept, and what it says about generation.
 
     Of the last, the stages follow the end tokens alone: temperatures and cuts are the recipe's.
+
+    Args:
+        source: Where it was asked for.
+        model: The model that was found there.
+        path: The JSON file to write.
+
     """
     facts: dict[str, Any] = {
         "architecture": type(model).__name__,

@@ -28,9 +28,19 @@ class Policy:
 def load_policy(
     path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> Policy:
-    """Load a checkpoint directory, in evaluation mode, or refuse it with one sentence.
+    """Load a checkpoint directory, in evaluation mode.
 
-    Its numbers become `dtype`, or stay as they are stored where that is None.
+    Args:
+        path: Folder in Hugging Face's format.
+        device: Where the weights go, such as `cpu` or `cuda:0`.
+        dtype: What its numbers become; None leaves them as they are stored.
+
+    Returns:
+        Model and tokenizer.
+
+    Raises:
+        UserError: It cannot be loaded, or the tokenizer has more tokens than the model embeds.
+
     """
     from transformers import AutoModelForCausalLM
 
@@ -98,7 +108,16 @@ def load_weights(
 def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
     """Write model and tokenizer so that ``AutoModelForCausalLM.from_pretrained(path)`` works.
 
-    Weights that are not finite are refused: the last update may have made them so.
+    Args:
+        model: The model.
+        tokenizer: Its tokenizer.
+        path: Folder to write to, made where it is not there.
+
+    Raises:
+        UserError: Weights are not finite, as the last update may have made them; nothing is saved.
+        OSError: The disk is full or refuses; safetensors' own error does not say which.
+        SafetensorError: Any other failure to write.
+
     """
     broken = [name for name, p in model.named_parameters() if not bool(p.isfinite().all())]
     if broken:
@@ -131,9 +150,16 @@ def weights_digest(model: torch.nn.Module) -> str:
 
 
 def bit_sums(weights: Iterable[torch.Tensor]) -> list[int]:
-    """The sum of the bits of each of some weights, read as integers.
+    """Sum the bits of each of some weights, read as integers.
 
     No digest, but enough to tell that an update has changed something, at a fraction of the cost.
+
+    Args:
+        weights: Tensors of 2, 4 or 8 bytes a number.
+
+    Returns:
+        One sum per tensor, in their order.
+
     """
     kinds = {2: torch.int16, 4: torch.int32, 8: torch.int64}
     sums = [w.detach().view(kinds[w.element_size()]).sum(dtype=torch.int64) for w in weights]

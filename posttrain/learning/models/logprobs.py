@@ -52,11 +52,22 @@ def token_logprobs(
     wanted_BT: Tensor,
     **options: Unpack[LogprobOptions],
 ) -> TokenLogprobs:
-    """Log-probability of each wanted token given its past; unwanted entries are exactly 0.
+    """Compute the log-probability of each wanted token given its past.
 
     Logits exist only at wanted positions, `chunk_elements` of them at a time (recomputed in the
-    backward pass), so never ``B x T x V``. Rows are right-padded, where causal attention needs no
-    mask, unless the options say otherwise.
+    backward pass), so never ``B x T x V``.
+
+    Args:
+        model: Any causal language model of transformers.
+        input_ids_BT: Token ids, right-padded (where causal attention needs no mask) unless the
+            options say otherwise.
+        wanted_BT: True at the tokens whose log-probability is wanted.
+        **options: See `LogprobOptions`.
+
+    Returns:
+        Log-probabilities ``[B, T]`` in nats, exactly 0 at unwanted entries; and entropies, where
+        the options ask for them.
+
     """
     flat_N, entropy_N = wanted_logprobs(model, input_ids_BT, wanted_BT=wanted_BT, **options)
     zeros_BT = flat_N.new_zeros(wanted_BT.shape)

@@ -33,9 +33,18 @@ def num_stored_parameters(path: Path) -> int:
 
 
 def check_memory(path: Path, *, device: str, dtype: torch.dtype | None) -> None:
-    """Refuse a checkpoint whose weights, as `dtype` or else as they are stored, do not fit.
+    """Refuse a checkpoint whose weights do not fit into memory.
 
     A lower bound: activations and caches come on top, and depend on batch and length.
+
+    Args:
+        path: Folder of the checkpoint.
+        device: Where the weights are to go.
+        dtype: What their numbers become; None leaves them as they are stored.
+
+    Raises:
+        UserError: They take more bytes than are free.
+
     """
     num_parameters = num_stored_parameters(path)
     stored = sum(file.stat().st_size for file in path.glob("*.safetensors"))
@@ -52,8 +61,16 @@ def check_memory(path: Path, *, device: str, dtype: torch.dtype | None) -> None:
 def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
     """Refuse to train where a loaded model leaves no room for what training adds.
 
-    That is a gradient and the optimiser's moments for every parameter that is trained, adapters
+    That is a gradient and the optimizer's moments for every parameter that is trained, adapters
     alone where there are some. A lower bound: activations depend on batch and length.
+
+    Args:
+        optimizer: The optimizer, over all parameters that are trained.
+        device: Where the model is.
+
+    Raises:
+        UserError: What is added takes more bytes than are free.
+
     """
     needed = sum(
         _COPIES[name] * parameter.numel() * parameter.element_size()

@@ -64,10 +64,18 @@ class RewardModel:
 
 
 def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
-    """The head's value at each row's last token: ``[B]``.
+    """Take the head's value at each row's last token.
 
     transformers pools at the last id that differs from the pad id; so do we, also where a
     tokenizer uses one id for padding and for the end.
+
+    Args:
+        model: A sequence classifier with one label.
+        batch: Rows of tokens, padded or packed.
+
+    Returns:
+        Rewards ``[B]``.
+
     """
     if batch.packing is not None:
         packed_BTD = hidden_states(model, batch.input_ids_BT, position_ids_BT=position_ids(batch))
@@ -95,11 +103,19 @@ def _head_values(model: "PreTrainedModel", hidden_BD: Tensor) -> Tensor:
 
 
 def likelihood_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
-    """Mean log-probability of each row's completion tokens, in nats: ``[B]``.
+    """Take the mean log-probability of each row's completion tokens as its reward.
 
     Every token's prediction takes part, so a small model learns to tell a wrong step from a right
     one out of few pairs; the mean makes long and short completions comparable (as in SimPO,
     arXiv 2405.14734).
+
+    Args:
+        model: A causal language model.
+        batch: Rows of tokens, padded or packed.
+
+    Returns:
+        Rewards ``[B]``, in nats per token.
+
     """
     logprobs_BT, wanted_BT = batch_logprobs(model, batch)
     return logprobs_BT.sum(-1) / wanted_BT.sum(-1)
@@ -119,9 +135,19 @@ def start_reward_model(
     device: str = "cpu",
     dtype: torch.dtype = torch.float32,
 ) -> RewardModel:
-    """An untrained reward model on a policy's weights.
+    """Put an untrained reward model on a policy's weights.
 
-    A head starts at zero, so that the first Bradley-Terry loss is exactly ln 2.
+    Args:
+        policy_path: Checkpoint of the policy.
+        parameterization: `head` for a scalar head, which starts at zero, so that the first
+            Bradley-Terry loss is exactly ln 2; `likelihood` for the policy's own likelihood.
+        scale: Factor on a likelihood's rewards.
+        device: Where the weights go.
+        dtype: What its numbers become.
+
+    Returns:
+        The reward model.
+
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 

@@ -17,9 +17,20 @@ _PIECES = r"\d| ?\p{L}+| ?[^\s\p{L}\d]+(?: (?=[\d(-]))?|\n| +"
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> "PreTrainedTokenizerFast":
-    """A byte-level BPE tokenizer: any text round-trips, digits are single tokens, same in same out.
+    """Train a byte-level BPE tokenizer: any text round-trips, digits are single tokens.
 
     Ids 0, 1, 2 are ``<pad>``, ``<bos>``, ``<eos>``; plain encoding opens with ``<bos>``.
+
+    Args:
+        texts: What to learn merges from; the same texts in the same order give the same tokenizer.
+        vocab_size: Most tokens that it may have, the special ones included.
+
+    Returns:
+        The tokenizer.
+
+    Raises:
+        UserError: The vocabulary cannot hold all bytes and the special tokens.
+
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast

@@ -32,9 +32,21 @@ def grade(
     config: PreferenceConfig,
     scratch: Path,
 ) -> dict[str, Any]:
-    """Accuracy and margin of ``beta x (log-ratio to the reference)`` on held-out pairs.
+    """Measure accuracy and margin of ``beta x (log-ratio to the reference)`` on held-out pairs.
 
     Also for losses without a reference: the log-ratio then says what training has changed.
+
+    Args:
+        model: The policy after training.
+        reference: The policy before it.
+        rows: Token ids of the held-out pairs.
+        pairs: The pairs themselves; `rows.kept` are those that fit.
+        config: The algorithm, and how many tokens a batch may have.
+        scratch: Folder in which values of the reference are kept for a next attempt.
+
+    Returns:
+        Accuracy with its interval over problems, margin, both rewards and counts, for the report.
+
     """
     tokens = config.batch_tokens
     before_SN, after_SN = (
@@ -62,9 +74,19 @@ def divergence(
     config: SamplingConfig,
     seed: int,
 ) -> dict[str, float]:
-    """KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
+    """Measure KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
 
-    `kl` is the mean log-ratio summed over a completion (k1), `kl_per_token` the mean of k3.
+    Args:
+        policy: The policy, which is sampled.
+        reference: What it is compared with.
+        rows: Pairs whose prompts are asked, each once.
+        config: Engine and length of the samples.
+        seed: Of the samples.
+
+    Returns:
+        `kl`, the mean log-ratio summed over a completion (k1), and `kl_per_token`, the mean of k3,
+        both in nats.
+
     """
     prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
     asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]

@@ -35,9 +35,21 @@ def learn(
     context: StageContext,
     curve: Curve,
 ) -> int:
-    """Train on the pairs, with log-ratios to `reference`; returns the steps made.
+    """Train on preference pairs.
 
-    The reference may be the policy's own model, as it is read before the first step.
+    Args:
+        trainable: The policy's model, ready for training.
+        policy: Model and tokenizer.
+        pairs: PAIRS.
+        reference: What log-ratios are taken to. It may be the policy's own model, as it is read
+            before the first step.
+        config: Algorithm, optimization and limits.
+        context: Of the stage: seed, scratch folder, notes.
+        curve: Takes the metrics of every step.
+
+    Returns:
+        The steps made.
+
     """
     algorithm = config.algorithm
     if algorithm.loss == "kto":

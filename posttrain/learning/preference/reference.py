@@ -30,10 +30,21 @@ def reference_values(
     batch_tokens: int,
     scratch: Path,
 ) -> Tensor:
-    """The reduced log-probability of each side of each pair under `model`: ``[sides, pairs]``.
+    """Compute the reduced log-probability of each side of each pair under a model.
 
     Portions that an earlier attempt has finished are read back, if they are of the same rows,
     weights and algorithm.
+
+    Args:
+        algorithm: Says how the log-probabilities of a completion's tokens become one number.
+        model: The reference, in evaluation mode.
+        rows: Token ids of the pairs.
+        batch_tokens: Most tokens of one pass, padding included.
+        scratch: Folder in which portions are kept.
+
+    Returns:
+        Values ``[sides, pairs]``, in nats.
+
     """
     lengths = [rows.length(index, packed=False) for index in range(len(rows.kept))]
     buckets = length_buckets(range(len(lengths)), lengths, batch_tokens)

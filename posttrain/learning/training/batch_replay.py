@@ -43,6 +43,12 @@ def replay_batch(path: Path) -> BatchReplay:
     The loss is the mean of -log p of the tokens that bore loss: what is finite here was made
     otherwise by the other terms of the run's own loss.
 
+    Args:
+        path: File of the batch, as a failed run wrote it.
+
+    Returns:
+        What was found not to be finite, for the weights and for every micro-batch.
+
     Raises:
         UserError: No weights were kept, or they are not those that the batch met.
 

@@ -44,6 +44,10 @@ class Curve:
         """Go on from the rows of an earlier attempt.
 
         They go to the tracker once more, which may have lost what it had not yet written.
+
+        Args:
+            state: What `state_dict` gave.
+
         """
         self._rows = [(int(step), str(name), float(value)) for step, name, value in state["rows"]]
         for step, rows in groupby(self._rows, key=itemgetter(0)):

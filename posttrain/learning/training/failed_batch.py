@@ -27,10 +27,22 @@ class FailedBatch:
 def kept_for_replay(
     folder: Path, model: torch.nn.Module, parts: Sequence[Any], *, step: int, seed: int
 ) -> Iterator[None]:
-    """Where the body meets a number that is not finite, save the parts and name the file.
+    """Save the parts of a step where its body meets a number that is not finite, and name the file.
 
-    `parts` are the dataclasses of the step's micro-batches, `step` counts from 1, and the weights
-    are those that the step started from, as an optimiser refuses such a gradient before it moves.
+    Args:
+        folder: Where the batch and the weights are kept.
+        model: The weights that the step started from, as an optimizer refuses such a gradient
+            before it moves.
+        parts: The dataclasses of the step's micro-batches.
+        step: Number of the step, from 1.
+        seed: Of the stage.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        NotFiniteError: The body's own, with the place of the file.
+
     """
     try:
         yield

@@ -13,9 +13,14 @@ import torch
 
 
 def seed_torch(seed: int) -> None:
-    """As `torch.manual_seed`, which takes a third of a millisecond where there is no CUDA device.
+    """Seed torch as `torch.manual_seed` does, faster where CUDA was not started.
 
-    It writes down the stack of its caller then, for the day that CUDA is started.
+    Without a CUDA device that takes a third of a millisecond, as it writes down the stack of its
+    caller for the day that CUDA is started.
+
+    Args:
+        seed: The seed.
+
     """
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         torch.manual_seed(seed)

@@ -10,10 +10,19 @@ from posttrain.stage.errors import UserError
 def hold_out(
     keys: Sequence[str], config: EarlyStopConfig | None, *, seed: int
 ) -> tuple[list[int], list[int]]:
-    """Indices to train on and indices to measure; rows of one key stay together.
+    """Choose rows to train on and rows to measure; rows of one key stay together.
 
-    Without a config everything is trained on. With one, both sides get at least one key, chosen by
-    a hash of seed and key.
+    Args:
+        keys: Key of each row, mostly its prompt.
+        config: What share to hold out; None trains on everything.
+        seed: With the key, it decides where a row goes.
+
+    Returns:
+        Indices to train on and indices to measure. With a config, both have at least one key.
+
+    Raises:
+        UserError: All rows have one key.
+
     """
     if config is None:
         return list(range(len(keys))), []

@@ -105,10 +105,22 @@ def encode_pairs(
     where: str,
     extra: str | None = None,
 ) -> PairRows:
-    """Token ids of the pairs that fit into `max_length`; refuses what could not be learnt from.
+    """Turn pairs into token ids, and leave out those that do not fit into `max_length`.
 
-    `extra` names a column of further completions of the same prompts. A side whose tokens came
-    `with_tokens` is those tokens.
+    Args:
+        policy: Its tokenizer and chat template are used.
+        pairs: PAIRS. A side whose tokens came `with_tokens` is those tokens.
+        config: Most tokens of a row.
+        context: Of the stage; what was left out is noted.
+        where: Section of the recipe, for errors.
+        extra: A column of further completions of the same prompts; None where there is none.
+
+    Returns:
+        Rows of each side, and which pairs were kept.
+
+    Raises:
+        UserError: No pair fits, or what is there could not be learnt from.
+
     """
     prompts = pairs["prompt"].to_list()
     sides = []
@@ -136,9 +148,18 @@ def encode_pairs(
 
 
 def with_tokens(pairs: pl.DataFrame, side: str, tokens: Sequence[Sequence[int]]) -> pl.DataFrame:
-    """The pairs with the tokens that were drawn for the completions in the column `side`.
+    """Attach the tokens that were drawn for the completions of one side.
 
     What was cut off has no end token then, and what was spelt in an odd way stays as it was.
+
+    Args:
+        pairs: PAIRS.
+        side: Column of the completions, `chosen` or `rejected`.
+        tokens: Token ids of each, in the order of the rows.
+
+    Returns:
+        The pairs with one more column.
+
     """
     column = pl.Series(f"{side}{_TOKENS}", [list(each) for each in tokens], dtype=pl.List(pl.Int64))
     return pairs.with_columns(column)

@@ -122,6 +122,15 @@ def prepare_for_training(
 
     Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
     log-probabilities must not be noisy.
+
+    Args:
+        model: The model, changed in place.
+        config: Which of these are asked for.
+        seed: Of the adapter's start.
+
+    Returns:
+        The model with its adapter and its average, where there are any.
+
     """
     if config.attention:
         set_attention(model, config.attention)

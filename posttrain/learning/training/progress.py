@@ -82,12 +82,21 @@ class Progress:
 
 
 def run_identity(config: BaseModel, *, seed: int, **digests: str) -> dict[str, str]:
-    """What a checkpoint must agree with to be taken up: every field, the seed, input digests.
+    """Collect what a checkpoint must agree with to be taken up.
 
     >>> class Config(BaseModel):
     ...     rate: float = 0.1
     >>> run_identity(Config(), seed=0, policy="ab")
     {'config.rate': '0.1', 'seed': '0', 'inputs.policy': 'ab'}
+
+    Args:
+        config: Every field of it counts.
+        seed: Of the stage.
+        **digests: Digest of each input, by name.
+
+    Returns:
+        Values as text, by place.
+
     """
     fields = _flat(config.model_dump(mode="json"), "config")
     return {**fields, "seed": str(seed), **{f"inputs.{k}": v for k, v in digests.items()}}

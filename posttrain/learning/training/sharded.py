@@ -140,10 +140,18 @@ class SharedProgress(Progress):
 
 
 def shares(parts: Sequence[Part], group: Group) -> list[tuple[Part, bool]]:
-    """Every how-manieth part, and whether it counts.
+    """Take every how-manieth part, and say of each whether it counts.
 
     Parameters are put together by all processes at once, so each makes as many passes: one that
     runs out of parts repeats one for nothing.
+
+    Args:
+        parts: Micro-batches of the step, equal in all processes.
+        group: The processes, and which of them this is.
+
+    Returns:
+        The parts of this process, with False for one that is repeated for nothing.
+
     """
     mine = [(part, True) for part in parts[group.rank :: group.size]]
     num_passes = -(-len(parts) // group.size)

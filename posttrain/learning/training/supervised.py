@@ -61,11 +61,23 @@ def train(
     curve: Curve,
     prefix: str,
 ) -> int:
-    """Train in place over all steps of the lesson, or until the early stop; returns the steps made.
+    """Train in place over all steps of the lesson, or until the early stop.
 
     Goes on from a killed attempt. Everything random in a step follows from the seed and the step,
-    so no generator's state needs saving. Metrics are recorded as ``prefix/name``. A loss or
-    gradient that is not finite stops the run and keeps the batch.
+    so no generator's state needs saving. A loss or gradient that is not finite stops the run and
+    keeps the batch.
+
+    Args:
+        trainable: The model, with its adapter and average.
+        lesson: The batches of every step, and the loss of one.
+        config: Optimization, checkpoints, early stop.
+        context: Of the stage: seed, scratch folder, progress.
+        curve: Takes the metrics, as ``prefix/name``.
+        prefix: Of the metrics' names.
+
+    Returns:
+        The steps made.
+
     """
     num_steps = len(lesson.batches.steps)
     identity = run_identity(

@@ -33,9 +33,17 @@ class Sharded(nn.Module):
 
 
 def shard(model: "PreTrainedModel", group: Group) -> Sharded:
-    """A twin of `model` in shards, which takes its weights: `restore` gives them back.
+    """Make a twin of a model in shards, which takes its weights: `restore` gives them back.
 
     Gradients are summed over the processes, as each is given its share of one loss.
+
+    Args:
+        model: The whole model, equal in all processes; empty afterwards.
+        group: The processes that share it.
+
+    Returns:
+        The twin, of FSDP2's modules.
+
     """
     lent = [parameter.data for parameter in model.parameters()]
     for parameter in model.parameters():

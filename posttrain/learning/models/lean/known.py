@@ -17,9 +17,15 @@ _KNOWN = {f"{family}{part}" for family in ("Llama", "Qwen2") for part in _PARTS}
 
 
 def is_lean(model: Any) -> bool:
-    """True where `lean_hidden_states` computes what the model's own forward computes.
+    """Tell whether `lean_hidden_states` computes what the model's own forward computes.
 
-    False too where somebody watches a module of the model, which would then not be called.
+    Args:
+        model: A transformers model, in training or in evaluation mode.
+
+    Returns:
+        True for a plain Llama on a CPU. False too where somebody watches a module of the model,
+        which would then not be called.
+
     """
     return bool(
         is_plain_llama(model)

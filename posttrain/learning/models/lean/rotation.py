@@ -14,10 +14,18 @@ def turns(rotary: Any, length: int) -> Tensor:
 
 
 def adjoined(heads_FC: Tensor, size: int) -> Tensor:
-    """The rows of a projection to whole heads, so ordered that those that turn together adjoin.
+    """Order the rows of a projection to whole heads so that those that turn together adjoin.
 
     Llama pairs dimension i of a head with i + D/2. With a pair adjacent, the rotation is one
     complex product, and q.k does not change when both are permuted alike.
+
+    Args:
+        heads_FC: Weights of a query or key projection; F is heads times head size.
+        size: Head size D.
+
+    Returns:
+        The same rows in the new order.
+
     """
     halves = heads_FC.view(len(heads_FC) // size, 2, size // 2, -1)
     return halves.transpose(1, 2).reshape_as(heads_FC)

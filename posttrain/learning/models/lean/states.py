@@ -16,11 +16,20 @@ from posttrain.learning.models.lean.rotation import turns
 def lean_hidden_states(
     model: Any, input_ids_BT: Tensor, *, wanted_BT: Tensor, starts_B: Tensor
 ) -> Tensor:
-    """Last hidden states, normed, at the wanted positions of right-padded rows: ``[W, C]``.
+    """Compute the last hidden states, normed, at the wanted positions of right-padded rows.
 
-    In row-major order, as ``hidden_states(...)[wanted_BT]``; differentiable. Equal rows up to
-    `starts_B`, where completions begin, are computed once. Activation checkpointing, where it is
-    on, keeps what goes into each layer. The model must be one that `is_lean` knows.
+    Differentiable. Equal rows up to `starts_B`, where completions begin, are computed once.
+    Activation checkpointing, where it is on, keeps what goes into each layer.
+
+    Args:
+        model: One that `is_lean` knows.
+        input_ids_BT: Token ids, padded on the right.
+        wanted_BT: True where a state is wanted.
+        starts_B: Position at which each row's completion begins.
+
+    Returns:
+        States ``[W, C]`` in row-major order, as ``hidden_states(...)[wanted_BT]``.
+
     """
     base, layout = model.base_model, lay_out(input_ids_BT, wanted_BT, starts_B)
     rotation_N = turns(base.rotary_emb, layout.length)[layout.position_N, None]

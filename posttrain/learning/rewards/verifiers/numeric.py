@@ -61,6 +61,13 @@ def parse_number(text: str) -> Fraction | None:
     (Fraction(2469, 2), Fraction(18, 1), Fraction(3, 4))
     >>> parse_number("4 + 5"), parse_number("1,2"), parse_number("-")
     (None, None, None)
+
+    Args:
+        text: A number with or without sign, currency, thousands, decimals, percent or unit.
+
+    Returns:
+        The number, exactly.
+
     """
     if len(text) > _MAX_CHARS:
         return None

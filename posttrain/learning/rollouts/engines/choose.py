@@ -27,10 +27,22 @@ def draw(
     top_k: int = 0,
     top_p: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Invert the cumulative distribution at `uniforms_B`: tokens `[B]`, log-probabilities `[B]`.
+    """Draw a token for each row by inverting its cumulative distribution at a given number.
 
-    One softmax and one cumulative sum per row, no generator state. Log-probabilities are those
-    of softmax(logits / temperature), before the top-k and top-p cuts.
+    One softmax and one cumulative sum per row, no generator state.
+
+    Args:
+        logits_BV: Logits of what comes next.
+        uniforms_B: A number in [0, 1) for each row.
+        temperature: Divides the logits; above 0.
+        top_k: Draws from so many of the likeliest tokens; 0 from all.
+        top_p: Draws from the smallest set of tokens with this mass, of what top-k left (Holtzman et
+            al., 2019).
+
+    Returns:
+        Tokens ``[B]``, and their log-probabilities ``[B]`` in nats under softmax(logits /
+        temperature), before the top-k and top-p cuts. NaN where a row's logits are not finite.
+
     """
     scaled_BV = logits_BV.float()
     if temperature != 1.0:
@@ -62,18 +74,32 @@ def _cut(weights_BV: Tensor, *, top_k: int, top_p: float) -> Tensor:
 
 
 def running_totals(values_BV: Tensor) -> Tensor:
-    """Sums of each row's values up to and with each, `[B, V]`.
+    """Sum each row's values up to and with each.
 
-    On a GPU torch's own differ from call to call, and where it is told to be deterministic it
+    On a GPU torch's own sums differ from call to call, and where it is told to be deterministic it
     refuses.
+
+    Args:
+        values_BV: Rows of values, not negative.
+
+    Returns:
+        Totals ``[B, V]``, equal from call to call.
+
     """
     return values_BV.cumsum(-1) if values_BV.device.type == "cpu" else scanned(values_BV)
 
 
 def scanned(values_BV: Tensor) -> Tensor:
-    """Running totals in float64 by doubling (Hillis and Steele, 1986), in blocks and over them.
+    """Compute running totals in float64 by doubling (Hillis and Steele, 1986), in blocks.
 
     As sums come about in several orders, float32 would give values of 0 totals of their own.
+
+    Args:
+        values_BV: Rows of values.
+
+    Returns:
+        Totals ``[B, V]``, float64.
+
     """
     num_rows, num_values = values_BV.shape
     blocks_BCN = F.pad(values_BV.double(), (0, -num_values % _BLOCK)).view(num_rows, -1, _BLOCK)

@@ -34,6 +34,9 @@ def open_sampler(
         batch_size: Sequences that the torch engine draws together.
         ray: A cluster, whose actors then have an engine each.
 
+    Yields:
+        The engine.
+
     Raises:
         UserError: The engine is not installed, or cannot take the policy.
 
@@ -41,8 +44,8 @@ def open_sampler(
     if ray is None:
         with engine.open(policy, batch_size=batch_size) as sampler:
             yield sampler
-        return
-    from posttrain.learning.rollouts.engines.ray_sampler import open_actors
+    else:
+        from posttrain.learning.rollouts.engines.ray_sampler import open_actors
 
-    with open_actors(engine, policy, ray, batch_size=ray.rows or batch_size) as sampler:
-        yield sampler
+        with open_actors(engine, policy, ray, batch_size=ray.rows or batch_size) as sampler:
+            yield sampler

@@ -118,9 +118,17 @@ class LlamaDecoder:
         return max(_FEWEST, _IN_CACHE // (numbers * self.head.element_size()))
 
     def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
-        """Read prompts padded on the left by `padding_P`; logits of what follows them `[P, V]`.
+        """Read prompts, and make room for what is drawn after them.
 
-        Makes room for `group` rows per prompt, each of up to `max_tokens` tokens.
+        Args:
+            ids_PS: Token ids, padded on the left.
+            padding_P: How many of each row are padding.
+            group: Rows to draw for each prompt.
+            max_tokens: Most tokens of a row.
+
+        Returns:
+            Logits of what follows each prompt, ``[P, V]``.
+
         """
         num_prompts, length = ids_PS.shape
         padding, device = padding_P.tolist(), ids_PS.device

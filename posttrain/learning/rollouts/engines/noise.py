@@ -35,12 +35,18 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
 
 
 def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
-    """One number per key for this step, or for each key's own, `[B]` float32 in [0, 1 - 2^-23].
-
-    Steps `[T, 1]` give those of every step for every key, `[T, B]`.
+    """Give one number for each key and step, the same whenever it is asked for.
 
     SplitMix64 (Steele, Lea and Flood, 2014) of key + step * golden ratio, its top 23 bits: with no
     more, a product with a float32 total can never round up to the total.
+
+    Args:
+        keys_B: Of `row_keys`.
+        step: One step for all keys, one for each ``[B]``, or several for every key ``[T, 1]``.
+
+    Returns:
+        Numbers in [0, 1 - 2^-23], float32: ``[B]``, or ``[T, B]`` of several steps.
+
     """
     with np.errstate(over="ignore"):
         offsets = (np.asarray(step, dtype=np.uint64) + np.uint64(1)) * _GOLDEN

@@ -8,9 +8,19 @@ from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingPar
 def cut(
     prompts: Sequence[Prompt], params: SamplingParams, *, batch_size: int, at_least: int = 1
 ) -> list[list[int]]:
-    """Indices of the batches that the torch engine forms; smaller where they are fewer.
+    """Cut prompts into the batches that the torch engine forms.
 
     What is in a batch depends on the prompts alone, never on where it is drawn.
+
+    Args:
+        prompts: What to continue.
+        params: How to draw; `num_samples` rows go to each prompt.
+        batch_size: Most rows of a batch.
+        at_least: Batches are smaller where there would be fewer than this.
+
+    Returns:
+        Indices into the prompts, batch by batch, short prompts first.
+
     """
     ordered = sorted(range(len(prompts)), key=lambda index: len(prompts[index].token_ids))
     per_piece = max(1, min(batch_size // params.num_samples, -(-len(prompts) // at_least)))

@@ -54,9 +54,17 @@ class Record:
         )
 
     def write(self, rows_R: Rows, step: int | Rows, tokens_R: Tensor, logprobs_R: Tensor) -> Chosen:
-        """Note what was drawn; which of the tokens end a text.
+        """Note what was drawn. What a row draws after its end is never read.
 
-        What a row draws after its end is never read.
+        Args:
+            rows_R: Which rows of the record these are.
+            step: Number of the token in its completion, one for all rows or one for each.
+            tokens_R: Token ids.
+            logprobs_R: Their log-probabilities, in nats.
+
+        Returns:
+            True where the token is one that ends a text, ``[R]``.
+
         """
         tokens = tokens_R.cpu().numpy()
         self.tokens_RT[rows_R, step] = tokens

@@ -36,9 +36,16 @@ class SlotDecoder:
         self.padding_R = torch.zeros(0, dtype=torch.long, device=model.device)
 
     def admit(self, ids_PS: Tensor, padding_P: Tensor, *, group: int) -> Tensor:
-        """Read prompts padded on the left by `padding_P`; logits of what follows `[P * group, V]`.
+        """Read prompts; each has rows from then on, behind those that are there.
 
-        Each is read once, and has `group` rows from then on, behind those that are there.
+        Args:
+            ids_PS: Token ids, padded on the left.
+            padding_P: How many of each row are padding.
+            group: Rows of each prompt, which is read once.
+
+        Returns:
+            Logits of what follows, ``[P * group, V]``.
+
         """
         begin, length = len(self.padding_R), ids_PS.shape[1]
         # Columns of padding cost attention as much as others: shift sooner than it must be.

@@ -28,10 +28,18 @@ def write_description(
 
 @torch.no_grad()
 def plain_weights(model: "PreTrainedModel", known: Container[str]) -> Iterator[tuple[str, Tensor]]:
-    """Names and tensors of the model's weights, adapters added to their base.
+    """Go through the weights of a model as they are without adapters, these added to their base.
 
-    A tied weight comes under its further names too, where the engine has them (`known`): a CPU's
-    output head is a packed copy, which is made anew only when a tensor of its own name arrives.
+    A tied weight comes under its further names too, where the engine has them: a CPU's output head
+    is a packed copy, which is made anew only when a tensor of its own name arrives.
+
+    Args:
+        model: The policy.
+        known: Names that the engine has.
+
+    Yields:
+        Name and tensor.
+
     """
     first_names = {name for name, _ in model.named_parameters()}
     for name, tensor in model.named_parameters(remove_duplicate=False):
