@@ -74,6 +74,17 @@ def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
 
     The directory's digest is the SHA-256 of one line ``relpath NUL sha256 LF`` per file, sorted by
     the bytes of the POSIX relative path. Nothing is ignored; empty directories do not count.
+
+    Args:
+        path: File or directory.
+        cache: What is known of files that have not changed since; None reads every byte.
+
+    Returns:
+        The digest, with the number of bytes and of files.
+
+    Raises:
+        UserError: There is nothing at the path, or a link to a directory.
+
     """
     try:
         status = path.stat()

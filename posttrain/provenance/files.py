@@ -8,9 +8,16 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A place to write to that takes the place of `path` by rename at the end of the block.
+    """Give a place to write to that takes the place of a file by rename at the end of the block.
 
     An error, a kill or a full disk leaves the old file as it was; several writers do not meet.
+
+    Args:
+        path: The file that is replaced, or made.
+
+    Yields:
+        A file beside it.
+
     """
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:

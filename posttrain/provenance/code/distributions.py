@@ -16,18 +16,33 @@ ABSENT = "not installed"
 
 
 def distributions(imports: Iterable[str], *, cache: Path | None = None) -> frozenset[str]:
-    """Distributions that provide top-level `imports`, the standard library left out.
+    """Find the distributions that provide imports, the standard library left out.
 
-    An import that nothing installed provides stands for itself: installing it may change what runs.
+    Args:
+        imports: Top-level names, such as `torch`.
+        cache: File in which what packages provide is remembered; None looks every time.
+
+    Returns:
+        Names of distributions. An import that nothing installed provides stands for itself:
+        installing it may change what runs.
+
     """
     third_party = {name for name in imports if name not in sys.stdlib_module_names}
     return frozenset(found for name in third_party for found in _providers(name, cache))
 
 
 def released(imports: Iterable[str], *, cache: Path | None = None) -> frozenset[str]:
-    """Distributions of `imports` that have a version to go by: installed, and not for editing.
+    """Find the distributions of imports that have a version to go by.
 
-    What else is there counts by its source alone: an editable install, a folder on the path.
+    What is installed for editing, or lies in a folder on the path, counts by its source alone.
+
+    Args:
+        imports: Top-level names.
+        cache: As for `distributions`.
+
+    Returns:
+        Names of distributions that are installed, and not for editing.
+
     """
     found = distributions(imports, cache=cache)
     return frozenset(name for name in found if version(name) != ABSENT and not _editable(name))

@@ -65,9 +65,15 @@ class _Found(ast.NodeVisitor):
 
 
 def calls_at_import(node: ast.AST) -> tuple[list[str], list[tuple[str, str]]]:
-    """Chains that a statement calls or changes when it is executed, and what it hands to them.
+    """Find what a statement calls or changes when it is executed, and what it hands over.
 
-    A call of something that has no name is the empty chain.
+    Args:
+        node: A statement of a module or class.
+
+    Returns:
+        Dotted names that are called or changed, where a call of something without a name is the
+        empty one; and pairs of a called name and a name that was handed to it.
+
     """
     found = _Found()
     found.visit(node)
@@ -87,10 +93,16 @@ def changes_its_arguments(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def changes_others(node: ast.AST, free: Collection[str]) -> bool:
-    """Whether a function or class changes an object that outlives its call.
+    """Tell whether a function or class changes an object that outlives its call.
 
-    That is one behind a `free` name, one of the module; or an attribute of a class, which is one
-    that its methods change and do not set.
+    Args:
+        node: The definition.
+        free: Names that it uses and does not bind, of the module therefore.
+
+    Returns:
+        True where it changes an object behind a free name; or an attribute of a class, which is
+        one that its methods change and do not set.
+
     """
     if any(isinstance(each, ast.Global) for each in ast.walk(node)):
         return True

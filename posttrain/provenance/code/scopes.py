@@ -45,7 +45,9 @@ class Scope:
     def leave(self) -> list[str]:
         """Hand to the enclosing scope what this one uses and does not bind.
 
-        Returns the reasons of opaque uses whose object is a local one, so known to nobody.
+        Returns:
+            The reasons of opaque uses whose object is a local one, so known to nobody.
+
         """
         parent, top = self.parent, self.top()
         assert parent is not None

@@ -15,9 +15,17 @@ def named_in_text(
     reached: Collection[Node],
     given: Iterable[str],
 ) -> set[Node]:
-    """Nodes that the text in reached code leads to, where some of it looks for code or files.
+    """Find the nodes that text in reached code leads to, where some of it looks for code or files.
 
-    `given` is text from outside, such as parameters, that may name modules as well.
+    Args:
+        tree: The first-party source.
+        symbols: What was reached, by node.
+        reached: The nodes.
+        given: Text from outside, such as parameters, that may name modules as well.
+
+    Returns:
+        Nodes of modules and files that are named.
+
     """
     found: set[Node] = set()
     loading = {node.module for node, symbol in symbols.items() if symbol.imports_by_name}

@@ -12,9 +12,17 @@ _PROJECTS = "posttrain-projects"
 
 @contextlib.contextmanager
 def guarded(cache: Path, *, alone: bool = False) -> Iterator[None]:
-    """Hold the lock of the cache at `cache`, together with others or alone.
+    """Hold the lock of a cache while the context is open, together with others or alone.
 
     A cache that cannot be written cannot be cleared either, and needs no lock.
+
+    Args:
+        cache: Folder of the cache.
+        alone: True waits until nobody else holds it, and keeps others out.
+
+    Yields:
+        Nothing.
+
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):

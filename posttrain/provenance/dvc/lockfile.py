@@ -27,9 +27,16 @@ Entry = Mapping[str, object]
 
 
 def replace(path: Path, entries: Mapping[str, Entry], keep: Collection[str] | None) -> bool:
-    """Put `entries` into the lock file at `path`, by one rename; False if it already said so.
+    """Put entries into a lock file, by one rename.
 
-    Entries of other stages stay byte for byte, unless `keep` is given and does not name them.
+    Args:
+        path: The lock file, made where it is not there.
+        entries: Entries by name of their stage.
+        keep: Names of the other stages that stay; None keeps all of them, byte for byte.
+
+    Returns:
+        False if the file already said so, and was not written.
+
     """
     old = path.read_text(encoding="utf-8") if path.exists() else ""
     blocks, tail = _split(old, path)

@@ -84,7 +84,18 @@ class DvcStore:
         """Put an artifact back from the cache, or from the default remote if there is one.
 
         Every byte is checked against its hash first. A damaged object is removed from the cache,
-        and fetched again where a remote has it. Returns False if the object is nowhere.
+        and fetched again where a remote has it.
+
+        Args:
+            out: Where it goes.
+            md5: Name of its object in the cache.
+
+        Returns:
+            False if the object is nowhere.
+
+        Raises:
+            UserError: The object was damaged, and no remote has it.
+
         """
         repo = self._open()
         odb = repo.cache.local
@@ -110,10 +121,16 @@ class DvcStore:
         known: Mapping[Path, StoredObject] | None = None,
         keep: Collection[str] | None = None,
     ) -> bool:
-        """Write the entries of these stages into `dvc.lock`, all at once; False if nothing changed.
+        """Write the entries of some stages into `dvc.lock`, all at once.
 
-        Files are described from `known` where it names them, and read otherwise. Entries of other
-        stages stay as they are, or only those in `keep` do, if it is given.
+        Args:
+            entries: One for each of these stages.
+            known: What is known of files, by path; others are read.
+            keep: Names of the other stages that stay; None keeps all of them as they are.
+
+        Returns:
+            False if nothing changed.
+
         """
         facts = {os.path.realpath(path): stored for path, stored in (known or {}).items()}
         blocks = {entry.name: self._entry(entry, facts) for entry in entries}

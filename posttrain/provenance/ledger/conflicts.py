@@ -30,11 +30,14 @@ class Conflict:
 
 
 def conflicts(store: Store, keys: Sequence[str] | None = None) -> list[Conflict]:
-    """Keys with more than one set of outputs, in order of key.
+    """Find keys with more than one set of outputs.
 
     Args:
         store: The ledger's database.
         keys: The keys to look at; None for all that there are.
+
+    Returns:
+        Each with its stage runs, in order of key.
 
     """
     if keys is None:

@@ -18,11 +18,14 @@ class StageHistory:
         self._reader = reader
 
     def latest(self, stage: str, recipe: str | None = None) -> StageRun | None:
-        """The stage run that last put outputs of `stage` in place, reused ones included.
+        """Find the stage run that last put outputs of a stage in place, reused ones included.
 
         Args:
             stage: Name of the stage.
             recipe: Name of the recipe whose runs alone count; None for any.
+
+        Returns:
+            The stage run; None where there is none.
 
         """
         condition = f"stage=:stage AND status IN ({_DONE})"
@@ -37,11 +40,14 @@ class StageHistory:
         return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
 
     def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
-        """Seconds that the last execution of each stage took; never executed ones are absent.
+        """Look up how long the last execution of each stage took.
 
         Args:
             stages: Names of stages.
             recipe: Count its own executions alone: another one's stage may be of any size.
+
+        Returns:
+            Seconds by stage; one that was never executed is absent.
 
         """
         own = "" if recipe is None else " AND r.recipe=:recipe"

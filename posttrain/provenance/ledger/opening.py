@@ -12,7 +12,10 @@ def open_store(url: str, *, create: bool = True) -> Store:
 
     Args:
         url: Where the database is.
-        create: Whether a SQLite file that is not there is made.
+        create: True makes a SQLite file that is not there.
+
+    Returns:
+        The open database.
 
     Raises:
         UserError: There is no file and none shall be made, or the server cannot be reached.

@@ -38,10 +38,17 @@ class Store(Protocol):
 
 @cache
 def row_type(columns: tuple[str, ...]) -> Any:
-    """The named tuple for rows of these columns; a column without a name is `_0`, `_1`, ...
+    """Make the named tuple for rows of these columns; one without a name is `_0`, `_1`, ...
 
     >>> row_type(("id", "COUNT(*)"))("r1", 3)
     Row(id='r1', _1=3)
+
+    Args:
+        columns: Their names, as the database gives them.
+
+    Returns:
+        The class.
+
     """
     return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - its fields are a query's
 

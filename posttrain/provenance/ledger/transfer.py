@@ -35,9 +35,21 @@ def export_ledger(ledger: Ledger, stream: TextIO) -> int:
 
 
 def import_ledger(ledger: Ledger, lines: Iterable[str], *, where: str) -> int:
-    """Append what the ledger does not have yet; returns how many records were new.
+    """Append what the ledger does not have yet.
 
     Every line is checked before the first is written, so a damaged file changes nothing.
+
+    Args:
+        ledger: The ledger to append to.
+        lines: An exported ledger: a format number, then a record a line.
+        where: Name of the file, for errors.
+
+    Returns:
+        How many records were new.
+
+    Raises:
+        UserError: A line is damaged, or it is no exported ledger.
+
     """
     parsed = _parse_all(lines, where)
     if not parsed or not isinstance(parsed[0], int):

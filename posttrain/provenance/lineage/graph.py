@@ -83,9 +83,16 @@ class Graph:
 
 
 def in_order(sources: Mapping[T, Iterable[T]]) -> list[T]:
-    """Keys so that each comes after its sources, as far as that is possible.
+    """Order keys so that each comes after its sources, as far as that is possible.
 
     Content addressing makes circles: a filter that drops nothing writes the bytes that it read.
+
+    Args:
+        sources: The sources of each key.
+
+    Returns:
+        The keys and all sources, each once.
+
     """
     ordered: dict[T, None] = {}
     entered: set[T] = set()

@@ -47,10 +47,18 @@ def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
 
 
 def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
-    """Why each of `digests` must not be used; those that may be are absent.
+    """Say of artifacts why they must not be used.
 
     An artifact is bad when it was recalled itself, also in part, or when anything that it was made
     from was. Costs one query while nothing is recalled.
+
+    Args:
+        ledger: Where recalls and derivations are.
+        digests: Digests of the artifacts.
+
+    Returns:
+        The reason by digest; those that may be used are absent.
+
     """
     bad: dict[str, str] = {}
     for each in ledger.annotations.recalls():

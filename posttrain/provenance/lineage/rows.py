@@ -37,11 +37,19 @@ class Trace:
 
 
 def trace(tables: Tables, node: Selected, chosen: pl.Series, *, mode: Mode = "up") -> Trace:
-    """Follow the rows with the numbers `chosen` of the table `node`.
+    """Follow some rows of a table to earlier or later tables.
 
-    up: the same rows in earlier tables, their parents, and theirs. down: rows of later tables that
-    are the same or descend from them. family: up, and every row that upstream tables made from
-    those ancestors: the siblings on which a policy was trained, say.
+    Args:
+        tables: Reads the tables that the ledger knows.
+        node: The table.
+        chosen: Numbers of its rows.
+        mode: up: the same rows in earlier tables, their parents, and theirs. down: rows of later
+            tables that are the same or descend from them. family: up, and every row that upstream
+            tables made from those ancestors: the siblings on which a policy was trained, say.
+
+    Returns:
+        The rows of each table on the way, and the tables whose bytes are gone.
+
     """
     links = tables.of_node(node).links()
     if mode == "down":
@@ -59,9 +67,21 @@ def trace(tables: Tables, node: Selected, chosen: pl.Series, *, mode: Mode = "up
 def came_from(
     steps: Sequence[Step], table: Table, chosen: pl.Series, *, origin: str, predicate: str
 ) -> pl.Series:
-    """Of the rows `chosen` of `table`, those with an ancestor in `origin` that fits `predicate`.
+    """Keep the rows that have an ancestor in a given table that fits a predicate.
 
-    `steps` is the upward trace of those rows.
+    Args:
+        steps: The upward trace of the rows.
+        table: The table that they are of.
+        chosen: Numbers of the rows.
+        origin: Name or path of the table of ancestors.
+        predicate: SQL condition on its rows.
+
+    Returns:
+        Those of the numbers whose rows descend from a fitting one.
+
+    Raises:
+        UserError: No row leads to such a table, or the condition cannot be read.
+
     """
     position = next((i for i, step in enumerate(steps) if _is_called(step.table, origin)), None)
     if position is None:
@@ -74,10 +94,19 @@ def came_from(
 
 
 def cleared_tables(tables: Tables, node: Selected, predicate: str) -> list[str]:
-    """Digests of later tables without a row that is, or descends from, one that fits `predicate`.
+    """Find later tables without a row that is, or descends from, one that fits a predicate.
 
     Only a table all of whose bad sources are tables can be cleared: what a model trained on bad
     rows wrote has no bad row among its parents, and is bad all the same.
+
+    Args:
+        tables: Reads the tables that the ledger knows.
+        node: The table with bad rows.
+        predicate: SQL condition that the bad ones fit.
+
+    Returns:
+        Digests of the tables that are clear of them.
+
     """
     graph = down(tables.ledger, node, limit=None)
     table = tables.of_node(node)

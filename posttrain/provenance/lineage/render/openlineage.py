@@ -49,9 +49,16 @@ def render(view: View) -> str:
 def events(
     stage_runs: Sequence[StageRun], runs: Mapping[str, Run | None], parts: Parts | None = None
 ) -> str:
-    """Events of `stage_runs`, given the pipeline runs that they were part of.
+    """Write stage runs as OpenLineage events, a JSON object a line, in the order of time.
 
-    `parts` are what artifacts carry inside them: tokenizers, templates, judges, by digest.
+    Args:
+        stage_runs: The stage runs.
+        runs: The pipeline runs that they were part of, by id.
+        parts: What artifacts carry inside them: tokenizers, templates, judges, by digest.
+
+    Returns:
+        The lines: START and COMPLETE of each.
+
     """
     timed = []
     for order, stage_run in enumerate(sorted(stage_runs, key=lambda each: each.started)):
