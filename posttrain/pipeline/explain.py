@@ -1,6 +1,5 @@
 """Why a stage ran, or will run: what differs between two of its keys, with both values at hand."""
 
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from difflib import unified_diff
 from pathlib import Path
 
 from posttrain.provenance.code import ModuleText, SourceArchive, recovered
+from posttrain.provenance.git import file_at
 from posttrain.provenance.key import ORDER, Components, Difference, differences
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 
@@ -56,7 +56,7 @@ class Sources:
         yield from self.archive.versions(module)
         stem = module.replace(".", "/")
         for path, is_package in ((f"{stem}.py", False), (f"{stem}/__init__.py", True)):
-            if commit and (source := _committed(self.root, commit, path)) is not None:
+            if commit and (source := file_at(self.root, commit, path)) is not None:
                 yield ModuleText(source, is_package)
             if (self.root / path).is_file():
                 yield ModuleText((self.root / path).read_bytes(), is_package)
@@ -117,14 +117,3 @@ def _facts(record: ArtifactRecord | None, digest: str) -> str:
     rows = "" if record.rows is None else f", {record.rows:,} rows"
     made = f", made by stage '{record.producer}'" if record.producer else ", from outside"
     return f"{record.path} {digest[:_DIGEST_SHOWN]}{rows}, {record.size:,} bytes{made}"
-
-
-def _committed(root: Path, commit: str, path: str) -> bytes | None:
-    """A file as a commit has it; None where git, the commit or the file is missing."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), "show", f"{commit}:./{path}"], capture_output=True, check=False
-        )
-    except FileNotFoundError:
-        return None
-    return done.stdout if done.returncode == 0 else None

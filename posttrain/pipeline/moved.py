@@ -17,7 +17,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.pipeline.key": "posttrain.provenance.key",
     "posttrain.pipeline.digest": "posttrain.provenance.digest",
     "posttrain.pipeline.files": "posttrain.provenance.files",
-    "posttrain.pipeline.revision": "posttrain.provenance.revision",
+    "posttrain.pipeline.revision": "posttrain.provenance.git",
     "posttrain.lineage": "posttrain.provenance.lineage",
     "posttrain.endpoint": "posttrain.backends.endpoint",
     "posttrain.cluster": "posttrain.backends.cluster",

@@ -2,11 +2,10 @@
 
 import contextlib
 import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.stage.errors import UserError
+from posttrain.provenance.git import ask_git, require_git
 
 _MD5 = re.compile(r"\bmd5: *['\"]?([0-9a-f]{32}(?:\.dir)?)")
 _NAMED = re.compile(r"(?:^|/)(?:dvc\.lock|[^/]+\.dvc)$")
@@ -20,7 +19,7 @@ def named(root: Path) -> dict[str, str]:
         reason = "a release names it" if "@v" in ref else f"{ref} names it"
         for md5 in _MD5.findall(_text(root, commit)):
             found.setdefault(md5, reason)
-    for md5 in _ARCHIVE.findall(_git(root, "for-each-ref", "--format=%(contents)", "refs/tags")):
+    for md5 in _ARCHIVE.findall(_answer(root, "for-each-ref", "--format=%(contents)", "refs/tags")):
         found.setdefault(md5, "a release names it")
     return found
 
@@ -52,14 +51,14 @@ def _texts_now(root: Path) -> Iterator[str]:
 
 def worktrees(root: Path) -> list[Path]:
     """Folders of all worktrees of the repository, this one first."""
-    said = _git(root, "worktree", "list", "--porcelain")
+    said = _answer(root, "worktree", "list", "--porcelain")
     trees = [Path(line[9:]) for line in said.splitlines() if line.startswith("worktree ")]
     return [tree for tree in trees if tree.is_dir()]
 
 
 def _lock_files(tree: Path) -> Iterator[Path]:
     names = ("ls-files", "-z", "--cached", "--others", "--", "*dvc.lock", "*.dvc")
-    for name in sorted(set(_git(tree, *names).split("\0"))):
+    for name in sorted(set(_answer(tree, *names).split("\0"))):
         file = tree / name
         if name and _NAMED.search(name) and file.is_file():
             yield file
@@ -67,12 +66,12 @@ def _lock_files(tree: Path) -> Iterator[Path]:
 
 def _commits(root: Path) -> Iterator[tuple[str, str]]:
     """Name and commit of every branch, tag and stash here, and of every worktree's HEAD."""
-    listed = _git(root, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
+    listed = _answer(root, "for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
     for line in listed.splitlines():
         ref, *objects = line.split(" ")
         yield _short(ref), objects[-1] or objects[0]
     for tree in worktrees(root):
-        commit = _git(tree, "rev-parse", "--verify", "-q", "HEAD", missing=True).strip()
+        commit = ask_git(tree, "rev-parse", "--verify", "-q", "HEAD") or ""
         if commit:
             yield "a worktree's commit", commit
 
@@ -87,24 +86,15 @@ def _short(ref: str) -> str:
 
 def _text(root: Path, commit: str) -> str:
     """The lock files of a commit, one after the other."""
-    listed = _git(root, "ls-tree", "-r", "-z", "--full-tree", commit, missing=True)
+    listed = ask_git(root, "ls-tree", "-r", "-z", "--full-tree", commit) or ""
     blobs = [
         entry.split("\t")[0].split(" ")[2]
         for entry in listed.split("\0")
         if "\t" in entry and _NAMED.search(entry.split("\t", 1)[1])
     ]
-    return "\n".join(_git(root, "cat-file", "blob", blob) for blob in blobs)
+    return "\n".join(_answer(root, "cat-file", "blob", blob) for blob in blobs)
 
 
-def _git(folder: Path, *arguments: str, missing: bool = False) -> str:
-    """Output of a git command; a failure is a refusal: without git nobody knows what is needed."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise UserError("git is not installed, so nobody can say what is needed") from None
-    if done.returncode and not missing:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UserError(f"git {arguments[0]} in {folder}: {said}; nothing was removed")
-    return done.stdout if not done.returncode else ""
+def _answer(folder: Path, *arguments: str) -> str:
+    """A failure is a refusal: without git nobody knows what is needed."""
+    return require_git(folder, *arguments, purpose="nothing was removed")

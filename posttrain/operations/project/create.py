@@ -1,9 +1,7 @@
 """Write the files of a new project into an empty folder, all of them or none."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 import uuid
 from importlib.resources import files
@@ -12,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import posttrain
 from posttrain.operations.project.versions import constraints
+from posttrain.provenance.git import ask_git, require_git
 from posttrain.stage.errors import UserError
 
 _SUFFIX = ".tmpl"
@@ -85,26 +84,15 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
     state.mkdir()
     (state / "python").write_text(sys.executable + "\n", encoding="utf-8")
     if not _in_git(folder.parent):
-        _git(folder, "init", "--quiet", "--initial-branch=main")
+        require_git(
+            folder,
+            "init",
+            "--quiet",
+            "--initial-branch=main",
+            purpose="init it yourself",
+        )
 
 
 def _in_git(folder: Path) -> bool:
     above = next(each for each in (folder, *folder.parents) if each.is_dir())
-    return _git(above, "rev-parse", "--is-inside-work-tree", check=False)
-
-
-def _git(folder: Path, *arguments: str, check: bool = True) -> bool:
-    environment = {name: value for name, value in os.environ.items() if name != "GIT_DIR"}
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=environment,
-        )
-    except FileNotFoundError:
-        raise UserError("git is not installed, and a project is a git repository") from None
-    if check and done.returncode:
-        raise UserError(f"git {arguments[0]} in {folder}: {done.stderr.strip().splitlines()[-1]}")
-    return done.returncode == 0
+    return ask_git(above, "rev-parse", "--is-inside-work-tree") is not None

@@ -19,8 +19,8 @@ from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.executor import Executor, StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
+from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger.processes import this_process
-from posttrain.provenance.revision import revision_of
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import parts_in
 from posttrain.views.tracking import open_tracker

@@ -7,11 +7,11 @@ date there needs no restoring.
 
 import configparser
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.provenance.git import ask_git, require_git
 from posttrain.stage.errors import UserError
 
 STATE = Path(".posttrain/worktrees")
@@ -30,15 +30,15 @@ class Checkout:
 def require_committed(root: Path, recipe: str) -> None:
     """A recipe that git does not have cannot be run from a commit."""
     file = (Path(recipe) / "recipe.yaml").as_posix()
-    if not _git(root, "rev-parse", "--verify", "-q", "HEAD", check=False):
+    if not ask_git(root, "rev-parse", "--verify", "-q", "HEAD"):
         raise UserError(f"{root} has no commit; scheduled runs run a commit: make one first")
-    if not _git(root, "ls-files", "--", file):
+    if not _answer(root, "ls-files", "--", file):
         raise UserError(f"{file} is not in git; scheduled runs run a commit: add and commit it")
 
 
 def head(root: Path) -> str:
     """The commit that the project has checked out."""
-    return _git(root, "rev-parse", "HEAD")
+    return _answer(root, "rev-parse", "HEAD")
 
 
 def prepare(root: Path, name: str) -> Checkout:
@@ -46,13 +46,13 @@ def prepare(root: Path, name: str) -> Checkout:
     commit = head(root)
     place = root / STATE / name / "tree"
     if (place / ".git").exists():
-        _git(place, "checkout", "-q", "--force", "--detach", commit)
+        _answer(place, "checkout", "-q", "--force", "--detach", commit)
     else:
-        _git(root, "worktree", "prune")
-        _git(root, "worktree", "add", "-q", "--force", "--detach", str(place), commit)
-    project = place / _git(root, "rev-parse", "--show-prefix")
+        _answer(root, "worktree", "prune")
+        _answer(root, "worktree", "add", "-q", "--force", "--detach", str(place), commit)
+    project = place / _answer(root, "rev-parse", "--show-prefix")
     _share_cache(root, project)
-    changed = _git(root, "status", "--porcelain", "--untracked-files=no").splitlines()
+    changed = _answer(root, "status", "--porcelain", "--untracked-files=no").splitlines()
     return Checkout(project, commit, tuple(line[2:].strip() for line in changed))
 
 
@@ -60,7 +60,7 @@ def remove(root: Path, name: str) -> None:
     """Take a schedule's worktree away; what its runs made stays in the cache."""
     place = root / STATE / name / "tree"
     if place.exists():
-        _git(root, "worktree", "remove", "--force", str(place))
+        _answer(root, "worktree", "remove", "--force", str(place))
 
 
 def link_inputs(root: Path, project: Path, recipe: str) -> None:
@@ -96,8 +96,8 @@ def record(project: Path, message: str) -> None:
 
     The commit is on no branch; the release's tag is what keeps it.
     """
-    if _git(project, "status", "--porcelain", "--untracked-files=no"):
-        _git(project, "commit", "-q", "--no-verify", "--all", "-m", message)
+    if _answer(project, "status", "--porcelain", "--untracked-files=no"):
+        _answer(project, "commit", "-q", "--no-verify", "--all", "-m", message)
 
 
 def shared(root: Path) -> dict[str, str]:
@@ -127,11 +127,5 @@ def _share_cache(root: Path, project: Path) -> None:
         own.write(file)
 
 
-def _git(root: Path, *arguments: str, check: bool = True) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode and check:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise UserError(f"git {arguments[0]} in {root}: {said}; scheduled runs need git")
-    return done.stdout.strip()
+def _answer(root: Path, *arguments: str) -> str:
+    return require_git(root, *arguments, purpose="scheduled runs need git").strip()

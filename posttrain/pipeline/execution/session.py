@@ -21,8 +21,8 @@ from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.digest import StatCache
 from posttrain.provenance.dvc import DvcStore, LockEntry
+from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
-from posttrain.provenance.revision import revision_of
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag

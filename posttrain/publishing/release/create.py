@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.execution.session import Session
+from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import ArtifactRecord, Release
 from posttrain.provenance.lineage.artifacts import Finder
-from posttrain.provenance.revision import revision_of
 from posttrain.publishing.release import pointers, tags
 from posttrain.publishing.release.assemble import Draft, write_release
 from posttrain.publishing.release.chain import Chain, read_chain

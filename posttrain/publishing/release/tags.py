@@ -1,15 +1,14 @@
 """The release pointers in git: annotated tags in GTO's form, with what they point to inside."""
 
 import fcntl
-import os
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.provenance.git import run_git, said_by
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.names import Tag, Version, check_name, parse_version
 from posttrain.stage.errors import UserError
@@ -99,30 +98,30 @@ def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float =
     date = {"GIT_COMMITTER_DATE": f"{when} +0000"}
     with _alone(root) as lock:
         order = ("tag", "--annotate", ref, commit, "--message", message)
-        done = _git(root, *order, env=date, keep_open=(lock,))
+        done = run_git(root, *order, env=date, keep_open=(lock,))
     if done.returncode:
-        raise UserError(f"git did not make the tag {ref}: {_why(done)}")
+        raise UserError(f"git did not make the tag {ref}: {said_by(done)}")
 
 
 def delete_tag(root: Path, ref: str) -> None:
     """Remove a tag, and what a git that was killed left of it; one that is not there is fine."""
     with _alone(root) as lock:
-        left = _git(root, "rev-parse", "--git-path", f"refs/tags/{ref}.lock").stdout.strip()
+        left = run_git(root, "rev-parse", "--git-path", f"refs/tags/{ref}.lock").stdout.strip()
         (root / left).unlink(missing_ok=True)
-        done = _git(root, "tag", "--delete", ref, keep_open=(lock,))
+        done = run_git(root, "tag", "--delete", ref, keep_open=(lock,))
     if done.returncode and has_tag(root, ref):
-        raise UserError(f"git did not delete the tag {ref}: {_why(done)}; then do this again")
+        raise UserError(f"git did not delete the tag {ref}: {said_by(done)}; then do this again")
 
 
 def has_tag(root: Path, ref: str) -> bool:
     """Whether git has this tag."""
-    return _git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{ref}").returncode == 0
+    return run_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{ref}").returncode == 0
 
 
 def _listed(root: Path) -> list[tuple[str, str, float, str]]:
     """Name, commit, time and message of every annotated tag."""
     form = "%(refname:strip=2)%00%(*objectname)%00%(creatordate:unix)%00%(contents)%01"
-    done = _git(root, "for-each-ref", f"--format={form}", "refs/tags")
+    done = run_git(root, "for-each-ref", f"--format={form}", "refs/tags")
     if done.returncode:
         raise UserError(f"{root} is not in a git repository; run git init there")
     found = []
@@ -145,27 +144,3 @@ def _alone(root: Path) -> Iterator[int]:
     with path.open("a") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield stream.fileno()
-
-
-def _why(done: "subprocess.CompletedProcess[str]") -> str:
-    lines = done.stderr.strip().splitlines()
-    return lines[-1] if lines else "no reason given"
-
-
-def _git(
-    root: Path,
-    *arguments: str,
-    env: Mapping[str, str] | None = None,
-    keep_open: tuple[int, ...] = (),
-) -> "subprocess.CompletedProcess[str]":
-    try:
-        return subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **(env or {})},
-            pass_fds=keep_open,
-        )
-    except FileNotFoundError:
-        raise UserError("git is not installed; a release's pointer is a git tag") from None

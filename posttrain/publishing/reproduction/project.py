@@ -6,9 +6,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from posttrain.provenance.git import require_git
 from posttrain.provenance.ledger import StageRun, open_ledger
 from posttrain.provenance.ledger.location import STATE_DIR
-from posttrain.stage.errors import UserError
 
 _DVC_CONFIG = "[core]\n    analytics = false\n    autostage = false\n    check_update = false\n"
 _LEFT_OUT = ("POSTTRAIN_LEDGER", "PYTHONPATH")
@@ -18,16 +18,7 @@ def make_project(root: Path) -> None:
     """Turn a folder into a project that keeps its artifacts and its ledger to itself."""
     (root / ".dvc").mkdir(parents=True, exist_ok=True)
     (root / ".dvc" / "config").write_text(_DVC_CONFIG, encoding="utf-8")
-    done = subprocess.run(
-        ["git", "init", "--quiet"],
-        cwd=root,
-        env=clean_environment(),
-        check=False,
-        text=True,
-        capture_output=True,
-    )
-    if done.returncode:
-        raise UserError(f"git cannot make a repository of {root}: {done.stderr.strip()}")
+    require_git(root, "init", "--quiet", purpose="the folder is no project yet")
 
 
 def run_recipe(root: Path, recipe: Path, *options: str) -> int:

@@ -6,13 +6,12 @@ import os
 import shutil
 import socket
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.live import held, workspace_locks
-from posttrain.stage.errors import UserError
+from posttrain.provenance.git import run_git
 
 _FIX = "posttrain doctor --fix removes it"
 _NAMES = "SELECT name FROM schedules WHERE NOT removed"
@@ -47,13 +46,14 @@ def _half_made(place: CheckScope) -> Iterator[Finding]:
 
 def _pruned(place: CheckScope) -> Iterator[Finding]:
     """Worktrees that git knows and whose folder is gone: their branch or commit stays taken."""
-    gone = [
-        line for line in _git(place, "worktree", "prune", "--dry-run", "-v").splitlines() if line
-    ]
+    done = run_git(place.project, "worktree", "prune", "--dry-run", "-v")
+    # Where it reports what it would do, git uses the one stream or the other.
+    said = "" if done.returncode else done.stdout + done.stderr
+    gone = [line for line in said.splitlines() if line]
     if gone:
         says = f"git knows {len(gone)} worktrees whose folder is gone"
         if place.fixes:
-            _git(place, "worktree", "prune")
+            run_git(place.project, "worktree", "prune")
         yield _told(place, says)
 
 
@@ -110,13 +110,3 @@ def _lives(pid: int) -> bool:
     except PermissionError:
         return True
     return True
-
-
-def _git(place: CheckScope, *arguments: str) -> str:
-    command = ["git", "-C", str(place.project), *arguments]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        raise UserError("git is not installed; install git") from None
-    # Where it reports what it would do, git uses the one stream or the other.
-    return (done.stdout + done.stderr).strip() if not done.returncode else ""

@@ -2,12 +2,12 @@
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
+from posttrain.provenance.git import ask_git
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
@@ -36,16 +36,18 @@ def git(place: CheckScope) -> Iterator[Finding]:
     """Repository, commit, edits, identity."""
     if place.root is None or shutil.which("git") is None:
         return
-    if _git(place.root, "rev-parse", "--git-dir") is None:
+    if ask_git(place.root, "rev-parse", "--git-dir") is None:
         yield Finding("git", "broken", f"{place.root} is in no git repository", "git init there")
         return
-    commit = _git(place.root, "rev-parse", "--short", "HEAD")
+    commit = ask_git(place.root, "rev-parse", "--short", "HEAD")
     if not commit:
         remedy = "git add -A && git commit; schedules and releases are of a commit"
         yield Finding("git", "warning", "there is no commit yet", remedy)
         return
-    edits = (_git(place.root, "status", "--porcelain", "--untracked-files=no") or "").splitlines()
-    missing = [n for n in ("user.name", "user.email") if not _git(place.root, "config", n)]
+    edits = (
+        ask_git(place.root, "status", "--porcelain", "--untracked-files=no") or ""
+    ).splitlines()
+    missing = [n for n in ("user.name", "user.email") if not ask_git(place.root, "config", n)]
     if missing:
         remedy = f"git config {missing[0]} '...'; releases and scheduled runs commit"
         yield Finding("git", "warning", f"{' and '.join(missing)} not set", remedy)
@@ -88,10 +90,3 @@ def _sizes(ledger: Ledger) -> tuple[int, str]:
 
 def _existing(folder: Path) -> Path:
     return next(each for each in (folder, *folder.parents) if each.exists())
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() if done.returncode == 0 else None
