@@ -66,7 +66,6 @@ KNOWN = {
         "Graph",
         "Interval",
         "Learner",
-        "Lesson",
         "Line",
         "Node",
         "Outcome",
@@ -99,8 +98,6 @@ KNOWN = {
         "summarise",
     },
     "circles of files": {
-        "posttrain.learning.training.learner",
-        "posttrain.learning.training.sharded",
         "posttrain.provenance.ledger.server",
     },
 }

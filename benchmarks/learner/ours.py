@@ -155,7 +155,7 @@ def reward(
     from posttrain.learning.training.prepare import prepare_for_training
     from posttrain.learning.training.supervised import train
     from tasks.reward.config import RewardConfig
-    from tasks.reward.stage import _lesson
+    from tasks.reward.stage import _training_task
 
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
@@ -168,7 +168,7 @@ def reward(
     )
     train(
         prepare_for_training(model.model, config.learner, seed=0),
-        _lesson(model, pairs(rows), config, context),
+        _training_task(model, pairs(rows), config, context),
         config=config,
         context=context,
         curve=Curve(context),

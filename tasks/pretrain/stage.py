@@ -10,7 +10,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import Corpus, next_token_lesson
+from posttrain.learning.training.next_token import Corpus, next_token_task
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
@@ -29,7 +29,7 @@ def run(
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
 
-    lesson, num_rows = next_token_lesson(
+    task, num_rows = next_token_task(
         policy,
         Corpus(
             prompts,
@@ -45,7 +45,7 @@ def run(
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve = Curve(context)
     num_steps = train(
-        trainable, lesson, config=config, context=context, curve=curve, prefix="pretrain"
+        trainable, task, config=config, context=context, curve=curve, prefix="pretrain"
     )
     trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])

@@ -19,7 +19,8 @@ from posttrain.learning.models.reward_head import RewardModel, save_reward_model
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import Lesson, Loss, train
+from posttrain.learning.training.supervised import train
+from posttrain.learning.training.task import Loss, TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.reward.config import RewardConfig
@@ -55,10 +56,8 @@ def run(
 
     curve = Curve(context)
     trainable = prepare_for_training(reward_model.model, config.learner, seed=context.seed)
-    lesson = _lesson(reward_model, pairs.filter(split="train"), config, context)
-    num_steps = train(
-        trainable, lesson, config=config, context=context, curve=curve, prefix="reward"
-    )
+    task = _training_task(reward_model, pairs.filter(split="train"), config, context)
+    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix="reward")
     trainable.merge()
     report = grade(reward_model, pairs.filter(split="heldout"))
 
@@ -85,13 +84,13 @@ def _pair_loss(reward_model: RewardModel, centering: float) -> Loss[TokenBatch]:
     return loss
 
 
-def _lesson(
+def _training_task(
     reward_model: RewardModel, pairs: pl.DataFrame, config: RewardConfig, context: StageContext
-) -> Lesson[TokenBatch]:
+) -> TrainingTask[TokenBatch]:
     """Token ids of the pairs that fit, and every step over them."""
     policy = Policy(reward_model.model, reward_model.tokenizer)
     rows = encode_pairs(policy, pairs, config=config, context=context, where="reward")
-    return rows.lesson(_pair_loss(reward_model, config.centering), config, context)
+    return rows.task(_pair_loss(reward_model, config.centering), config, context)
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

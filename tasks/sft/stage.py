@@ -7,7 +7,7 @@ from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import Corpus, next_token_lesson
+from posttrain.learning.training.next_token import Corpus, next_token_task
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
@@ -31,7 +31,7 @@ def run(
         )
     policy = load_policy(inputs["policy"], device=context.device)
 
-    lesson, num_rows = next_token_lesson(
+    task, num_rows = next_token_task(
         policy,
         Corpus(traces["prompt"].to_list(), traces["text"].to_list()),
         config=config,
@@ -40,7 +40,7 @@ def run(
     )
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve = Curve(context)
-    num_steps = train(trainable, lesson, config=config, context=context, curve=curve, prefix="sft")
+    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix="sft")
     trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {

@@ -16,7 +16,8 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.pairwise import PairRows, encode_pairs
 from posttrain.learning.training.prepare import Trainable
-from posttrain.learning.training.supervised import Lesson, train
+from posttrain.learning.training.supervised import train
+from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
 
 if TYPE_CHECKING:
@@ -64,15 +65,13 @@ def learn(
         values_SN = reference_values(
             algorithm, reference, rows, batch_tokens=config.batch_tokens, scratch=context.scratch
         )
-    lesson = preference_lesson(rows, values_SN, config=config, seed=context.seed)
-    return train(
-        trainable, lesson, config=config, context=context, curve=curve, prefix="preference"
-    )
+    task = preference_task(rows, values_SN, config=config, seed=context.seed)
+    return train(trainable, task, config=config, context=context, curve=curve, prefix="preference")
 
 
-def preference_lesson(
+def preference_task(
     rows: PairRows, values_SN: Tensor, *, config: PreferenceConfig, seed: int
-) -> Lesson[PreferenceBatch]:
+) -> TrainingTask[PreferenceBatch]:
     """Every step over the pairs; `values_SN` is what the reference says of each side."""
     taught, held = hold_out(rows.prompts, config.learner.early_stop, seed=seed)
     packed, algorithm = config.learner.packing, config.algorithm
@@ -82,7 +81,7 @@ def preference_lesson(
         once, collate = rows.once(held, config), _collate(rows, values_SN, held, packed=False)
         heldout = Batches(once.steps, once.lengths, collate)
     is_kto = algorithm.loss == "kto"
-    return Lesson(
+    return TrainingTask(
         batches=Batches(
             plan.steps,
             plan.lengths,

@@ -20,7 +20,7 @@ from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.supervised import Lesson
+from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -59,14 +59,14 @@ def next_token_loss(
     return -logprobs_N.sum() / denominator, {}
 
 
-def next_token_lesson(
+def next_token_task(
     policy: "Policy",
     corpus: Corpus,
     *,
     config: TrainingConfig,
     context: StageContext,
     where: str,
-) -> tuple[Lesson[TokenBatch], int]:
+) -> tuple[TrainingTask[TokenBatch], int]:
     """Encode, leave out what is too long, check, hold out, plan every step; and the rows kept."""
     check_answers(policy.tokenizer, corpus.prompts, corpus.texts)
     rows = encode_rows(
@@ -85,7 +85,7 @@ def next_token_lesson(
         config=config,
         seed=context.seed,
     )
-    lesson = Lesson(
+    task = TrainingTask(
         batches=batches,
         loss=next_token_loss,
         heldout=heldout_batches(policy, [rows[index] for index in held], config) if held else None,
@@ -93,7 +93,7 @@ def next_token_lesson(
     )
     if config.learner.packing:
         check_packing(policy.model)
-    return lesson, len(rows)
+    return task, len(rows)
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:

@@ -1,4 +1,4 @@
-"""Lessons on pairs: what reward models and preference optimisation share."""
+"""Training tasks on pairs: what reward models and preference optimisation share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.supervised import Lesson, Loss
+from posttrain.learning.training.task import Loss, TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -38,12 +38,12 @@ class PairRows:
     kept: Sequence[int]
     pad: int
 
-    def lesson(
+    def task(
         self, loss: Loss[TokenBatch], config: TrainingConfig, context: StageContext
-    ) -> Lesson[TokenBatch]:
+    ) -> TrainingTask[TokenBatch]:
         """Every step over the pairs; units are pairs."""
         taught, held = hold_out(self.prompts, config.learner.early_stop, seed=context.seed)
-        return Lesson(
+        return TrainingTask(
             batches=self.batches(taught, config, seed=context.seed),
             loss=loss,
             heldout=self.once(held, config) if held else None,

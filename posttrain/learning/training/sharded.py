@@ -1,9 +1,9 @@
-"""Several processes take the steps of a lesson together, each its share of every step."""
+"""Several processes take the steps of a training task together, each its share of every step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -14,18 +14,16 @@ from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer, build_optimizer
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.generators import restore_generators
-from posttrain.learning.training.learner import Learner, add_up, check_finite
 from posttrain.learning.training.prepare import MovingAverage, Trainable
 from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
+from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
-
-if TYPE_CHECKING:
-    from posttrain.learning.training.supervised import Lesson
 
 Part = TypeVar("Part")
 
 
-class ShardedLearner(Learner[AnyBatch]):
+class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     """One of several processes.
 
     The plan of the steps is that of one process. Losses are given the units of the whole step, so
@@ -33,14 +31,14 @@ class ShardedLearner(Learner[AnyBatch]):
     """
 
     def __init__(
-        self, trainable: Trainable, lesson: "Lesson[AnyBatch]", context: StageContext
+        self, trainable: Trainable, task: TrainingTask[AnyBatch], context: StageContext
     ) -> None:
         self._group = current_group(context.device)
         self._whole = trainable
         self._sharded = shard(trainable.model, self._group)
-        batches = replace(lesson.batches, at_least=self._group.size)
+        batches = replace(task.batches, at_least=self._group.size)
         super().__init__(
-            twin(trainable, self._sharded.model), replace(lesson, batches=batches), context
+            twin(trainable, self._sharded.model), replace(task, batches=batches), context
         )
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
@@ -71,11 +69,11 @@ class ShardedLearner(Learner[AnyBatch]):
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """All parts of the step, of which `backward` takes a share."""
-        parts = self.lesson.batches.micro_batches(step)
-        if self.lesson.gather is None:
+        parts = self.task.batches.micro_batches(step)
+        if self.task.gather is None:
             return parts
         moved = [part.to(self.device) for part in parts]
-        gathered: list[AnyBatch] = self._sharded(self.lesson.gather, moved)
+        gathered: list[AnyBatch] = self._sharded(self.task.gather, moved)
         return gathered
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
@@ -85,7 +83,7 @@ class ShardedLearner(Learner[AnyBatch]):
         for part, counts in shares(parts, self._group):
             with self.trainable.computing():
                 value, metrics = self._sharded(
-                    self.lesson.loss, part.to(self.device), float(num_units)
+                    self.task.loss, part.to(self.device), float(num_units)
                 )
             (value if counts else 0.0 * value).backward()
             scalar = float(value.detach()) if counts else 0.0
@@ -97,7 +95,7 @@ class ShardedLearner(Learner[AnyBatch]):
 
     def heldout_value(self, part: AnyBatch) -> float:
         """The summed loss on one held-out batch, the same in every process."""
-        value, _ = self._sharded(self.lesson.loss, part, 1.0)
+        value, _ = self._sharded(self.task.loss, part, 1.0)
         return float(value)
 
     def finish(self) -> None:

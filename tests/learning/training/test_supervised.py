@@ -14,7 +14,8 @@ from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.next_token import fitting, next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import Lesson, train
+from posttrain.learning.training.supervised import train
+from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -52,8 +53,8 @@ def fit(policy, context, *, config=CONFIG, loss=next_token_loss, rows=ROWS):
 
 def learn(policy, batches, loss, *, config, context, curve):
     trainable = prepare_for_training(policy.model, config.learner, seed=0)
-    lesson = Lesson(batches, loss)
-    train(trainable, lesson, config=config, context=context, curve=curve, prefix="fit")
+    task = TrainingTask(batches, loss)
+    train(trainable, task, config=config, context=context, curve=curve, prefix="fit")
 
 
 def test_the_first_loss_is_near_ln_v_and_falls(policy, tmp_path):

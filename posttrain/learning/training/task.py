@@ -1,0 +1,36 @@
+"""What a trainer is given: batches, and the loss on them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic
+
+from torch import Tensor
+
+from posttrain.data.batching import AnyBatch, Batches
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
+
+
+@dataclass(frozen=True)
+class TrainingTask(Generic[AnyBatch]):
+    """What is learnt, and from which batches."""
+
+    batches: Batches[AnyBatch]
+    """The micro-batches of every step, planned before the first one."""
+    loss: Loss[AnyBatch]
+    """``loss(model, micro_batch, denominator)`` is given the units of the whole step, so that
+    micro-batches add up to the one-batch gradient; its metrics must be means over the units."""
+    heldout: Batches[AnyBatch] | None = None
+    """What the early stop measures."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """The inputs by name: a checkpoint that was made of others is refused."""
+    gather: Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]] | None = None
+    """``gather(model, parts)`` completes a step's parts by what depends on all of them."""
+
+    def parts(self, model: "PreTrainedModel", step: int, device: str) -> list[AnyBatch]:
+        """Return the micro-batches of 0-based `step`, on the device."""
+        parts = [batch.to(device) for batch in self.batches.micro_batches(step)]
+        return self.gather(model, parts) if self.gather else parts
