@@ -19,8 +19,7 @@ from posttrain.learning.models.reward_head import RewardModel, save_reward_model
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import Loss, TrainingTask
+from posttrain.learning.training.supervised import Loss, TrainingTask, train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.reward.config import RewardConfig

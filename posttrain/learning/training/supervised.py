@@ -14,7 +14,8 @@ from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.stopping import StopRule
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.task import Loss as Loss
+from posttrain.learning.training.task import TrainingTask as TrainingTask
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
