@@ -6,15 +6,15 @@ frame of the old format into one of the next. Tables are never rewritten: they a
 are read, and their rows keep their ids.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
-from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.schemas import PAIRS, PROBLEMS, ROLLOUTS
 
-FORMATS: Mapping[str, int] = {"rollouts": 2}
+FORMATS: Mapping[str, int] = {"problems": 2, "pairs": 2, "rollouts": 2}
 """Present format of each type of table; 1 for those that are not here."""
 
 FORMAT_KEY = "posttrain.format"
@@ -85,7 +85,42 @@ def migrate_rollouts_1(frame: pl.DataFrame) -> pl.DataFrame:
     return migrated.cast(ROLLOUTS)
 
 
+def _without(schema: pl.Schema, names: Collection[str]) -> pl.Schema:
+    return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
+
+
+def _with_columns_of(schema: pl.Schema, frame: pl.DataFrame, **values: object) -> pl.DataFrame:
+    """Return the frame in today's schema, with these values in the columns that it lacks."""
+    added = {name: pl.lit(value, schema[name]) for name, value in values.items()}
+    return frame.with_columns(**added).select(schema.names())
+
+
+_PROBLEMS_2 = ("origin_file", "origin_line")
+_PAIRS_2 = ("chosen_score", "rejected_score", "label_prob", "rationale", "step_start", "weight")
+
+
+def migrate_problems_1(frame: pl.DataFrame) -> pl.DataFrame:
+    """Turn the problems of 0.1, which did not keep where they stood, into those of today."""
+    return _with_columns_of(PROBLEMS, frame, origin_file="", origin_line=0)
+
+
+def migrate_pairs_1(frame: pl.DataFrame) -> pl.DataFrame:
+    """Turn the pairs of 0.1 into pairs whose scores nobody knows, each as sure as any other."""
+    return _with_columns_of(
+        PAIRS,
+        frame,
+        chosen_score=None,
+        rejected_score=None,
+        label_prob=1.0,
+        rationale="",
+        step_start=0,
+        weight=1.0,
+    )
+
+
 MIGRATIONS: Mapping[tuple[str, int], Migration] = {
+    ("problems", 1): Migration(_without(PROBLEMS, _PROBLEMS_2), migrate_problems_1),
+    ("pairs", 1): Migration(_without(PAIRS, _PAIRS_2), migrate_pairs_1),
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
 }
 """From (type, format) to the next format."""

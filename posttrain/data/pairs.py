@@ -94,6 +94,12 @@ def _pairs_of(
             "chosen": better.text,
             "rejected": worse.text,
             "split": "",
+            "chosen_score": better.score,
+            "rejected_score": worse.score,
+            "label_prob": 1.0,
+            "rationale": "",
+            "step_start": 0,
+            "weight": 1.0,
         }
         for better, worse in builder.of_problem(candidates, limit)
     ]

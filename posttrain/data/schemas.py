@@ -23,8 +23,10 @@ PROBLEMS = pl.Schema(
         "prompt": pl.String,
         "answer": pl.String,
         "difficulty": pl.Int32,
-        "verifier": pl.String,
-        "metadata": pl.String,
+        "verifier": pl.String,  # a kind
+        "metadata": pl.String,  # JSON; parameters of the row's verifier stand under its kind
+        "origin_file": pl.String,  # as the recipe names it; empty for a problem of no file
+        "origin_line": pl.Int32,  # line or row, from 1; 0 for a problem of no file
     }
 )
 
@@ -67,7 +69,13 @@ PAIRS = pl.Schema(
         "prompt": pl.String,
         "chosen": pl.String,
         "rejected": pl.String,
-        "split": pl.String,
+        "split": pl.String,  # train or heldout
+        "chosen_score": pl.Float64,  # null where nobody scored it
+        "rejected_score": pl.Float64,
+        "label_prob": pl.Float64,  # probability that the chosen one is the better
+        "rationale": pl.String,  # why it is; empty where nobody said
+        "step_start": pl.Int32,  # characters before the step that is compared, in both
+        "weight": pl.Float64,  # in a loss
     }
 )
 
@@ -154,6 +162,7 @@ SCHEMAS: dict[str, pl.Schema] = {
 
 NULLABLE: dict[str, frozenset[str]] = {
     "completions": frozenset({"score", "verified"}),
+    "pairs": frozenset({"chosen_score", "rejected_score"}),
     "rollouts": frozenset({"reward", "solved"}),
     "turns": frozenset({"value"}),
     "verdicts": frozenset({"score"}),
@@ -213,7 +222,8 @@ class Problem:
     """One training or test item: a prompt, its reference answer, and how to check an answer.
 
     `verifier` is a kind of verifier; `metadata` is JSON for it, with its parameters under the kind;
-    `source` is the generator or file that the problem came from; `difficulty` is a small integer.
+    `source` is the generator or file that the problem came from; `difficulty` is a small integer;
+    `origin_file` and `origin_line` say where it stands in a file.
 
     >>> Problem(source="sums", prompt="2 + 3 =", answer="5", difficulty=2, verifier="exact").id
     '72378daa8a9b7231'
@@ -226,6 +236,8 @@ class Problem:
     verifier: str
     metadata: str = "{}"
     parents: tuple[str, ...] = ()
+    origin_file: str = ""
+    origin_line: int = 0
 
     @property
     def id(self) -> str:

@@ -29,7 +29,8 @@ def run(
 ) -> dict[str, float]:
     """Filter problems, then the traces of those that stay; order both; write all and a report."""
     # Sorted by id, every "first one stays" below means the same for any order of the input.
-    problems = read_table(inputs["problems"], PROBLEMS).sort("id", "difficulty", "metadata")
+    problems = read_table(inputs["problems"], PROBLEMS)
+    problems = problems.sort("id", "difficulty", "metadata", "origin_file", "origin_line")
     heldout = read_table(inputs["heldout"], PROBLEMS, columns=["id", "prompt"])
     traces = read_table(inputs["traces"], COMPLETIONS).sort("id", "score", "reason")
 

@@ -189,7 +189,7 @@ def from_hub(tmp_path):
         "    try:\n"
         f"        part = HuggingFaceSource(name=name, revision='{COMMIT}')\n"
         "        request = SourceRequest(0, 1, 1, 0.5, Path('scratch'))\n"
-        "        print([parse_row(where, row, {}) for where, row in part.records(request)])\n"
+        "        print([parse_row('', row, {}) for _, row in part.records(request)])\n"
         "    except Exception as error:\n"
         "        print(type(error).__name__, error)\n"
     )

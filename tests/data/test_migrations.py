@@ -6,9 +6,10 @@ import polars as pl
 import pytest
 
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
-from posttrain.data.schemas import COMPLETIONS, ROLLOUTS, SCHEMAS
+from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS, SCHEMAS
 from posttrain.data.tables import check_table, read_table, write_table
 from posttrain.learning.rl.rollout import Span, rollouts_table, stored_groups
+from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.errors import UserError
 
 OLD = Path(__file__).parent / "tables_0_1"
@@ -35,6 +36,37 @@ def test_rollouts_of_0_1_become_segments_of_one_turn():
     assert right.advantages == ()
     assert [group[0].trained for group in steps[1]] == [True, False]
     assert steps[2][0][0].versions == (1,)
+
+
+def test_problems_of_0_1_stood_nowhere():
+    old = pl.read_parquet(OLD / "problems.parquet")
+    table = read_table(OLD / "problems.parquet", PROBLEMS)
+    assert table.schema == PROBLEMS
+    assert table.select(old.columns).equals(old)
+    assert table.select("origin_file", "origin_line").rows() == [("", 0)] * 2
+    assert [problem.id for problem in problems_of(table)] == old["id"].to_list()
+
+
+def test_pairs_of_0_1_have_no_scores_and_are_certain():
+    old = pl.read_parquet(OLD / "pairs.parquet")
+    table = read_table(OLD / "pairs.parquet", PAIRS)
+    assert table.schema == PAIRS
+    assert table.select(old.columns).equals(old)
+    added = table.drop(old.columns).rows(named=True)
+    assert (
+        added
+        == [
+            {
+                "chosen_score": None,
+                "rejected_score": None,
+                "label_prob": 1.0,
+                "rationale": "",
+                "step_start": 0,
+                "weight": 1.0,
+            }
+        ]
+        * 2
+    )
 
 
 def test_rows_keep_the_ids_that_they_had():

@@ -135,3 +135,11 @@ def test_in_balanced_pairs_length_tells_nothing_about_the_winner():
     # The widest of the longer ones go first, until one of either sign is left.
     assert gaps == [-2, 1]
     assert len(build(verdicts)) == 6
+
+
+def test_a_pair_keeps_the_scores_of_its_sides():
+    table = samples({"p": [("good", True), ("bad", False)]})
+    half = pl.when(pl.col("verified")).then(0.9).otherwise(0.25)
+    (pair,) = built(table.with_columns(score=half), "best_worst").rows(named=True)
+    assert (pair["chosen_score"], pair["rejected_score"]) == (0.9, 0.25)
+    assert (pair["label_prob"], pair["weight"], pair["step_start"]) == (1.0, 1.0, 0)

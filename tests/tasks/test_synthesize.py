@@ -194,6 +194,18 @@ def test_rows_of_a_file_are_parted_by_their_prompt(synthesize, rows):
     assert metrics["synthesize/num_problems"] == 400 - 2 * len(heldout)
 
 
+def test_a_problem_keeps_the_file_and_the_line_that_it_stood_in(synthesize, rows):
+    solved = [{"prompt": f"q{n}", "answer": str(n), "solution": f"#### {n}"} for n in range(30)]
+    file = rows(*solved)
+    _, tables = synthesize(sources=[sums(2), file_source(file)], heldout_fraction=0.5)
+    for name in ("problems", "heldout"):
+        own = tables[name].filter(source="own")
+        assert own["origin_line"].to_list() == [int(answer) + 1 for answer in own["answer"]]
+        assert set(own["origin_file"]) == {str(file)}
+        made = tables[name].filter(source="chain_sum").select("origin_file", "origin_line")
+        assert set(made.rows()) == {("", 0)}
+
+
 def test_files_that_come_parted_stay_as_they_are(synthesize, rows):
     """A prompt that both have is held out, and not trained on."""
     train = rows(*({"prompt": f"q{n}", "answer": "1", "solution": "#### 1"} for n in range(9)))

@@ -46,17 +46,20 @@ class HuggingFaceSource(TableSource):
         """Name the commit on the hub, if it comes from there."""
         return f"hf:datasets/{self.hub or self.name}@{self.revision}" if not self.path else None
 
-    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def origin(self) -> str:
+        """Name the folder, or the data set on the hub."""
+        return self.path or self.hub or self.name
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read row by row; see `TableSource.records`."""
-        place: Path | str
         if self.path is not None:
             place = request.path or Path(self.path)
             rows = read_folder(place, split=self.split, scratch=request.scratch)
         else:
-            place = self.hub or self.name
-            rows = read_hub(place, revision=self.revision, split=self.split, subset=self.subset)
-        for number, record in enumerate(rows, start=1):
-            yield f"{place}, row {number}", record
+            rows = read_hub(
+                self.origin(), revision=self.revision, split=self.split, subset=self.subset
+            )
+        yield from enumerate(rows, start=1)
 
 
 def read_folder(folder: Path, *, split: str, scratch: Path) -> Iterator[Mapping[str, Any]]:

@@ -22,15 +22,22 @@ class JsonlSource(TableSource):
         """Name the file."""
         return self.path
 
-    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def origin(self) -> str:
+        """Name the file."""
+        return self.path
+
+    def where(self, place: Path | str, number: int) -> str:
+        """Name a line, for errors."""
+        return f"{place}:{number}"
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read line by line; see `TableSource.records`."""
         path = request.path or Path(self.path)
         require_file(path)
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
-                    where = f"{path}:{number}"
-                    yield where, _object(where, line)
+                    yield number, _object(self.where(path, number), line)
 
 
 def _object(where: str, line: bytes) -> Mapping[str, Any]:

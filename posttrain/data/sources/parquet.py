@@ -20,11 +20,13 @@ class ParquetSource(TableSource):
         """Name the file."""
         return self.path
 
-    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def origin(self) -> str:
+        """Name the file."""
+        return self.path
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read row by row; see `TableSource.records`."""
-        path = request.path or Path(self.path)
-        for number, record in enumerate(_rows(path), start=1):
-            yield f"{path}, row {number}", record
+        yield from enumerate(_rows(request.path or Path(self.path)), start=1)
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:

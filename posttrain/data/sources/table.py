@@ -31,14 +31,22 @@ class TableSource(Source):
         """True for `use: heldout`."""
         return self.use == "heldout"
 
-    def records(self, request: SourceRequest) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def origin(self) -> str:
+        """Name the table as the recipe does: what rows keep as their file."""
+        raise NotImplementedError
+
+    def where(self, place: Path | str, number: int) -> str:
+        """Name a row of the table, for errors."""
+        return f"{place}, row {number}"
+
+    def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read every row of the table.
 
         Args:
             request: Where the table is.
 
         Yields:
-            Where the row stands, for errors; and its values by the table's own names.
+            The number of the row's line, from 1; and its values by the table's own names.
 
         Raises:
             UserError: The table, or a row of it, cannot be read.
@@ -48,12 +56,13 @@ class TableSource(Source):
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Read, check and part the table; see `Source.read`."""
-        check_columns(self.columns, where=str(request.path or self.name))
+        place = request.path or self.origin()
+        check_columns(self.columns, where=str(place))
         rows, num_rows = SourceRows(), 0
-        for where, record in self.records(request):
+        for number, record in self.records(request):
             num_rows += 1
-            row = parse_row(where, record, self.columns)
-            problem = self._problem(row, request)
+            row = parse_row(self.where(place, number), record, self.columns)
+            problem = self._problem(row, number, request)
             side = self._side(row.prompt, request)
             if side == "heldout":
                 rows.heldout.append(problem)
@@ -62,10 +71,10 @@ class TableSource(Source):
                 if row.solution:
                     rows.solutions.append(Solution(problem, row.solution, f"file:{self.name}"))
         if not num_rows:
-            raise UserError(f"{request.path or self.name}: there are no rows in it")
+            raise UserError(f"{place}: there are no rows in it")
         return rows
 
-    def _problem(self, row: ProblemRow, request: SourceRequest) -> "Problem":
+    def _problem(self, row: ProblemRow, number: int, request: SourceRequest) -> "Problem":
         from posttrain.data.schemas import Problem
 
         return Problem(
@@ -75,6 +84,8 @@ class TableSource(Source):
             difficulty=row.difficulty,
             verifier=self.verifier.kind,
             metadata=request.metadata_of(self.verifier),
+            origin_file=self.origin(),
+            origin_line=number,
         )
 
     def _side(self, prompt: str, request: SourceRequest) -> Side | None:
