@@ -1,10 +1,10 @@
 """Gates on the chain itself: whole tables, nothing recalled, nothing that came out differently."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from posttrain.data.schemas import SCHEMAS
+from posttrain.data.schemas import NULLABLE, SCHEMAS
 from posttrain.data.tables import check_table
 from posttrain.provenance.ledger import ArtifactRecord, Verification, conflicts
 from posttrain.provenance.ledger.annotations import standing
@@ -35,7 +35,7 @@ def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
         num_rows = check_table(path, SCHEMAS[str(record.type)])
         if record.rows is not None and num_rows != record.rows:
             raise UserError(f"it has {num_rows} rows, and {record.rows} were recorded")
-        _refuse_gaps(path)
+        _refuse_gaps(path, may_lack=NULLABLE.get(str(record.type), frozenset()))
         return True
     if record.type == "report":
         json.loads(path.read_text(encoding="utf-8"))
@@ -43,13 +43,13 @@ def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
     return False
 
 
-def _refuse_gaps(path: Path) -> None:
-    """Raise at a column in which values are missing."""
+def _refuse_gaps(path: Path, *, may_lack: Collection[str]) -> None:
+    """Raise at a column in which values are missing, but for those where that means unjudged."""
     import polars as pl
 
     missing = pl.scan_parquet(path).null_count().collect().row(0, named=True)
     for column, count in missing.items():
-        if count:
+        if count and column not in may_lack:
             raise UserError(f"{count} values of its column '{column}' are missing")
 
 
