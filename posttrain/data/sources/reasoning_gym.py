@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Teacher, stable_seed
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -26,7 +27,7 @@ _PROMPTS: Mapping[str, Callable[[str], str]] = {
 class ReasoningGymSource(Source):
     """Makes problems by one generator of the reasoning-gym library, at graded difficulty.
 
-    They are scored by the library's own scorer.
+    They are scored by the library's own scorer, unless the recipe says otherwise.
     """
 
     SOURCE = "reasoning-gym, arXiv:2505.24760"
@@ -40,6 +41,10 @@ class ReasoningGymSource(Source):
     """Options of the generator that take the level's value."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Further options of the generator."""
+    verifier: Annotated[Part, InSlot("verifier")] = Field(
+        default="reasoning_gym", validate_default=True
+    )
+    """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
 
     def check(self, teacher: Teacher) -> None:
         """Refuse a generator that the library or the teacher does not know."""
@@ -58,11 +63,13 @@ class ReasoningGymSource(Source):
         Held-out problems are drawn first: the easy levels have few prompts to share.
         """
         seen = set(request.sides)
-        heldout = self._draw(request.num_heldout, seed=request.seed, split="heldout", seen=seen)
-        train = self._draw(request.num_problems, seed=request.seed, split="train", seen=seen)
+        heldout = self._draw(request, request.num_heldout, split="heldout", seen=seen)
+        train = self._draw(request, request.num_problems, split="train", seen=seen)
         return SourceRows(train=train, heldout=heldout)
 
-    def _draw(self, num_problems: int, *, seed: int, split: str, seen: set[str]) -> "list[Problem]":
+    def _draw(
+        self, request: SourceRequest, num_problems: int, *, split: str, seen: set[str]
+    ) -> "list[Problem]":
         """Draw problems whose prompts are not in `seen`, and add them there."""
         shares = [
             num_problems * (i + 1) // len(self.levels) - num_problems * i // len(self.levels)
@@ -71,15 +78,31 @@ class ReasoningGymSource(Source):
         problems = []
         for difficulty, (level, share) in enumerate(zip(self.levels, shares, strict=True), start=1):
             options = {**self.options, **dict.fromkeys(self.graded, level)}
-            draw_seed = stable_seed(seed, self.name, split, str(difficulty))
+            draw_seed = stable_seed(request.seed, self.name, split, str(difficulty))
             fresh = _fresh(self.name, options, share, seed=draw_seed, seen=seen)
-            problems += [_problem(self.name, entry, difficulty) for entry in fresh]
+            problems += [self._problem(entry, difficulty, request) for entry in fresh]
         if not problems:
             raise UserError(
                 f"source '{self.name}' has no {split} problem left; "
                 "raise its levels or lower the counts"
             )
         return problems
+
+    def _problem(
+        self, entry: Mapping[str, Any], difficulty: int, request: SourceRequest
+    ) -> "Problem":
+        from posttrain.data.schemas import Problem
+
+        parameters = json.loads(request.metadata_of(self.verifier))
+        return Problem(
+            source=self.name,
+            prompt=_prompt(self.name, entry["question"]),
+            answer=str(entry["answer"]),
+            difficulty=difficulty,
+            verifier=self.verifier.kind,
+            # In the library's own order: a teacher works in the order in which the prompt tells.
+            metadata=json.dumps({**entry["metadata"], **parameters}),
+        )
 
 
 def _fresh(
@@ -102,20 +125,6 @@ def _fresh(
             seen.add(prompt)
             found += 1
             yield entry
-
-
-def _problem(name: str, entry: Mapping[str, Any], difficulty: int) -> "Problem":
-    from posttrain.data.schemas import Problem
-
-    return Problem(
-        source=name,
-        prompt=_prompt(name, entry["question"]),
-        answer=str(entry["answer"]),
-        difficulty=difficulty,
-        verifier="reasoning_gym",
-        # In the library's own order: a teacher works in the order in which the prompt tells.
-        metadata=json.dumps(entry["metadata"]),
-    )
 
 
 def _prompt(name: str, question: str) -> str:

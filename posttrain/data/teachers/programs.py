@@ -28,7 +28,8 @@ PROGRAMS: Mapping[str, Callable[[Metadata, Notes], str]] = {
     "leg_counting": solve_legs,
     "number_sorting": solve_sorting,
 }
-_GENERATED = "reasoning_gym"
+_GENERATOR = "source_dataset"
+"""Key of a generated problem's metadata, whose value is the generator's name."""
 
 
 class ProgramTeacher(Teacher):
@@ -50,11 +51,11 @@ class ProgramTeacher(Teacher):
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions of the generated problems among `problems`; see `Teacher.solve`."""
         for problem in problems:
+            metadata = json.loads(problem.metadata)
             # A source of files may bear a generator's name.
-            if problem.verifier != _GENERATED or problem.source not in PROGRAMS:
+            if metadata.get(_GENERATOR) != problem.source or problem.source not in PROGRAMS:
                 continue
             errors = random.Random(stable_seed(request.seed, "teacher", problem.id))
-            metadata = json.loads(problem.metadata)
             for _ in range(request.per_problem):
                 notes = Notes(errors, self.error_rate)
                 text = notes.text(PROGRAMS[problem.source](metadata, notes))

@@ -1,0 +1,67 @@
+"""A stage that scores answers hangs on the verifiers that its problems name, and on no others."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from posttrain.pipeline.interface import INTERFACE
+from posttrain.pipeline.plan import Planner
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.code import CodeReader
+from posttrain.provenance.ledger import ArtifactRecord
+
+ROOT = Path(__file__).parents[2]
+VERIFIERS = "posttrain.learning.rewards.verifiers"
+TABLES = {"gym": ["reasoning_gym"], "two": ["exact", "numeric"]}
+
+
+@pytest.fixture(scope="module")
+def planner(tmp_path_factory):
+    def parts_of(digests):
+        return {
+            table: tuple(
+                ArtifactRecord("judge", "judge", f"judge:{name}", "", 0) for name in TABLES[table]
+            )
+            for table in digests
+            if table in TABLES
+        }
+
+    recipe = load_recipe(ROOT)
+    workspace = Workspace.of(recipe)
+    ledger = SimpleNamespace(compositions=SimpleNamespace(parts_of=parts_of))
+    made = Planner(recipe, recipe.resolve(ROOT), workspace, ledger, None, None)
+    # What the reader keeps between runs goes nowhere near the checkout.
+    code, packages = tmp_path_factory.mktemp("code"), workspace.packages()
+    made._reader = CodeReader(ROOT, packages=packages, outside=INTERFACE, cache=code)
+    return made
+
+
+def verifiers(planner, stage, inputs=None):
+    symbols = planner.closure(stage, inputs).symbols
+    return {
+        symbol.removeprefix(f"{VERIFIERS}.").partition(":")[0]
+        for symbol in symbols
+        if symbol.startswith(f"{VERIFIERS}.") and symbol.endswith("Verifier")
+    } - {"base"}
+
+
+@pytest.mark.parametrize("stage", ["probe", "rl", "evaluate"])
+def test_they_are_those_of_the_tables_of_problems(planner, stage):
+    known = {"problems": "gym", "policy": "two"}
+    assert verifiers(planner, stage, known) == {"reasoning_gym"}
+    assert verifiers(planner, stage, {"problems": "two"}) == {"exact", "numeric"}
+    every = {"exact", "format", "judge", "numeric", "reasoning_gym"}
+    # A table of which nothing is known may name any, and so may one that is not there yet.
+    assert verifiers(planner, stage, {"problems": "unknown"}) == every
+    assert verifiers(planner, stage) == every
+
+
+def test_a_stage_that_scores_nothing_hangs_on_none(planner):
+    assert verifiers(planner, "sft", {"traces": "two"}) == set()
+    assert verifiers(planner, "curate") == set()
+
+
+def test_the_source_of_the_problems_hangs_on_the_verifiers_that_its_parameters_name(planner):
+    assert verifiers(planner, "synthesize", {}) == {"reasoning_gym"}
