@@ -25,7 +25,6 @@ KNOWN = {
     "class lines": {
         "Executor",
         "Graph",
-        "Learner",
         "LlamaDecoder",
         "Scanner",
     },
@@ -33,7 +32,6 @@ KNOWN = {
         "Executor",
         "Graph",
         "Journal",
-        "Learner",
         "Ledger",
         "LlamaDecoder",
         "Scanner",
@@ -43,9 +41,7 @@ KNOWN = {
     "fan-out": {
         "posttrain.cli.release",
         "posttrain.learning.preference.rounds",
-        "posttrain.learning.rl.learner",
         "posttrain.learning.rl.loop",
-        "posttrain.learning.rl.sharded",
         "posttrain.learning.training.supervised",
         "posttrain.pipeline.execution.executor",
         "posttrain.pipeline.execution.session",

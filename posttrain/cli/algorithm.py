@@ -1,7 +1,7 @@
 """`posttrain algorithm`: what a name such as "GRPO" stands for, switch by switch."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +10,6 @@ from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.learning.algorithms.choice import preset
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import (
     Identified,
@@ -18,11 +17,10 @@ from posttrain.learning.algorithms.identity import (
     digest,
     flat,
     name_of,
-    switches,
+    resolved,
 )
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
-from posttrain.learning.algorithms.presets import PRESETS
-from posttrain.learning.algorithms.summary import preference_summary, summary
+from posttrain.learning.algorithms.presets import PRESETS, preset
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.stage.errors import UserError, nearest
@@ -58,7 +56,7 @@ class _Shown(NamedTuple):
         return {
             "name": self.name,
             "digest": digest(self.algorithm),
-            "algorithm": switches(self.algorithm),
+            "algorithm": resolved(self.algorithm),
             "canonical": canonical(self.algorithm),
             "equation": self.equation,
             "source": self.source,
@@ -101,7 +99,7 @@ def list_(output: str) -> None:
         table.add_column(heading, overflow="fold")
         for name in presets:
             known = _of_preset(name).algorithm
-            table.add_row(f"[bold]{name}[/]", digest(known)[:12], _summary(known))
+            table.add_row(f"[bold]{name}[/]", digest(known)[:12], known.describe())
         Console().print(table)
 
 
@@ -158,10 +156,6 @@ def _names() -> list[str]:
     return [*PRESETS, *PREFERENCE_PRESETS]
 
 
-def _summary(known: AnyAlgorithm) -> str:
-    return summary(known) if isinstance(known, Algorithm) else preference_summary(known)
-
-
 def _of_preset(name: str) -> _Shown:
     if name in PREFERENCE_PRESETS:
         return _Shown(name, *PREFERENCE_PRESETS[name], note=_PAIRS)
@@ -208,7 +202,7 @@ def _of_stage(name: str, found: AnyAlgorithm) -> _Shown:
 
 def _print(shown: _Shown, *, verbose: bool) -> None:
     console = Console(highlight=False)
-    console.print(f"[bold]{shown.name}[/]  {_summary(shown.algorithm)}", soft_wrap=True)
+    console.print(f"[bold]{shown.name}[/]  {shown.algorithm.describe()}", soft_wrap=True)
     console.print(f"sha256 {digest(shown.algorithm)}", soft_wrap=True)
     if shown.method:
         console.print(f"method sha256 {shown.method}", soft_wrap=True)
@@ -243,6 +237,9 @@ def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, s
         inner = getattr(config, name)
         if isinstance(inner, BaseModel):
             yield from _meanings(inner, (*path, name))
+        elif isinstance(inner, Mapping) and inner:
+            for key, part in inner.items():
+                yield from _meanings(part, (*path, name, key))
         else:
             text = " ".join((field.description or "").split()).replace("`", "").replace("[", r"\[")
             yield ".".join((*path, name)), text

@@ -24,6 +24,9 @@ FORMAT = 2
 RENAMES: Mapping[str, str] = {
     "*.algorithm.advantage.estimator": "*.algorithm.advantage.kind",
     "*.algorithm.ratio.surrogate": "*.algorithm.ratio.kind",
+    "*.algorithm.ratio": "*.algorithm.surrogate",
+    "*.algorithm.kl": "*.algorithm.regularizers.kl",
+    "*.algorithm.entropy": "*.algorithm.regularizers.entropy",
     "*.optimisation": "*.optimization",
     "*.optimization.epochs": "*.updates.epochs",
     "*.optimization.minibatches": "*.updates.minibatches",

@@ -78,6 +78,38 @@ def _rewrite_source(source: dict[str, Any], where: str) -> Iterator[str]:
             yield f"{where}.{name} is left out, as a file has none"
 
 
+def rewrite_rl(section: dict[str, Any]) -> Iterator[str]:
+    """Take an algorithm's correction for the sampler apart: the old policy, and token weights.
+
+    >>> section = {"algorithm": {"correction": {"old": "recomputed", "max_drift": 0.1}}}
+    >>> list(rewrite_rl(section))
+    ['rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights']
+    >>> section["algorithm"]
+    {'old_policy': 'recomputed', 'token_weights': {'drift': {'threshold': 0.1}}}
+    """
+    algorithm = section.get("algorithm")
+    if not isinstance(algorithm, dict):
+        return
+    advantage = algorithm.get("advantage")
+    if isinstance(advantage, dict) and advantage.get("turns", _NO_VALUE) is None:
+        del advantage["turns"]
+        yield "rl.algorithm.advantage.turns: null is now left out"
+    correction = algorithm.pop("correction", None)
+    if not isinstance(correction, Mapping):
+        return
+    if "old" in correction:
+        algorithm["old_policy"] = correction["old"]
+    weights = {new: correction[old] for old, new in _WEIGHT_OF.items() if old in correction}
+    if (drift := correction.get("max_drift")) is not None:
+        weights["drift"] = {"threshold": drift}
+    if weights:
+        algorithm["token_weights"] = {**weights, **algorithm.get("token_weights", {})}
+    yield ("rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights")
+
+
+_WEIGHT_OF = {"weights": "importance", "band": "band"}
+
+
 def _bounds(value: Any) -> dict[str, Any]:
     least, most = value or (None, None)
     return {"least": least, "most": most}
@@ -109,5 +141,9 @@ _FILTER_OF: Mapping[str, tuple[str, str, Callable[[Any], dict[str, Any] | None]]
     "max_traces_per_problem": ("trace_filters", "per_problem", _as("most")),
 }
 
-REWRITES: Mapping[str, Rewrite] = {"curate": rewrite_curate, "synthesize": rewrite_synthesize}
+REWRITES: Mapping[str, Rewrite] = {
+    "curate": rewrite_curate,
+    "rl": rewrite_rl,
+    "synthesize": rewrite_synthesize,
+}
 """Section -> what brings it to today's form; after renames, values and gone fields."""

@@ -19,7 +19,7 @@ from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.drawing import Drawing
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.loop import Practice, train
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
@@ -92,7 +92,7 @@ def run(
 
 @contextmanager
 def _tools(
-    config: RlStageConfig, policy: Policy, learner: Learner, context: StageContext
+    config: RlStageConfig, policy: Policy, learner: PolicyLearner, context: StageContext
 ) -> Iterator[tuple[Sampler, VerifierCache]]:
     """Open what draws, and what verifies."""
     if context.processes > 1:
@@ -150,7 +150,7 @@ def _drawing(
 
 
 def _practice(
-    config: RlStageConfig, context: StageContext, *, drawing: Drawing, learner: Learner
+    config: RlStageConfig, context: StageContext, *, drawing: Drawing, learner: PolicyLearner
 ) -> Practice:
     return Practice(
         drawing=drawing,

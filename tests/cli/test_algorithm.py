@@ -51,7 +51,7 @@ def test_show_as_json_holds_the_text_that_is_hashed(posttrain):
     told = json.loads(posttrain("algorithm", "show", "dapo", "-o", "json").out)
     assert told["digest"] == digest(PRESETS["dapo"].algorithm)
     assert told["canonical"] == canonical(PRESETS["dapo"].algorithm)
-    assert told["algorithm"]["ratio"]["high"] == 0.28
+    assert told["algorithm"]["surrogate"]["high"] == 0.28
     assert "2503.14476" in told["source"]
 
 
@@ -75,14 +75,14 @@ def test_diff_names_the_switches_that_differ_and_only_those(posttrain):
     assert rows[2:] == [
         ["advantage.epsilon", "0.0", "1e-06"],
         ["aggregation.kind", "sequence_mean_token_mean", "token_mean"],
-        ["correction.old", "sampler", "recomputed"],
-        ["kl.ceiling", "null", "10.0"],
-        ["kl.coefficient", "0.04", "0.001"],
-        ["ratio.dual", "null", "3.0"],
+        ["old_policy", "sampler", "recomputed"],
+        ["regularizers.kl.ceiling", "null", "10.0"],
+        ["regularizers.kl.coefficient", "0.04", "0.001"],
+        ["surrogate.dual", "null", "3.0"],
     ]
     other = json.loads(posttrain("algorithm", "diff", "dapo", "default", "-o", "json").out)
     assert other["advantage.scale"] == ["sample", "none"]
-    assert "ratio.high" not in other
+    assert "surrogate.high" not in other
     same = posttrain("algorithm", "diff", "grpo", "grpo").out
     assert same.startswith("grpo and grpo are one algorithm: ")
 

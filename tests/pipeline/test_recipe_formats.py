@@ -11,6 +11,7 @@ from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.stage.errors import UserError
 from tasks.curate.config import CurateConfig
+from tasks.rl.config import RlStageConfig
 from tasks.synthesize.config import SynthesizeConfig
 
 ROOT = Path(__file__).parents[2]
@@ -174,3 +175,25 @@ def test_the_shipped_recipes_are_of_today():
         values = YAML(typ="safe").load(recipe.read_text())
         assert values["format"] == FORMAT, recipe
         assert migrate(values).changes == (), recipe
+
+
+def test_an_algorithm_of_0_1_is_the_same_algorithm():
+    """Every section of then, with all that has another place today."""
+    old = {
+        "advantage": {"estimator": "group", "scale": "sample", "turns": None},
+        "ratio": {"surrogate": "clip", "low": 0.1, "high": 0.3},
+        "correction": {
+            "old": "recomputed",
+            "weights": {"bound": "truncate", "high": 2.0},
+            "band": None,
+            "max_drift": 0.5,
+        },
+        "kl": {"coefficient": 0.04, "estimator": "k3"},
+        "entropy": None,
+    }
+    migrated = migrate({"rl": {"algorithm": old}}).values["rl"]
+    algorithm = RlStageConfig.parse(migrated, where="rl").algorithm
+    assert algorithm.describe() == (
+        "mean/sample · clip token -0.1 +0.3 · token_mean · old recomputed · truncate token weights"
+        " · drift 0.5 · k3 0.04 in loss"
+    )

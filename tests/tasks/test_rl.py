@@ -17,7 +17,7 @@ from posttrain.learning.models.load import load_policy, save_policy, weights_dig
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.verify import verify
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -36,7 +36,7 @@ SMALL = {
     "checkpoint_every": 5,
 }
 
-KL = {"kl": {"coefficient": 0.1}}
+KL = {"regularizers": {"kl": {"coefficient": 0.1}}}
 
 
 @pytest.fixture(scope="session")
@@ -182,7 +182,7 @@ def test_sampler_and_trainer_agree_at_another_temperature(inputs, tmp_path):
 def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
     for name, coefficient in (("without", 0.0), ("with", 0.3)):
         entropy = {"coefficient": coefficient} if coefficient else None
-        scaled = {"advantage": {"scale": "sample"}, "entropy": entropy}
+        scaled = {"advantage": {"scale": "sample"}, "regularizers": {"entropy": entropy}}
         train(inputs, tmp_path / name, algorithm=scaled)
     without, kept = (curve_of(tmp_path / name, "entropy") for name in ("without", "with"))
     assert without[0] == kept[0]
@@ -191,7 +191,11 @@ def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
 
 def test_a_divergence_penalty_keeps_the_policy_near(inputs, tmp_path):
     for name, coefficient in (("loose", 1e-9), ("tight", 10.0)):
-        train(inputs, tmp_path / name, algorithm={"kl": {"coefficient": coefficient}})
+        train(
+            inputs,
+            tmp_path / name,
+            algorithm={"regularizers": {"kl": {"coefficient": coefficient}}},
+        )
     loose, tight = (curve_of(tmp_path / name, "kl") for name in ("loose", "tight"))
     assert loose[0] == tight[0] == 0
     assert tight[-1] < 0.3 * loose[-1]
@@ -262,9 +266,12 @@ def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
     everything = {
         "advantage": {"kind": "gae"},
         "critic": {},
-        "kl": {"coefficient": 0.1},
-        "entropy": {"coefficient": 0.01, "place": "loss"},
-        "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+        "regularizers": {
+            "kl": {"coefficient": 0.1},
+            "entropy": {"coefficient": 0.01, "place": "loss"},
+        },
+        "old_policy": "recomputed",
+        "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
     }
     train(inputs, tmp_path / "run", steps=3, staleness=1, algorithm=everything)
     found = set(read_table(tmp_path / "run" / "curve.parquet", CURVE)["metric"])
@@ -317,14 +324,14 @@ def test_checkpoint_in_the_middle_of_a_buffer_names_the_update(inputs, tmp_path,
     train(inputs, tmp_path / "whole", steps=3, **several)
     calls = []
 
-    def fail_later(self, lessons, **where):
+    def fail_later(self, samples, **where):
         calls.append(where["index"])
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return update(self, lessons, **where)
+        return update(self, samples, **where)
 
-    update = Learner.update
-    monkeypatch.setattr(Learner, "update", fail_later)
+    update = PolicyLearner.update
+    monkeypatch.setattr(PolicyLearner, "update", fail_later)
     scratch = tmp_path / "scratch"
     given = {"steps": 3, "checkpoint_every": 3, **several}
     with pytest.raises(KeyboardInterrupt):
@@ -340,7 +347,7 @@ def test_checkpoint_in_the_middle_of_a_buffer_names_the_update(inputs, tmp_path,
 @pytest.mark.parametrize(
     ("changed", "field"),
     [
-        ({"algorithm": {"ratio": {"high": 0.3}}}, "config.algorithm.ratio.high=0.28"),
+        ({"algorithm": {"surrogate": {"high": 0.3}}}, "config.algorithm.surrogate.high=0.28"),
         ({"seed": 1}, "seed=0"),
         ({"draw": {"train_on": "all"}}, 'config.draw.train_on="signal"'),
     ],
@@ -388,15 +395,15 @@ def test_a_run_that_a_rule_stops_is_resumed_to_the_same_end(inputs, tmp_path, mo
     given = {"staleness": 1, "stop": {"patience": 5, "min_improvement": 1.0}}
     given |= {"checkpoint_every": 1}
     assert train(inputs, tmp_path / "whole", **given)["rl/steps"] == 6
-    calls, update = [], Learner.update
+    calls, update = [], PolicyLearner.update
 
-    def fail_later(self, lessons, **where):
+    def fail_later(self, samples, **where):
         calls.append(where)
         if len(calls) > last:
             raise KeyboardInterrupt
-        return update(self, lessons, **where)
+        return update(self, samples, **where)
 
-    monkeypatch.setattr(Learner, "update", fail_later)
+    monkeypatch.setattr(PolicyLearner, "update", fail_later)
     scratch = tmp_path / "scratch"
     with pytest.raises(KeyboardInterrupt):
         train(inputs, tmp_path / "cut", scratch=scratch, **given)

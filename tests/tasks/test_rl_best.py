@@ -5,7 +5,7 @@ import pytest
 from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -77,15 +77,15 @@ def test_its_rollouts_alone_lead_there(kept, guesser, tmp_path):
 @pytest.mark.parametrize("last", [4, 7, 10])
 def test_a_killed_run_keeps_the_same(kept, inputs, tmp_path, monkeypatch, last):
     """Checkpoints are those of updates 3, 6, 9, 12 of 16: between two updates of a step, too."""
-    calls, update = [], Learner.update
+    calls, update = [], PolicyLearner.update
 
-    def fail_later(self, lessons, **where):
+    def fail_later(self, samples, **where):
         calls.append(where)
         if len(calls) > last:
             raise KeyboardInterrupt
-        return update(self, lessons, **where)
+        return update(self, samples, **where)
 
-    monkeypatch.setattr(Learner, "update", fail_later)
+    monkeypatch.setattr(PolicyLearner, "update", fail_later)
     with pytest.raises(KeyboardInterrupt):
         train(inputs, tmp_path / "cut", **BEST)
     monkeypatch.undo()

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.stage.context import TRACKED_RUN, StageContext
 from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
@@ -26,8 +26,9 @@ CONFIG = RlStageConfig(
     algorithm={
         "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
-        "kl": {"coefficient": 0.05},
-        "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+        "regularizers": {"kl": {"coefficient": 0.05}},
+        "old_policy": "recomputed",
+        "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
     },
     reference={"kind": "ema", "decay": 0.9},
     draw={"train_on": "all", "sources": {"up": 1.0, "down": 2.0}},
@@ -57,16 +58,16 @@ def train(inputs, scratch):
 @pytest.fixture(scope="module")
 def stopped(given, tmp_path_factory):
     """Scratch of a run that ended in the fifth update; a checkpoint was written after the third."""
-    scratch, update, calls = tmp_path_factory.mktemp("rl") / "scratch", Learner.update, []
+    scratch, update, calls = tmp_path_factory.mktemp("rl") / "scratch", PolicyLearner.update, []
 
-    def fail(self, lessons, **where):
+    def fail(self, samples, **where):
         calls.append(where["index"])
         if len(calls) == 5:
             raise KeyboardInterrupt
-        return update(self, lessons, **where)
+        return update(self, samples, **where)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Learner, "update", fail)
+        patch.setattr(PolicyLearner, "update", fail)
         with pytest.raises(KeyboardInterrupt):
             train(given, scratch)
     return scratch
@@ -104,10 +105,10 @@ def test_the_open_generation_and_the_one_that_waits_are_whole(checkpoint):
     buffer, queue = state(checkpoint, "buffer"), state(checkpoint, "queue")
     assert (buffer["num_done"], buffer["generation"]["step"]) == (3, 0)
     assert len(buffer["generation"]["rollouts"]) == 6 * 4
-    lessons = [lesson for group in buffer["lessons"] for lesson in group]
-    assert len(lessons) == 6 * 4
+    samples = [sample for group in buffer["samples"] for sample in group]
+    assert len(samples) == 6 * 4
     # Credit and log-probabilities from before the first update, which no weights give again.
-    assert all(len(lesson["old_logprobs"]) == sum(lesson["drawn"]) for lesson in lessons)
+    assert all(len(each["old_logprobs"]) == sum(each["drawn"]) for each in samples)
     assert queue["num_drawn"] == 2
     (waiting,) = queue["waiting"]
     assert (waiting["step"], len(waiting["rollouts"])) == (1, 6 * 4)

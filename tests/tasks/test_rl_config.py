@@ -11,9 +11,12 @@ from tasks.rl.config import RlStageConfig
     [
         (
             {"group_size": 1},
-            "rl: algorithm.advantage.baseline mean: group_size 1 .* set group_size to at least 2",
+            "rl: algorithm.advantage: baseline mean: group_size 1 .* set group_size to at least 2",
         ),
-        ({"algorithm": {"ratio": {"low": 0.3}}}, "clip low 0.3 exceeds clip high 0.28; swap them"),
+        (
+            {"algorithm": {"surrogate": {"low": 0.3}}},
+            "clip low 0.3 exceeds clip high 0.28; swap them",
+        ),
         ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
         (
             {"updates": {"minibatches": 40}},
@@ -21,14 +24,14 @@ from tasks.rl.config import RlStageConfig
         ),
         (
             {"reference": {"kind": "ema", "decay": 0.9}},
-            "reference.kind is ema, but the algorithm has no kl.* add algorithm.kl",
+            "reference.kind is ema, but the algorithm has no kl.* add algorithm.regularizers.kl",
         ),
         ({"reference": {"kind": "ema"}}, "rl.reference: kind ema needs decay; set it"),
         ({"reference": {"every": 3}}, "every is for kind periodic, but kind is frozen"),
         ({"critic": {"trunk": "shared"}}, "critic is set, but the algorithm has none"),
         (
             {"algorithm": {"advantage": {"kind": "gae"}}},
-            "kind gae needs the values of a critic",
+            "advantage gae needs the values of a critic",
         ),
         ({"learner": {"packing": True}}, "packing is for training on rows.*micro_batch_tokens"),
         ({"learner": {"early_stop": {}}}, "early_stop is for training on rows.* set stop"),
@@ -36,15 +39,15 @@ from tasks.rl.config import RlStageConfig
         ({"learner": {"lora": {"dropout": 0.1}}}, "lora.dropout would make .* set it to 0"),
         (
             {
-                "algorithm": {"kl": {"coefficient": 0.1}},
+                "algorithm": {"regularizers": {"kl": {"coefficient": 0.1}}},
                 "reference": {"kind": "ema", "decay": 0.9},
                 "learner": {"lora": {}},
             },
             "follows whole weights, but learner.lora trains adapters.* leave lora out",
         ),
         (
-            {"algorithm": {"advantage": {"turns": {}}}},
-            "advantage.turns gives credit by turns.* leave turns out",
+            {"algorithm": {"advantage": {"kind": "turns", "like": "state"}}},
+            "algorithm.advantage: turns needs states .* take another kind",
         ),
         ({"staleness": 120}, "staleness 120 is not below steps 120.* lower staleness"),
         ({"draw": {"sources": {"a": 0.0}}}, "the share of source 'a' is 0.0.* positive"),
@@ -67,7 +70,7 @@ from tasks.rl.config import RlStageConfig
         ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
         (
             {"algorithm": "reinforce", "updates": {"epochs": 2}},
-            "rl: algorithm.ratio.kind reinforce has no ratio, .* a step makes 2 updates;"
+            "rl: algorithm.surrogate reinforce has no ratio, .* a step makes 2 updates;"
             " set updates.epochs and updates.minibatches to 1",
         ),
         (
@@ -76,7 +79,7 @@ from tasks.rl.config import RlStageConfig
         ),
         (
             {"algorithm": "rloo", "staleness": 1},
-            "reinforce has no ratio, so staleness 1 would bias it.* correction.weights",
+            "reinforce has no ratio, so staleness 1 would bias it.* token_weights.importance",
         ),
         (
             {"algorithm": {"advantage": {"kind": "returns"}, "overlong": {"limit": 200}}},
@@ -102,6 +105,6 @@ def test_what_has_a_ratio_may_learn_several_times(name):
 
 def test_importance_weights_make_up_for_a_missing_ratio():
     """Of one update on older rollouts: the weight is that of the present policy."""
-    correction = {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}}
-    algorithm = {"preset": "rloo", "correction": correction}
+    weights = {"importance": {"bound": "truncate", "high": 2.0}}
+    algorithm = {"preset": "rloo", "old_policy": "recomputed", "token_weights": weights}
     assert RlStageConfig.parse({"algorithm": algorithm, "staleness": 1}, where="rl").staleness == 1

@@ -29,8 +29,9 @@ ONE_STEP_OFF = BASE | {
     "algorithm": {
         "advantage": {"kind": "gae", "lam": 0.9},
         "critic": {},
-        "kl": {"coefficient": 0.05},
-        "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+        "regularizers": {"kl": {"coefficient": 0.05}},
+        "old_policy": "recomputed",
+        "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
     },
     "reference": {"kind": "ema", "decay": 0.9},
     "draw": {"sources": {"up": 1.0, "down": 2.0}, "max_rounds": 2},

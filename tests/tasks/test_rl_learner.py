@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,20 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
 from posttrain.learning.rewards.config import Earned
-from posttrain.learning.rl.batch import LessonBatch
+from posttrain.learning.rl.advantages import (
+    bearing_loss,
+    informative_groups,
+    with_advantages,
+)
+from posttrain.learning.rl.batch import TrainBatch
 from posttrain.learning.rl.buffer import Buffer, Generation
-from posttrain.learning.rl.credit import relative
 from posttrain.learning.rl.critic import Critic
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
-from posttrain.learning.rl.reference import Reference
-from posttrain.learning.rl.rollout import as_groups, has_signal, rewarded
+from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.rl.rollout import as_groups, marked, rewarded
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
@@ -47,11 +53,19 @@ def groups_of(policy, *, rewards):
                 found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, 3:]
             samples.append(drew(prompt, index, ids=ids, logprobs=tuple(found.tolist())))
     earned = [[Earned((), reward, solved=reward >= 1) for reward in given] for given in rewards]
-    return scored(rewarded(as_groups(samples, problems, prompts), earned))
+    return rewarded(as_groups(samples, problems, prompts), earned)
 
 
-def scored(groups):
-    return relative(groups, RlStageConfig().algorithm, max_tokens=72)
+def samples_of(learner, groups, *, step=0):
+    """What of the groups bears loss."""
+    return bearing_loss(learner.training_samples(groups, step=step))
+
+
+def credited(policy, groups):
+    """The groups with the advantages that are learnt from."""
+    trained = [marked(group, trained=True) for group in groups]
+    samples = learner_of(policy).training_samples(trained, step=0)
+    return with_advantages(trained, samples)
 
 
 class Frozen:
@@ -67,22 +81,24 @@ class Frozen:
 
 
 def learner_of(policy, optimizer=None, *, folder=Path(), reference=None, critic=None, **config):
-    return Learner(
-        trainable=Trainable(policy.model, LearnerConfig(), None, None),
+    return PolicyLearner(
+        passes=ModelPasses(
+            trainable=Trainable(policy.model, LearnerConfig(), None, None),
+            reference=reference,
+            critic=critic,
+            config=RlStageConfig(**config),
+            pad=0,
+            device="cpu",
+        ),
         optimizer=optimizer or Frozen(policy.model),
-        reference=reference,
-        critic=critic,
-        config=RlStageConfig(**config),
-        pad=0,
-        device="cpu",
         scratch=folder,
     )
 
 
 def gradient(policy, groups, **config):
     learner = learner_of(policy, **config)
-    lessons = [x for group in learner.lessons(groups, step=0) for x in group]
-    metrics = learner.update(lessons, step=0, index=0, seed=0)
+    samples = [x for group in samples_of(learner, groups, step=0) for x in group]
+    metrics = learner.update(samples, step=0, index=0, seed=0)
     return learner.optimizer.gradients, metrics
 
 
@@ -91,6 +107,7 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
     gradients, metrics = gradient(policy, groups)
+    groups = credited(policy, groups)
     # Advantages by hand: 1 - 1/3, -1/3, -1/3 and -2/3, 1/3, 1/3.
     assert [r.mean_advantage for g in groups for r in g] == pytest.approx(
         [2 / 3, -1 / 3, -1 / 3, -2 / 3, 1 / 3, 1 / 3]
@@ -125,11 +142,11 @@ def test_minibatches_are_whole_groups_and_cover_all(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]] * 5)
     buffer = Buffer(epochs=2, minibatches=2)
-    lessons = learner_of(policy).lessons(groups, step=3)
-    buffer.open(Generation(3, groups), lessons)
+    samples = samples_of(learner_of(policy), groups, step=3)
+    buffer.open(Generation(3, groups), samples)
     parts = buffer.plan(seed=0)
     assert [len(part) for part in parts] == [6, 4, 6, 4]
-    firsts = [[lesson.token_ids[1] for lesson in part] for part in parts]
+    firsts = [[sample.token_ids[1] for sample in part] for part in parts]
     for epoch in (firsts[:2], firsts[2:]):
         assert sorted(epoch[0] + epoch[1]) == sorted([5, 6, 7, 8, 9] * 2)
     assert all(part[::2] == part[1::2] for part in firsts)
@@ -142,7 +159,10 @@ def test_a_buffer_goes_on_from_its_state(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]] * 3)
     buffer, again = Buffer(epochs=1, minibatches=3), Buffer(epochs=1, minibatches=3)
-    buffer.open(Generation(7, groups, {"rounds": 2.0}), learner_of(policy).lessons(groups, step=7))
+    buffer.open(
+        Generation(7, groups, {"rounds": 2.0}),
+        samples_of(learner_of(policy), groups, step=7),
+    )
     buffer.learnt({"loss": 0.25})
     again.load_state_dict(buffer.state_dict())
     assert again.plan(seed=0) == buffer.plan(seed=0)
@@ -168,8 +188,9 @@ def test_a_sample_that_cannot_be_learnt_from_is_refused(ids, logprobs, message):
 def test_groups_without_a_difference_have_no_signal(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
-    assert [has_signal(group) for group in groups] == [False, False, True]
-    metrics = describe(groups, signal=[has_signal(group) for group in groups])
+    signal = informative_groups(groups, RlStageConfig().algorithm.advantage)
+    assert signal == [False, False, True]
+    metrics = describe(groups, signal=signal)
     assert metrics["yield"] == pytest.approx(1 / 3)
     assert metrics["all_solved"] == pytest.approx(1 / 3)
     assert metrics["none_solved"] == pytest.approx(1 / 3)
@@ -213,15 +234,15 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser, tmp_
     before = copy.deepcopy(policy.model.state_dict())
     optimizer = build_optimizer(policy.model)
     learner = learner_of(policy, optimizer, folder=tmp_path)
-    lessons = learner.lessons(groups, step=4)[0]
+    samples = samples_of(learner, groups, step=4)[0]
     with pytest.raises(NotFiniteError, match="rl step 5: the loss is nan.* kept in ") as caught:
-        learner.update(lessons, step=4, index=0, seed=0)
+        learner.update(samples, step=4, index=0, seed=0)
     after = policy.model.state_dict()
     assert all(torch.equal(after[k].nan_to_num(), v.nan_to_num()) for k, v in before.items())
     kept = load_failed_batch(Path(str(caught.value).rsplit(" ", 1)[1]))
     assert kept.facts["step"] == 5
     assert kept.facts["weights"] == weights_digest(policy.model)
-    parts = [LessonBatch(**part) for part in kept.parts]
+    parts = [TrainBatch(**part) for part in kept.parts]
     assert parts[0].sampled_logprobs_BT.ne(0).sum() == parts[0].num_tokens == 4 + 5
     with pytest.raises(NotFiniteError, match="the loss is nan"):
         learner.accumulate(parts, where="again")
@@ -236,11 +257,11 @@ def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
     learner = learner_of(policy, optimizer, folder=tmp_path)
     before = weights_digest(policy.model)
     with pytest.raises(NotFiniteError, match="the gradient is (nan|inf).* kept in ") as caught:
-        learner.update(learner.lessons(groups, step=0)[0], step=0, index=0, seed=0)
+        learner.update(samples_of(learner, groups, step=0)[0], step=0, index=0, seed=0)
     assert weights_digest(policy.model) == before
     kept = load_failed_batch(Path(str(caught.value).rsplit(" ", 1)[1]))
     optimizer = build_optimizer(policy.model)
-    learner.accumulate([LessonBatch(**part) for part in kept.parts], where="again")
+    learner.accumulate([TrainBatch(**part) for part in kept.parts], where="again")
     assert not all(p.grad.isfinite().all() for p in policy.model.parameters())
 
 
@@ -261,9 +282,9 @@ def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
 def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, clipped):
     policy = load_policy(guesser)
     (group,) = groups_of(policy, rewards=[[reward, 1.0 - reward]])
-    (lesson, _), *_ = learner_of(policy).lessons([group], step=0)
-    old = tuple(value - shift for value in lesson.logprobs)
-    metrics = learner_of(policy).update([lesson._replace(logprobs=old)], step=0, index=0, seed=0)
+    (sample, _), *_ = bearing_loss(learner_of(policy).training_samples([group], step=0))
+    old = tuple(value - shift for value in sample.logprobs)
+    metrics = learner_of(policy).update([replace(sample, logprobs=old)], step=0, index=0, seed=0)
     assert metrics["clip_fraction"] == float(clipped)
     assert metrics["logprob_gap"] == pytest.approx(abs(shift), abs=1e-4)
 
@@ -279,7 +300,7 @@ def test_a_critic_starts_at_zero_so_advantages_are_discounted_rewards(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     critic = Critic(policy.model, ValueModelConfig())
-    ((good, bad),) = learner_of(policy, critic=critic, algorithm=PPO).lessons(groups, step=0)
+    ((good, bad),) = samples_of(learner_of(policy, critic=critic, algorithm=PPO), groups, step=0)
     assert good.advantages == pytest.approx([0.72**3, 0.72**2, 0.72, 1.0])
     assert good.returns == pytest.approx(good.advantages)
     assert bad.advantages == (0.0,) * 5
@@ -296,8 +317,8 @@ def test_a_critic_learns_what_to_expect(guesser, trunk):
     learner = learner_of(policy, optimizer, critic=critic, **given)
     errors = []
     for step in range(40):
-        (lessons,) = learner.lessons(groups, step=step)
-        errors.append(learner.update(lessons, step=step, index=0, seed=0)["value_squared_error"])
+        (samples,) = samples_of(learner, groups, step=step)
+        errors.append(learner.update(samples, step=step, index=0, seed=0)["value_squared_error"])
     assert errors[-1] < 0.1 * errors[0]
     again = Critic(load_policy(guesser).model, ValueModelConfig(trunk=trunk))
     again.load_state_dict(critic.state_dict())
@@ -312,9 +333,9 @@ def test_the_value_loss_moves_a_shared_trunk_and_no_other(guesser):
         with torch.no_grad():
             critic.head.weight.fill_(0.1)
         learner = learner_of(policy, critic=critic, algorithm=PPO)
-        (lessons,) = learner.lessons(groups, step=0)
+        (samples,) = samples_of(learner, groups, step=0)
         # Without an advantage only the value loss is left.
-        still = [x._replace(advantages=(0.0,) * len(x.advantages)) for x in lessons]
+        still = [replace(x, advantages=(0.0,)) for x in samples]
         learner.accumulate(learner._parts(still, step=0, index=0), where="test")
         gradients = [p.grad for p in policy.model.model.parameters()]
         assert any(g is not None and g.abs().max() > 0 for g in gradients) == moves
@@ -330,16 +351,16 @@ def test_a_moving_reference_follows_by_hand(guesser):
     first = value(policy.model)
     with torch.no_grad():
         policy.model.model.norm.weight += 1.0
-    slow = Reference(start.model, ReferenceConfig(kind="ema", decay=0.75))
+    slow = ReferencePolicy(start.model, ReferenceConfig(kind="ema", decay=0.75))
     slow.follow(policy.model, num_updates=1)
     slow.follow(policy.model, num_updates=2)
     assert value(slow.model) == pytest.approx(first + 0.25 + 0.75 * 0.25)
-    stepped = Reference(load_policy(guesser).model, ReferenceConfig(kind="periodic", every=2))
+    stepped = ReferencePolicy(load_policy(guesser).model, ReferenceConfig(kind="periodic", every=2))
     stepped.follow(policy.model, num_updates=1)
     assert value(stepped.model) == first
     stepped.follow(policy.model, num_updates=2)
     assert value(stepped.model) == value(policy.model)
-    frozen = Reference(load_policy(guesser).model, ReferenceConfig())
+    frozen = ReferencePolicy(load_policy(guesser).model, ReferenceConfig())
     frozen.follow(policy.model, num_updates=1)
     assert value(frozen.model) == first
     assert frozen.state_dict() == {}
@@ -350,12 +371,15 @@ def test_stale_rollouts_are_weighed_by_the_policy_before_the_update_over_the_sam
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     low = [[r._replace(logprobs=tuple(x - 0.2 for x in r.logprobs)) for r in g] for g in groups]
-    corrected = {"correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 1.1}}}
+    corrected = {
+        "old_policy": "recomputed",
+        "token_weights": {"importance": {"bound": "truncate", "high": 1.1}},
+    }
     given = {"algorithm": corrected, "staleness": 1}
     learner = learner_of(policy, **given)
-    (lessons,) = learner.lessons(low, step=1)
-    assert lessons[0].old_logprobs == pytest.approx(groups[0][0].logprobs, abs=1e-5)
-    metrics = learner.update(lessons, step=1, index=0, seed=0)
+    (samples,) = bearing_loss(learner.training_samples(low, step=1))
+    assert samples[0].old_logprobs == pytest.approx(groups[0][0].logprobs, abs=1e-5)
+    metrics = learner.update(samples, step=1, index=0, seed=0)
     assert metrics["weight_mean"] == pytest.approx(1.1)
     assert metrics["ratio_mean"] == pytest.approx(1.0, abs=1e-5)
     _, plain = gradient(policy, groups)
@@ -366,7 +390,7 @@ def test_an_exact_entropy_bonus_is_the_entropy_of_the_whole_distribution(guesser
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     _, plain = gradient(policy, groups)
-    bonus = {"entropy": {"coefficient": 0.5, "place": "loss"}}
+    bonus = {"regularizers": {"entropy": {"coefficient": 0.5, "place": "loss"}}}
     _, metrics = gradient(policy, groups, algorithm=bonus)
     total, count = 0.0, 0
     for rollout in groups[0]:

@@ -1,5 +1,8 @@
 """The loop around a scripted sampler and a learner that only listens."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import polars as pl
 import pytest
 
@@ -8,7 +11,7 @@ from posttrain.data.tables import read_table
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.rl.batch import Lesson
+from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.loop import Practice, train
@@ -32,13 +35,15 @@ class Listener:
     def __init__(self, model):
         self.model, self.heard, self.num_updates = model, [], 1
         self.trainable = Trainable(model, LearnerConfig(), None, None)
-        self.optimizer = self.reference = self.critic = None
+        self.optimizer = None
+        self.passes = SimpleNamespace(reference=None, critic=None)
 
-    def lessons(self, groups, *, step):
+    def training_samples(self, groups, *, step):
         self.heard.append((step, groups))
-        return [[Lesson.of(r, r.advantages * r.num_drawn) for r in g] for g in groups]
+        half = [[(TrainSample.bare(r), r.reward - 0.5) for r in group] for group in groups]
+        return [[replace(sample, advantages=(a,)) for sample, a in group] for group in half]
 
-    def update(self, lessons, *, step, index, seed):
+    def update(self, samples, *, step, index, seed):
         self.num_updates += 1
         return {"loss": float(step), "grad_norm": 1.0, **GAP}
 
@@ -112,7 +117,7 @@ def test_only_groups_with_a_difference_are_learnt_from(practised, coins):
     for _, groups in practice.learner.heard:
         assert {g[0].problem_id for g in groups} == {coins[4].id, coins[5].id}
         for group in groups:
-            assert [rollout.mean_advantage for rollout in group] == [0.5, -0.5, 0.5, -0.5]
+            assert [rollout.reward for rollout in group] == [1.0, 0.0, 1.0, 0.0]
 
 
 def test_metrics_count_all_groups(practised):

@@ -11,8 +11,14 @@ from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rewards.config import Rewarder, RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import NO_GRADE
-from posttrain.learning.rl.credit import outcomes, relative
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.advantages import (
+    bearing_loss,
+    informative_groups,
+    rollout_batch,
+    with_advantages,
+)
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.replay import replay
 from posttrain.learning.rl.rollout import answers_of, as_groups, rewarded, rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
@@ -55,14 +61,16 @@ def rollout(policy, ids, *, score, finish):
 
 
 def learner_of(policy, folder, **config):
-    return Learner(
-        trainable=Trainable(policy.model, LearnerConfig(), None, None),
+    return PolicyLearner(
+        passes=ModelPasses(
+            trainable=Trainable(policy.model, LearnerConfig(), None, None),
+            reference=None,
+            critic=None,
+            config=RlStageConfig(**config),
+            pad=0,
+            device="cpu",
+        ),
         optimizer=Collecting(policy.model),
-        reference=None,
-        critic=None,
-        config=RlStageConfig(**config),
-        pad=0,
-        device="cpu",
         scratch=folder,
     )
 
@@ -118,9 +126,9 @@ def test_they_leave_the_gradient_and_its_denominator(
     rollouts = three(policy, last=last)
     algorithm = {"advantage": {"truncated": truncated}, "aggregation": aggregation}
     learner = learner_of(policy, tmp_path, algorithm=algorithm)
-    (lessons,) = learner.lessons([rollouts], step=0)
-    assert [sum(lesson.drawn) for lesson in lessons] == [2, 3]
-    learner.update(lessons, step=0, index=0, seed=0)
+    (samples,) = bearing_loss(learner.training_samples([rollouts], step=0))
+    assert [sum(sample.drawn) for sample in samples] == [2, 3]
+    learner.update(samples, step=0, index=0, seed=0)
     found = learner.optimizer.gradient
     weights = [2 * a / d for a, d in zip(advantages, denominators, strict=True)]
     expected = naive_gradient(policy, list(zip(rollouts, weights, strict=False)), denominator=2)
@@ -135,22 +143,22 @@ def test_those_that_are_kept_count(guesser, tmp_path):
     policy = load_policy(guesser)
     rollouts = three(policy, last=(WRONG, CUT))
     learner = learner_of(policy, tmp_path)
-    (lessons,) = learner.lessons([rollouts], step=0)
-    learner.update(lessons, step=0, index=0, seed=0)
+    (samples,) = bearing_loss(learner.training_samples([rollouts], step=0))
+    learner.update(samples, step=0, index=0, seed=0)
     found = learner.optimizer.gradient
     weighted = list(zip(rollouts, (2 / 3, -1 / 3, -1 / 3), strict=True))
     for one, other in zip(found, naive_gradient(policy, weighted, denominator=15), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-4)
 
 
-def test_a_group_of_which_nothing_is_left_has_no_lesson(guesser, tmp_path):
+def test_a_group_of_which_nothing_is_left_has_no_sample(guesser, tmp_path):
     policy = load_policy(guesser)
     cut = [rollout(policy, LONG, score=v, finish=CUT) for v in (RIGHT, WRONG)]
     whole = [rollout(policy, LONG, score=v, finish=STOP) for v in (RIGHT, WRONG)]
     learner = learner_of(policy, tmp_path, algorithm={"advantage": {"truncated": "drop"}})
     groups = [cut, [each._replace(group=1) for each in whole]]
-    (lessons,) = learner.lessons(groups, step=0)
-    assert [lesson.advantages[0] for lesson in lessons] == [0.5, -0.5]
+    (samples,) = bearing_loss(learner.training_samples(groups, step=0))
+    assert [sample.advantages[0] for sample in samples] == [0.5, -0.5]
 
 
 def test_what_has_no_grade_says_so_in_the_table(guesser):
@@ -168,9 +176,12 @@ def test_what_has_no_grade_says_so_in_the_table(guesser):
         [{"name": "correct", "value": None}],
         [{"name": "correct", "value": 0.0}],
     ]
-    assert outcomes([wrong]).scored_B is None
-    algorithm = RlStageConfig().algorithm
-    (group,) = relative([[unscored, wrong]], algorithm, max_tokens=72)
+    assert rollout_batch([wrong]).scored_B is None
+    both = [each._replace(trained=True) for each in (unscored, wrong)]
+    assert informative_groups([both], RlStageConfig().algorithm.advantage) == [False]
+    samples = learner_of(policy, Path()).training_samples([both], step=0)
+    assert [sample is None for sample in samples[0]] == [True, False]
+    (group,) = with_advantages([both], samples)
     assert [each.mean_advantage for each in group] == [0.0, 0.0]
 
 

@@ -22,7 +22,10 @@ SMALL = {
     "checkpoint_every": 0,
 }
 SEVERAL = {"optimization": {"warmup_steps": 0}, "updates": {"epochs": 2, "minibatches": 2}}
-CORRECTED = {"correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}}}
+CORRECTED = {
+    "old_policy": "recomputed",
+    "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
+}
 CASES = {
     "several_updates": {**SEVERAL},
     "muon": {**SEVERAL, "optimization": {"optimizer": "muon", "warmup_steps": 0}},
@@ -30,7 +33,7 @@ CASES = {
     "decoupled": {
         **SEVERAL,
         "staleness": 1,
-        "algorithm": {"correction": {"old": "interpolated"}},
+        "algorithm": {"old_policy": "interpolated"},
     },
     "critic": {
         **SEVERAL,
@@ -44,12 +47,14 @@ CASES = {
     },
     "ema_reference": {
         **SEVERAL,
-        "algorithm": {"kl": {"coefficient": 0.1}},
+        "algorithm": {"regularizers": {"kl": {"coefficient": 0.1}}},
         "reference": {"kind": "ema", "decay": 0.9},
     },
     "periodic_reference_in_reward": {
         **SEVERAL,
-        "algorithm": {"kl": {"coefficient": 0.1, "place": "reward", "estimator": "k1"}},
+        "algorithm": {
+            "regularizers": {"kl": {"coefficient": 0.1, "place": "reward", "estimator": "k1"}}
+        },
         "reference": {"kind": "periodic", "every": 3},
     },
     "lora": {**SEVERAL, "learner": {"lora": {"rank": 2}}},

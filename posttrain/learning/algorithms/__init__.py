@@ -1,25 +1,28 @@
 """What an algorithm of reinforcement learning is, told so that it can be compared, hashed and run.
 
 =============== ==================================================================================
-config          `Algorithm`: a frozen tree of independent switches, no torch in it; its sections
-                are in `advantage_config`, `ratio_config` and `correction_config`
-check           `check(algorithm, where=, group_size=, has_reference=, has_critic=, max_tokens=)`:
-                refuses what the stage cannot carry out, as a `UserError` with the remedy
-identity        `canonical(algorithm)`, `digest(algorithm)`: one spelling, one SHA-256; `switches`
-                and `flat`: the same as plain values. `summary`: one line, for people
+config          `Algorithm`: a frozen tree of independent parts and settings, no torch in it
+part            `AlgorithmPart`, their base, and `NEEDS`: what they may ask the learner for
+advantages      how rewards become advantages, a file each: `group`, `turns`, `returns`, `gae`
+surrogates      how the ratio enters the loss: `clip`, `cispo`, `sapo`, `gmpo`, `squared`, ...
+token_weights   factors on the loss of each token: `importance`, `band`, `drift`
+regularizers    what is added beside the surrogate: `kl`, `entropy`
+batches         the tensors that parts are given and give back
+check           `check(algorithm, where=, group_size=, provided=, max_tokens=)`: refuses what a
+                stage cannot carry out, as a `UserError` with the remedy
+identity        `canonical(config)`, `digest(config)`: one spelling, one SHA-256 of what is not at
+                its default, for an algorithm or a whole stage's config; `resolved` and `flat`: all
+                fields as plain values
 presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`, from the papers
-                (`published`, `reinforce_family`) and as others define a name (`frameworks`)
-choice          `Chosen`: the type of a config field that takes a preset's name ("grpo"), or a
-                mapping of switches that change `default` or the `preset` beside them
-credit          `advantages(algorithm, Outcomes(rewards_B, group_B, ...), max_tokens=)` ->
-                `Credit(advantages_BT, returns_BT, bears_loss_B)`; over the whole batch
-objective       `denominator(algorithm, mask_BT, max_tokens=)`, summed over the whole batch;
-                `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(mask_BT, advantages_BT,
-                sampled_logprobs_BT, ...), denominator=, entropy_BT=)` -> `(loss, metrics)`;
-                `value_objective(algorithm, values_BT, returns_BT=, old_values_BT=, mask_BT=,
-                denominator=)` -> `(loss, metrics)`. Its parts are `surrogate` and `weighting`
+                (`published`, `reinforce_family`) and as others define a name (`frameworks`);
+                `AlgorithmConfig`: the type of a field that takes a preset's name ("grpo"), or a
+                mapping that changes `default` or the `preset` beside it
+objective       `advantages(algorithm, RolloutBatch(rewards_B, group_B, ...), max_tokens=)` over a
+                whole generation; `denominator(algorithm, mask_BT, max_tokens=)`, summed over the
+                whole batch; `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(...),
+                denominator=, entropy_BT=)` and `value_objective(...)` -> `(loss, metrics)`
 =============== ==================================================================================
 
-`credit`, `objective` and their parts import torch; the others do not, so that configs stay cheap.
-A switch more or less is a new `format` in `identity`: digests of two formats do not compare.
+A part holds its formula and imports torch in the call, so that recipes are parsed without it; only
+`objective` imports it at once. What several parts share stands in `maths`.
 """

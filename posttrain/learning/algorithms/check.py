@@ -1,8 +1,10 @@
 """Whether an algorithm fits the stage that is to carry it out."""
 
-from posttrain.learning.algorithms.advantage_config import GroupAdvantage
+from collections.abc import Collection
+
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.stage.errors import UserError
+from posttrain.learning.algorithms.part import NEEDS
+from posttrain.stage.errors import UserError, nearest
 
 
 def check(
@@ -10,39 +12,33 @@ def check(
     *,
     where: str,
     group_size: int | None = None,
-    has_reference: bool | None = None,
-    has_critic: bool | None = None,
+    provided: Collection[str] = NEEDS,
     max_tokens: int | None = None,
 ) -> None:
-    """Refuse an algorithm that the stage at `where` cannot carry out; None leaves a thing open.
+    """Refuse an algorithm that a stage cannot carry out.
+
+    Args:
+        algorithm: The algorithm.
+        where: Its place in the recipe.
+        group_size: Rollouts of each problem; None leaves it open.
+        provided: What the stage's learner can compute, of `part.NEEDS`.
+        max_tokens: The limit of generation; None where there is none.
 
     Raises:
         UserError: The first contradiction, with its place and its remedy.
 
     """
-    if group_size is not None:
-        _check_group(algorithm, group_size, where)
-    if has_reference is False and algorithm.kl is not None:
-        raise UserError(
-            f"{where}.kl.coefficient {algorithm.kl.coefficient}: there is no reference policy to"
-            " stay near; give the stage a reference model, or leave kl out"
-        )
-    if has_critic is False and algorithm.critic is not None:
-        raise UserError(
-            f"{where}.critic: the stage has no value model to train;"
-            " give it one, or set advantage.kind to group and leave critic out"
-        )
+    refused = None if group_size is None else algorithm.advantage.refuse_group_size(group_size)
+    if refused:
+        raise UserError(f"{where}.advantage: {refused}")
+    for path, part in algorithm.parts.items():
+        for need in sorted(part.needs - set(provided)):
+            known = f" ({NEEDS[need]})" if need in NEEDS else nearest(need, provided)
+            raise UserError(
+                f"{where}.{path}: {part.kind} needs {need}{known}, which this stage does not have;"
+                " take another kind, or leave it out"
+            )
     _check_lengths(algorithm, max_tokens, where)
-
-
-def _check_group(algorithm: Algorithm, group_size: int, where: str) -> None:
-    advantage = algorithm.advantage
-    if isinstance(advantage, GroupAdvantage) and advantage.baseline != "none" and group_size < 2:
-        raise UserError(
-            f"{where}.advantage.baseline {advantage.baseline}: group_size {group_size} makes every"
-            " advantage 0, as a rollout is compared with its group;"
-            " set group_size to at least 2, or baseline to none"
-        )
 
 
 def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> None:
@@ -72,22 +68,30 @@ def check_on_policy(
 ) -> None:
     """Refuse to learn without a ratio from what another policy sampled: the gradient is wrong.
 
+    Args:
+        algorithm: The algorithm.
+        where: Its place in the recipe.
+        updates_per_step: Optimizer updates on the rollouts of one step.
+        staleness: Steps by which sampling runs ahead of learning.
+
     Raises:
         UserError: With the place and the remedy.
 
     """
-    if algorithm.ratio.kind != "reinforce":
+    surrogate = algorithm.surrogate
+    if surrogate.HAS_RATIO:
         return
-    remedy = "or take a ratio.kind that weighs by the ratio, such as clip"
+    remedy = "or take a surrogate that weighs by the ratio, such as clip"
     if updates_per_step > 1:
         raise UserError(
-            f"{where}.ratio.kind reinforce has no ratio, so it may learn from a rollout once,"
+            f"{where}.surrogate {surrogate.kind} has no ratio, so it may learn from a rollout once,"
             f" but a step makes {updates_per_step} updates; set updates.epochs and"
             f" updates.minibatches to 1, {remedy}"
         )
-    if staleness and algorithm.correction.weights is None:
+    corrected = any(each.CORRECTS_SAMPLER for each in algorithm.token_weights.values())
+    if staleness and not corrected:
         raise UserError(
-            f"{where}.ratio.kind reinforce has no ratio, so staleness {staleness} would bias"
-            " it with rollouts of older policies; set staleness to 0, set correction.old to"
-            f" recomputed and correction.weights, {remedy}"
+            f"{where}.surrogate {surrogate.kind} has no ratio, so staleness {staleness} would bias"
+            " it with rollouts of older policies; set staleness to 0, set old_policy to recomputed"
+            f" with token_weights.importance, {remedy}"
         )

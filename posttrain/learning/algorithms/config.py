@@ -1,17 +1,27 @@
-"""An algorithm of reinforcement learning as a tree of independent switches.
+"""An algorithm of reinforcement learning as a tree of independent parts and settings.
 
 A name such as "GRPO" means other things in other frameworks. What counts is this tree: it is
 hashed by `identity`, named with its source by `presets`, and carried out by `objective`.
 """
 
-from typing import ClassVar, Literal, Self
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from posttrain.learning.algorithms.advantage_config import AdvantageConfig, GroupAdvantage
-from posttrain.learning.algorithms.correction_config import CorrectionConfig
-from posttrain.learning.algorithms.ratio_config import ClipRatio, RatioConfig
+from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
+from posttrain.learning.algorithms.part import AlgorithmFacts, AlgorithmPart, named_parts
+from posttrain.learning.algorithms.regularizers.base import Regularizer
+from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
+from posttrain.learning.algorithms.surrogates.base import Surrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.registry import SURROGATES
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
+from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
 from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
 
 
 class AggregationConfig(StageConfig):
@@ -32,44 +42,6 @@ class AggregationConfig(StageConfig):
                 " set kind to constant_length, or leave length out"
             )
         return self
-
-
-class KlConfig(StageConfig):
-    """A pull towards the reference policy; which policy that is, the stage says."""
-
-    coefficient: float = Field(gt=0.0)
-    """Weight of the divergence."""
-    place: Literal["loss", "reward"] = "loss"
-    """Added to the loss, or taken off the rewards before the advantages."""
-    estimator: Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared"] = "k3"
-    """How the divergence at a token is estimated from the token drawn."""
-    ratio_weighted: bool = False
-    """Multiply by the ratio to the old policy, which makes k1 and k3 exact in a loss."""
-    ceiling: float | None = Field(default=None, gt=0.0)
-    """Largest estimate that counts at a token; none leaves it unbounded."""
-
-    @model_validator(mode="after")
-    def _has_a_gradient(self) -> Self:
-        if self.place == "reward" and self.ratio_weighted:
-            raise ValueError(
-                "ratio_weighted is for a divergence in the loss, but place is reward;"
-                " set ratio_weighted to false, or place to loss"
-            )
-        if self.place == "loss" and self.estimator == "k1" and not self.ratio_weighted:
-            raise ValueError(
-                "estimator k1 in the loss has a gradient of 0 on average;"
-                " set ratio_weighted to true, place to reward, or estimator to k2"
-            )
-        return self
-
-
-class EntropyConfig(StageConfig):
-    """A bonus for an undecided policy."""
-
-    coefficient: float = Field(gt=0.0)
-    """Weight of the entropy, in nats."""
-    place: Literal["advantage", "loss"] = "advantage"
-    """Pay -log p of the token drawn, or add the exact entropy with its own gradient."""
 
 
 class CriticConfig(StageConfig):
@@ -106,48 +78,89 @@ class Algorithm(StageConfig):
 
     IDENTITY_OF: ClassVar[str] = "policy-gradient"
 
-    advantage: AdvantageConfig = Field(default_factory=GroupAdvantage)
+    advantage: Annotated[Advantage, InSlot(ADVANTAGES)] = GroupAdvantage()
     """How rewards become advantages."""
-    ratio: RatioConfig = Field(default_factory=ClipRatio)
+    surrogate: Annotated[Surrogate, InSlot(SURROGATES)] = ClipSurrogate()
     """How the ratio to the old policy enters the loss."""
-    correction: CorrectionConfig = Field(default_factory=CorrectionConfig)
-    """Which policy is the old one, and what is done about the sampler."""
-    aggregation: AggregationConfig = Field(default_factory=AggregationConfig)
+    old_policy: Literal["sampler", "recomputed", "interpolated"] = "sampler"
+    """Denominator of the ratio: the sampler's log-probabilities, the trainer's from before the
+    update, or a point between sampler and current policy (decoupled PPO without a pass)."""
+    token_weights: Annotated[
+        dict[str, Annotated[TokenWeight, InSlot(TOKEN_WEIGHTS)]],
+        BeforeValidator(lambda value: named_parts(TOKEN_WEIGHTS, value)),
+    ] = {}
+    """Factors on the loss of each token, by name; a kind of that name needs no other word."""
+    aggregation: AggregationConfig = AggregationConfig()
     """How the losses of tokens become one number."""
-    kl: KlConfig | None = None
-    """Pull towards the reference; none for no pull."""
-    entropy: EntropyConfig | None = None
-    """Bonus for entropy; none for no bonus."""
+    regularizers: Annotated[
+        dict[str, Annotated[Regularizer, InSlot(REGULARIZERS)]],
+        BeforeValidator(lambda value: named_parts(REGULARIZERS, value)),
+    ] = {}
+    """What is added to rewards, advantages or loss, by name; such as `kl` and `entropy`."""
     critic: CriticConfig | None = None
     """Loss of the critic; none where no critic is trained."""
     overlong: OverlongConfig | None = None
     """Penalty for length; none for no penalty."""
 
+    @property
+    def parts(self) -> dict[str, AlgorithmPart]:
+        """All parts by their path in the algorithm."""
+        return dict(self._parts())
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What the learner must compute: names of `part.NEEDS`."""
+        old = {"old_logprobs"} if self.old_policy == "recomputed" else set()
+        return frozenset().union(old, *(part.needs for part in self.parts.values()))
+
+    @property
+    def uses_reference(self) -> bool:
+        """True where some part asks for the reference policy."""
+        return not self.needs.isdisjoint({"reference", "rewards_reference"})
+
+    @property
+    def varies_within_rollouts(self) -> bool:
+        """True where the tokens of one rollout may have different advantages."""
+        added = any(each.changes_advantages for each in self.regularizers.values())
+        return self.advantage.PER_TOKEN or added
+
+    def describe(self) -> str:
+        """Sum it up: `mean/sample · clip token -0.2 +0.28 · token_mean · k3 0.04 in loss`."""
+        texts = [self.advantage.describe(), self.surrogate.describe(), self.aggregation.kind]
+        if self.old_policy != "sampler":
+            texts.append(f"old {self.old_policy}")
+        texts += [each.describe() for each in self.token_weights.values()]
+        texts += [each.describe() for each in self.regularizers.values()]
+        texts += ["critic"] * (self.critic is not None)
+        texts += ["length penalty"] * (self.overlong is not None)
+        return " · ".join(texts)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        estimator = self.advantage.kind
-        if estimator == "gae" and self.critic is None:
+        asks = "values" in self.advantage.needs
+        if asks and self.critic is None:
             raise ValueError(
-                "advantage.kind gae needs the values of a critic, and there is none;"
+                f"advantage {self.advantage.kind} needs the values of a critic, and there is none;"
                 " add a critic section, or set advantage.kind to group"
             )
-        if estimator != "gae" and self.critic is not None:
+        if not asks and self.critic is not None:
             raise ValueError(
-                f"critic is set, but advantage.kind {estimator} never asks it;"
+                f"critic is set, but advantage {self.advantage.kind} never asks it;"
                 " leave critic out, or set advantage.kind to gae"
             )
-        if self.ratio.kind == "gmpo" and self.aggregation.kind != "sequence_mean_token_mean":
-            raise ValueError(
-                "ratio.kind gmpo has one loss per sequence;"
-                " set aggregation.kind to sequence_mean_token_mean"
-            )
-        if self.ratio.kind == "gmpo" and self._varies_within_a_sequence():
-            raise ValueError(
-                "ratio.kind gmpo needs one advantage per sequence; take advantage.kind"
-                " group without turns, and an entropy or kl in the loss, or another surrogate"
-            )
+        whole = AlgorithmFacts(self.old_policy, self.aggregation.kind, self.varies_within_rollouts)
+        for part in self.parts.values():
+            if refused := part.refusal(whole):
+                raise ValueError(refused)
         return self
 
-    def _varies_within_a_sequence(self) -> bool:
-        by_tokens = not isinstance(self.advantage, GroupAdvantage) or bool(self.advantage.turns)
-        return by_tokens or (self.entropy is not None and self.entropy.place == "advantage")
+    def _parts(self) -> Iterator[tuple[str, AlgorithmPart]]:
+        yield "advantage", self.advantage
+        yield "surrogate", self.surrogate
+        sections: dict[str, dict[str, Any]] = {
+            "token_weights": self.token_weights,
+            "regularizers": self.regularizers,
+        }
+        for section, parts in sections.items():
+            for name, part in parts.items():
+                yield f"{section}.{name}", part

@@ -1,29 +1,28 @@
 """Presets as other frameworks define a name by their own defaults."""
 
-from posttrain.learning.algorithms.advantage_config import GroupAdvantage
-from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, KlConfig
-from posttrain.learning.algorithms.correction_config import CorrectionConfig, Weights
+from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.config import AggregationConfig, Algorithm
 from posttrain.learning.algorithms.preset import Preset
-from posttrain.learning.algorithms.ratio_config import CispoRatio, ClipRatio
+from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.token_weights.importance import ImportanceWeight
 
 _BY_TOKEN = AggregationConfig(kind="token_mean")
-_RECOMPUTED = CorrectionConfig(old="recomputed")
 _TRL_ADVANTAGE = GroupAdvantage(baseline="mean", scale="sample", epsilon=1e-4)
 _TRL_SOURCE = "TRL 1.16.0, trl/trainer/grpo_config.py and grpo_trainer.py"
 _OPEN_INSTRUCT_SOURCE = (
     "open-instruct at e6c3044aa (August 2026), open_instruct/grpo_utils.py and data_loader.py"
 )
-_OPEN_INSTRUCT_CORRECTION = CorrectionConfig(
-    old="recomputed", weights=Weights(bound="truncate", level="token", high=2.0)
-)
-_OPEN_INSTRUCT_KL = KlConfig(coefficient=0.05, place="loss", estimator="k3")
+_TRUNCATED = ImportanceWeight(bound="truncate", level="token", high=2.0)
+_OPEN_INSTRUCT_KL = KlRegularizer(coefficient=0.05, place="loss", estimator="k3")
 
 FRAMEWORK_METHODS: dict[str, Preset] = {
     "grpo_trl": Preset(
         algorithm=Algorithm(
             advantage=_TRL_ADVANTAGE,
-            ratio=ClipRatio(low=0.2, high=0.2),
-            correction=_RECOMPUTED,
+            surrogate=ClipSurrogate(low=0.2, high=0.2),
+            old_policy="recomputed",
             aggregation=_BY_TOKEN,
         ),
         equation=(
@@ -34,14 +33,14 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
         note=(
             "GRPOConfig as it is: loss_type dapo, beta 0. With beta it adds k3 in the loss, ratio"
             " weighted. With vLLM it also drops sequences whose product of ratios exceeds 3:"
-            " correction.weights {bound: mask, level: sequence_sum, low: 0, high: 3}."
+            " token_weights.importance {bound: mask, level: sequence_sum, low: 0, high: 3}."
         ),
     ),
     "cispo_trl": Preset(
         algorithm=Algorithm(
             advantage=_TRL_ADVANTAGE,
-            ratio=CispoRatio(bound="cap", high=5.0),
-            correction=_RECOMPUTED,
+            surrogate=CispoSurrogate(bound="cap", high=5.0),
+            old_policy="recomputed",
             aggregation=_BY_TOKEN,
         ),
         equation=(
@@ -54,10 +53,10 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
     "rloo_trl": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="leave_one_out", scale="none"),
-            ratio=ClipRatio(level="sequence_sum", low=0.2, high=0.2),
-            correction=_RECOMPUTED,
+            surrogate=ClipSurrogate(level="sequence_sum", low=0.2, high=0.2),
+            old_policy="recomputed",
             aggregation=AggregationConfig(kind="sequence_mean_token_mean"),
-            kl=KlConfig(coefficient=0.05, place="reward", estimator="k1"),
+            regularizers={"kl": KlRegularizer(coefficient=0.05, place="reward", estimator="k1")},
         ),
         equation=(
             "R = r - 0.05 log(π(o)/π_ref(o)),  A = R - mean of the other R of the group\n"
@@ -69,10 +68,12 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
     "grpo_verl": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="sample", epsilon=1e-6),
-            ratio=ClipRatio(low=0.2, high=0.2, dual=3.0),
-            correction=_RECOMPUTED,
+            surrogate=ClipSurrogate(low=0.2, high=0.2, dual=3.0),
+            old_policy="recomputed",
             aggregation=_BY_TOKEN,
-            kl=KlConfig(coefficient=0.001, place="loss", estimator="k3", ceiling=10.0),
+            regularizers={
+                "kl": KlRegularizer(coefficient=0.001, place="loss", estimator="k3", ceiling=10.0)
+            },
         ),
         equation=(
             "A = (r - mean_G r) / (std_G r + 1e-6)\n"
@@ -89,10 +90,11 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
     "grpo_open_instruct": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="none"),
-            ratio=ClipRatio(low=0.2, high=0.272),
-            correction=_OPEN_INSTRUCT_CORRECTION,
+            surrogate=ClipSurrogate(low=0.2, high=0.272),
+            old_policy="recomputed",
+            token_weights={"importance": _TRUNCATED},
             aggregation=_BY_TOKEN,
-            kl=_OPEN_INSTRUCT_KL,
+            regularizers={"kl": _OPEN_INSTRUCT_KL},
         ),
         equation=(
             "A = r - mean_G r,  w = min(π_old/π_sampler, 2)\n"
@@ -107,10 +109,11 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
     "cispo_open_instruct": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="none"),
-            ratio=CispoRatio(bound="upper", high=0.272),
-            correction=_OPEN_INSTRUCT_CORRECTION,
+            surrogate=CispoSurrogate(bound="upper", high=0.272),
+            old_policy="recomputed",
+            token_weights={"importance": _TRUNCATED},
             aggregation=_BY_TOKEN,
-            kl=_OPEN_INSTRUCT_KL,
+            regularizers={"kl": _OPEN_INSTRUCT_KL},
         ),
         equation=(
             "A = r - mean_G r,  w = min(π_old/π_sampler, 2)\n"

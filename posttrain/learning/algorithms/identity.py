@@ -26,21 +26,24 @@ class Identified(Protocol):
     IDENTITY_OF: ClassVar[str]
 
 
-def switches(config: StageConfig) -> dict[str, Any]:
-    """Every switch, resolved, as plain values; None where another one leaves it without effect."""
+def resolved(config: StageConfig) -> dict[str, Any]:
+    """Every field as plain values; None where another one leaves it without effect."""
     values = config.model_dump(mode="json")
     for name in type(config).model_fields:
         inner = getattr(config, name)
         if name in config.without_effect():
             values[name] = None
         elif isinstance(inner, StageConfig):
-            values[name] = switches(inner)
+            values[name] = resolved(inner)
+        elif isinstance(inner, Mapping):
+            of_parts = {k: resolved(v) for k, v in inner.items() if isinstance(v, StageConfig)}
+            values[name] = {**values[name], **of_parts}
     return values
 
 
 def flat(config: StageConfig) -> dict[str, Any]:
-    """The switches by dotted path, sorted: `{"ratio.low": 0.2, ...}`."""
-    return dict(sorted(_leaves(switches(config), ())))
+    """The fields by dotted path, sorted: `{"surrogate.low": 0.2, ...}`."""
+    return dict(sorted(_leaves(resolved(config), ())))
 
 
 def canonical(config: Identified) -> str:
@@ -77,7 +80,7 @@ def name_of(text: str, known: Mapping[str, Identified]) -> str | None:
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not value:
         yield ".".join(path), value
         return
     for name, inner in value.items():

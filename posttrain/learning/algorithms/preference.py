@@ -38,6 +38,24 @@ class PreferenceAlgorithm(StageConfig):
         """Whether the loss compares with a reference policy."""
         return self.loss not in ("orpo", "simpo")
 
+    def describe(self) -> str:
+        """Sum it up: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
+        texts = [f"{self.loss} β {self.beta:g}"]
+        if self.label_smoothing:
+            texts.append(f"smoothing {self.label_smoothing:g}")
+        texts.append("per token" if self.per_token else "sums")
+        if self.length_alpha < 1:
+            texts.append(f"surplus tokens x{self.length_alpha:g}")
+        if self.target_margin:
+            texts.append(f"margin {self.target_margin:g}")
+        if self.undesirable_weight != 1:
+            texts.append(f"rejected x{self.undesirable_weight:g}")
+        if self.sft_coefficient:
+            texts.append(f"SFT {self.sft_coefficient:g}")
+        if self.optimism_coefficient:
+            texts.append(f"optimism {self.optimism_coefficient:g}")
+        return " · ".join(texts)
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.loss in ("orpo", "simpo") and not self.per_token:
@@ -130,5 +148,5 @@ def _expand(value: Any) -> Any:
     return {**PREFERENCE_PRESETS[name].algorithm.model_dump(), **changes}
 
 
-ChosenPreference = Annotated[PreferenceAlgorithm, BeforeValidator(_expand)]
+PreferenceAlgorithmConfig = Annotated[PreferenceAlgorithm, BeforeValidator(_expand)]
 """The type of a config field that holds an algorithm, a preset's name, or changes of one."""

@@ -1,35 +1,29 @@
 """Presets as the papers define them: group advantages and their surrogates."""
 
-from posttrain.learning.algorithms.advantage_config import GroupAdvantage
-from posttrain.learning.algorithms.config import (
-    AggregationConfig,
-    Algorithm,
-    KlConfig,
-    OverlongConfig,
-)
+from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, OverlongConfig
 from posttrain.learning.algorithms.preset import Preset
-from posttrain.learning.algorithms.ratio_config import (
-    CispoRatio,
-    ClipRatio,
-    GmpoRatio,
-    SapoRatio,
-    SquaredRatio,
-)
+from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
+from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
 
 _STANDARDISED = GroupAdvantage(baseline="mean", scale="sample", epsilon=0.0)
 _CENTRED = GroupAdvantage(baseline="mean", scale="none")
 _BY_SEQUENCE = AggregationConfig(kind="sequence_mean_token_mean")
 _BY_TOKEN = AggregationConfig(kind="token_mean")
-_PPO_CLIP = ClipRatio(low=0.2, high=0.2)
+_PPO_CLIP = ClipSurrogate(low=0.2, high=0.2)
 _DEVIATION = "The paper does not say whether the deviation divides by n - 1 or n; here n - 1."
 
 GROUP_METHODS: dict[str, Preset] = {
     "grpo": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_SEQUENCE,
-            kl=KlConfig(coefficient=0.04, place="loss", estimator="k3"),
+            regularizers={"kl": KlRegularizer(coefficient=0.04, place="loss", estimator="k3")},
         ),
         equation=(
             "A = (r - mean_G r) / std_G r\n"
@@ -38,13 +32,13 @@ GROUP_METHODS: dict[str, Preset] = {
         source="DeepSeekMath; Shao et al. 2024, arXiv 2402.03300, section 4.1",
         note=(
             f"{_DEVIATION} It states KL 0.04 but no clip range; 0.2 is PPO's."
-            " Plain k3 in the loss descends the forward KL: kl.ratio_weighted makes it exact."
+            " Plain k3 in the loss descends the forward KL: ratio_weighted makes it exact."
         ),
     ),
     "dr_grpo": Preset(
         algorithm=Algorithm(
             advantage=_CENTRED,
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=AggregationConfig(kind="constant_length"),
         ),
         equation="A = r - mean_G r\nL = -1/(B L_max) Σ_i Σ_t min(ρ A, clip(ρ, 0.8, 1.2) A)",
@@ -59,7 +53,7 @@ GROUP_METHODS: dict[str, Preset] = {
             advantage=GroupAdvantage(
                 baseline="mean", scale="sample", epsilon=0.0, truncated="mask"
             ),
-            ratio=ClipRatio(low=0.2, high=0.28),
+            surrogate=ClipSurrogate(low=0.2, high=0.28),
             aggregation=_BY_TOKEN,
             overlong=OverlongConfig(share=0.2),
         ),
@@ -77,7 +71,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "gspo": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=ClipRatio(level="sequence_mean", low=3e-4, high=4e-4),
+            surrogate=ClipSurrogate(level="sequence_mean", low=3e-4, high=4e-4),
             aggregation=_BY_SEQUENCE,
         ),
         equation=(
@@ -93,7 +87,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "gspo_token": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=ClipRatio(level="sequence_token", low=3e-4, high=4e-4),
+            surrogate=ClipSurrogate(level="sequence_token", low=3e-4, high=4e-4),
             aggregation=_BY_SEQUENCE,
         ),
         equation=(
@@ -109,7 +103,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "cispo": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=CispoRatio(bound="upper", high=0.2),
+            surrogate=CispoSurrogate(bound="upper", high=0.2),
             aggregation=_BY_TOKEN,
         ),
         equation=(
@@ -125,7 +119,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "lite_ppo": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="batch_sample", epsilon=1e-6),
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_TOKEN,
         ),
         equation=(
@@ -141,7 +135,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "maxrl": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="mean", epsilon=1e-6),
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_TOKEN,
         ),
         equation=(
@@ -157,7 +151,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "sapo": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=SapoRatio(positive_tau=1.0, negative_tau=1.05),
+            surrogate=SapoSurrogate(positive_tau=1.0, negative_tau=1.05),
             aggregation=_BY_SEQUENCE,
         ),
         equation=(
@@ -170,7 +164,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "gmpo": Preset(
         algorithm=Algorithm(
             advantage=_STANDARDISED,
-            ratio=GmpoRatio(log_low=0.4, log_high=0.4),
+            surrogate=GmpoSurrogate(log_low=0.4, log_high=0.4),
             aggregation=_BY_SEQUENCE,
         ),
         equation=(
@@ -183,7 +177,7 @@ GROUP_METHODS: dict[str, Preset] = {
     "kimi": Preset(
         algorithm=Algorithm(
             advantage=_CENTRED,
-            ratio=SquaredRatio(level="sequence_sum", tau=0.1),
+            surrogate=SquaredSurrogate(level="sequence_sum", tau=0.1),
             aggregation=_BY_SEQUENCE,
         ),
         equation="A = r - mean_G r\nL = 1/B Σ_i [-A l_i + τ/2 l_i²],  l_i = Σ_t log ρ_t,  τ = 0.1",

@@ -1,31 +1,26 @@
 """Presets as the papers define them: REINFORCE and its kin, and PPO with a critic."""
 
-from posttrain.learning.algorithms.advantage_config import (
-    GaeAdvantage,
-    GroupAdvantage,
-    ReturnAdvantage,
-)
-from posttrain.learning.algorithms.config import (
-    AggregationConfig,
-    Algorithm,
-    CriticConfig,
-    KlConfig,
-)
+from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
+from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
+from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, CriticConfig
 from posttrain.learning.algorithms.preset import Preset
-from posttrain.learning.algorithms.ratio_config import ClipRatio, ReinforceRatio
+from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
 
 _BY_TOKEN = AggregationConfig(kind="token_mean")
 _WHOLE_SEQUENCES = AggregationConfig(kind="sequence_mean_token_sum")
-_PPO_CLIP = ClipRatio(low=0.2, high=0.2)
+_PPO_CLIP = ClipSurrogate(low=0.2, high=0.2)
 _ON_POLICY = "No ratio: one update for each batch, or the gradient is wrong."
 
 REINFORCE_METHODS: dict[str, Preset] = {
     "ppo": Preset(
         algorithm=Algorithm(
             advantage=GaeAdvantage(gamma=1.0, lam=0.95, whiten="sample"),
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_TOKEN,
-            kl=KlConfig(coefficient=0.05, place="reward", estimator="k1"),
+            regularizers={"kl": KlRegularizer(coefficient=0.05, place="reward", estimator="k1")},
             critic=CriticConfig(coefficient=0.1, clip=0.2),
         ),
         equation=(
@@ -37,15 +32,15 @@ REINFORCE_METHODS: dict[str, Preset] = {
         " GAE: arXiv 1506.02438; for language models: Stiennon et al. 2020, arXiv 2009.01325",
         note=(
             "Coefficients as in TRL's PPO trainer, after OpenAI's summarisation code. verl has"
-            " lambda 1, value clip 0.5 and no KL. Without a reference: kl null."
+            " lambda 1, value clip 0.5 and no KL. Without a reference: set it to null."
         ),
     ),
     "rloo": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="leave_one_out", scale="none"),
-            ratio=ReinforceRatio(),
+            surrogate=ReinforceSurrogate(),
             aggregation=_WHOLE_SEQUENCES,
-            kl=KlConfig(coefficient=0.03, place="reward", estimator="k1"),
+            regularizers={"kl": KlRegularizer(coefficient=0.03, place="reward", estimator="k1")},
         ),
         equation=(
             "R = r - 0.03 log(π(o)/π_ref(o)),  A = R - mean of the other R of the group\n"
@@ -54,13 +49,13 @@ REINFORCE_METHODS: dict[str, Preset] = {
         source="Back to Basics; Ahmadian et al. 2024, arXiv 2402.14740; Kool et al. 2019",
         note=(
             f"{_ON_POLICY} The whole completion is one action. TRL clips the ratio of"
-            " the sequence instead, with KL 0.05. Without a reference: kl null."
+            " the sequence instead, with KL 0.05. Without a reference: set it to null."
         ),
     ),
     "reinforce": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="none", scale="none"),
-            ratio=ReinforceRatio(),
+            surrogate=ReinforceSurrogate(),
             aggregation=_WHOLE_SEQUENCES,
         ),
         equation="A = r\nL = -1/B Σ_i A Σ_t log π_t",
@@ -70,9 +65,9 @@ REINFORCE_METHODS: dict[str, Preset] = {
     "reinforce_plus_plus": Preset(
         algorithm=Algorithm(
             advantage=ReturnAdvantage(gamma=1.0, whiten="population"),
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_TOKEN,
-            kl=KlConfig(coefficient=0.01, place="reward", estimator="k1"),
+            regularizers={"kl": KlRegularizer(coefficient=0.01, place="reward", estimator="k1")},
         ),
         equation=(
             "A_t = whiten(r - 0.01 Σ_{k >= t} log(π/π_ref)) over all tokens of the batch\n"
@@ -81,15 +76,15 @@ REINFORCE_METHODS: dict[str, Preset] = {
         source="REINFORCE++; Hu et al. 2025, arXiv 2501.03262",
         note=(
             "One rollout for each problem is enough. Deviation by n as in the authors' OpenRLHF;"
-            " verl has n - 1. The KL coefficient is a choice. Without a reference: kl null."
+            " verl has n - 1. The KL coefficient is a choice. Without a reference: set it to null."
         ),
     ),
     "reinforce_plus_plus_baseline": Preset(
         algorithm=Algorithm(
             advantage=GroupAdvantage(baseline="mean", scale="none", whiten="population"),
-            ratio=_PPO_CLIP,
+            surrogate=_PPO_CLIP,
             aggregation=_BY_TOKEN,
-            kl=KlConfig(coefficient=0.001, place="loss", estimator="k2"),
+            regularizers={"kl": KlRegularizer(coefficient=0.001, place="loss", estimator="k2")},
         ),
         equation=(
             "A = whiten(r - mean_G r) over all tokens of the batch\n"
@@ -99,7 +94,7 @@ REINFORCE_METHODS: dict[str, Preset] = {
         note=(
             "k2 in the loss has the gradient of the reverse KL, on-policy. Deviation by n as in"
             " OpenRLHF; verl has n - 1. The KL coefficient is a choice."
-            " Without a reference: kl null."
+            " Without a reference: set it to null."
         ),
     ),
     "nsr": Preset(
@@ -107,7 +102,7 @@ REINFORCE_METHODS: dict[str, Preset] = {
             advantage=GroupAdvantage(
                 baseline="none", offset=0.5, positive_weight=0.0, negative_weight=2.0
             ),
-            ratio=ReinforceRatio(),
+            surrogate=ReinforceSurrogate(),
             aggregation=_BY_TOKEN,
         ),
         equation="A = -1 if wrong, 0 if right\nL = -1/Σ|o_i| Σ_i Σ_t A log π_t",
@@ -120,7 +115,7 @@ REINFORCE_METHODS: dict[str, Preset] = {
             advantage=GroupAdvantage(
                 baseline="none", offset=0.5, positive_weight=0.2, negative_weight=2.0
             ),
-            ratio=ReinforceRatio(),
+            surrogate=ReinforceSurrogate(),
             aggregation=_BY_TOKEN,
         ),
         equation="A = -1 if wrong, 0.1 if right\nL = -1/Σ|o_i| Σ_i Σ_t A log π_t",

@@ -12,7 +12,7 @@ of a sequence has the same. Log-probabilities are natural logarithms, in nats.
 A *loss* returns ``(scalar, metrics)`` and is given its ``denominator``, which is a count over the
 whole batch. Losses of the parts of a batch therefore add up to the loss of the batch, and so do
 their gradients, however the batch is cut into micro-batches or ranks. Metrics are detached means
-over the part at hand; ``reduce.merge_metrics`` joins them.
+over the part at hand.
 
 Choices by name are ``Literal`` types with a literal dict of functions beside them.
 """

@@ -15,7 +15,6 @@ def generalized_advantages(
     mask_BT: Tensor,
     gamma: float,
     lam: float | Tensor,
-    last_value_B: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """GAE over the valid tokens of each row: ``(advantages_BT, returns_BT)``, no gradient.
 
@@ -31,15 +30,13 @@ def generalized_advantages(
         gamma: Discount per chosen token.
         lam: Decay of the trace, one number or one per row ``[B]`` (as VAPO's length-adaptive one,
             arXiv 2504.05118).
-        last_value_B: The critic's value after the last token of rollouts that were cut off; 0 for
-            those that ended, which is the default.
 
     Peers differ on gaps: verl, NeMo-RL and AReaL carry over as here; OpenRLHF decays once per
     masked token; SkyRL and slime let the values at masked tokens into the sum. Without gaps all
     agree. Masked tokens have 0 in both results. ``whitening.whiten`` is the usual next step.
     """
     mask_BT = mask_BT.bool()
-    next_value_B = torch.zeros_like(values_BT[:, 0]) if last_value_B is None else last_value_B
+    next_value_B = torch.zeros_like(values_BT[:, 0])
     next_advantage_B = torch.zeros_like(values_BT[:, 0])
     advantages_BT = torch.zeros_like(values_BT)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """Masked reductions, and the aggregation of per-token losses into one number."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import torch
@@ -105,24 +105,6 @@ def aggregate(
     wide_BT = widened(loss_BT)
     weights_BT = token_weights(mask_BT, aggregation).to(wide_BT.dtype)
     return masked_sum(wide_BT * weights_BT, mask_BT) / denominator
-
-
-def merge_metrics(parts: Sequence[Metrics], weights: Sequence[float]) -> Metrics:
-    """Weighted mean of the metrics of a batch's parts; weights: their valid tokens, or pairs.
-
-    Every part must have the same names. Exact for means; not meant for minima and maxima.
-    """
-    if not parts or sum(weights) <= 0:
-        raise ValueError("merge_metrics needs at least one part with a positive weight")
-    if any(part.keys() != parts[0].keys() for part in parts):
-        raise ValueError("merge_metrics needs the same metric names in every part")
-    total = sum(weights)
-    return {
-        name: torch.stack(
-            [part[name] * (weight / total) for part, weight in zip(parts, weights, strict=True)]
-        ).sum(0)
-        for name in parts[0]
-    }
 
 
 def detached(metrics: Mapping[str, Tensor]) -> Metrics:

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from posttrain.data.pair_builders.base import PairBuilder
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
-from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, ChosenPreference
+from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.engines.config import EngineConfig
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
@@ -56,7 +56,7 @@ class PreferenceOptimization(OptimizationConfig):
 class PreferenceConfig(TrainingConfig):
     """The algorithm, its pairs, and the optimisation (of each round, where there are rounds)."""
 
-    algorithm: ChosenPreference = PREFERENCE_PRESETS["dpo"].algorithm
+    algorithm: PreferenceAlgorithmConfig = PREFERENCE_PRESETS["dpo"].algorithm
     """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
     xpo, ld_dpo), or switches that change `dpo` or the `preset` beside them."""
     pairs: PairsConfig = PairsConfig()

@@ -1,76 +1,89 @@
-"""Rollouts with their credit, and the one place where they become padded tensors."""
+"""Rollouts with their advantages, and the one place where they become padded tensors."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.rl.rollout import Rollout
 
+Row = tuple[float, ...]
 
-class Lesson(NamedTuple):
-    """What the learner needs of one rollout: its tokens and, token by token, their credit.
 
-    `returns` and `values` are empty where there is no critic, `old_logprobs` where the algorithm
-    does not compare with the policy before the first update.
+@dataclass(frozen=True)
+class TrainSample:
+    """What the learner needs of one rollout: its tokens and, token by token, what they earned.
+
+    A column that the algorithm has no use for is empty.
     """
 
     token_ids: tuple[int, ...]
+    """What was read and what was drawn, in order."""
     drawn: tuple[bool, ...]
     """True at the drawn ones of all tokens."""
-    logprobs: tuple[float, ...]
+    logprobs: Row
+    """Of the sampler, one per drawn token, in nats."""
     policy_version: int
-    advantages: tuple[float, ...]
-    returns: tuple[float, ...] = ()
-    values: tuple[float, ...] = ()
-    old_logprobs: tuple[float, ...] = ()
+    """Step whose policy drew it."""
+    advantages: Row
+    """One per drawn token, or a single one that all of them share."""
+    returns: Row = ()
+    """Targets of the critic's values."""
+    values: Row = ()
+    """The critic's values before the first update."""
+    old_logprobs: Row = ()
+    """Of the policy before the first update, where it is not the sampler's."""
+    weights: Row = ()
+    """Token weights that were fixed before the first update; one per drawn token, or one."""
+    group: int = 0
+    """Which of its step's groups it belongs to."""
+    group_mean: float = 0.0
+    """Mean reward of the whole group."""
+    group_deviation: float = 0.0
+    """Population deviation of the rewards of the whole group."""
 
     @property
     def num_tokens(self) -> int:
         """Of what was read and what was drawn."""
         return len(self.token_ids)
 
-    def plain(self) -> dict[str, Any]:
-        """Return plain values by name, for a checkpoint."""
-        return self._asdict()
-
     @classmethod
-    def from_plain(cls, row: Mapping[str, Any]) -> "Lesson":
-        """Return what `plain` was given."""
-        return cls(**row)
-
-    @classmethod
-    def of(cls, rollout: Rollout, advantages: Sequence[float], **more: Sequence[float]) -> "Lesson":
-        """A rollout with the advantage of each of its drawn tokens."""
+    def bare(cls, rollout: Rollout) -> Self:
+        """A rollout's tokens, with nothing earned yet."""
         return cls(
-            rollout.token_ids,
-            tuple(rollout.drawn),
-            rollout.logprobs,
-            rollout.policy_version,
-            tuple(advantages),
-            **{name: tuple(values) for name, values in more.items()},
+            token_ids=rollout.token_ids,
+            drawn=tuple(rollout.drawn),
+            logprobs=rollout.logprobs,
+            policy_version=rollout.policy_version,
+            advantages=(0.0,),
+            group=rollout.group,
         )
 
+    def state_dict(self) -> dict[str, Any]:
+        """The fields by name, for a checkpoint."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-@dataclass(frozen=True)
-class LessonBatch:
-    """Lessons as right-padded tensors; entry `[b, t]` belongs to token t of rollout b."""
+    @classmethod
+    def of_state(cls, state: Mapping[str, Any]) -> Self:
+        """What `state_dict` gave."""
+        return cls(**state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainBatch(PolicyBatch):
+    """Samples as right-padded tensors; entry `[b, t]` belongs to token t of rollout b.
+
+    All but `input_ids_BT` is 0 where `mask_BT` is false.
+    """
 
     input_ids_BT: Tensor
-    mask_BT: Tensor
-    """True at the tokens that the policy drew; everything below is 0 where it is False."""
-    sampled_logprobs_BT: Tensor
-    advantages_BT: Tensor
-    position_BT: Tensor
-    """Where between sampler (0) and present policy (1) the policy before the updates was;
-    ``[B, 1]``, one number per rollout."""
     returns_BT: Tensor | None = None
     values_BT: Tensor | None = None
-    old_logprobs_BT: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -79,32 +92,62 @@ class LessonBatch:
 
 
 def collate(
-    lessons: Sequence[Lesson], *, pad: int, device: str, positions: Sequence[float] = ()
-) -> LessonBatch:
-    """Pad and mask; a column that no lesson has is None."""
-    end_B = np.array([lesson.num_tokens for lesson in lessons])
+    samples: Sequence[TrainSample], *, pad: int, device: str, positions: Sequence[float] = ()
+) -> TrainBatch:
+    """Pad and mask.
+
+    Args:
+        samples: What goes through the model together.
+        pad: Id of the padding token.
+        device: Where the tensors go.
+        positions: Where between sampler (0) and present policy (1) the policy before the updates
+            was, one number per sample; none means 0.
+
+    Returns:
+        The batch; a column that no sample has is None.
+
+    """
+    end_B = np.array([sample.num_tokens for sample in samples])
     place_T = np.arange(end_B.max())
     inside_BT = place_T < end_B[:, None]
     mask_BT = np.zeros(inside_BT.shape, np.bool_)
-    mask_BT[inside_BT] = np.fromiter(chain.from_iterable(each.drawn for each in lessons), np.bool_)
+    mask_BT[inside_BT] = np.fromiter(chain.from_iterable(each.drawn for each in samples), np.bool_)
 
-    def tokens(columns: Sequence[Sequence[float]]) -> Tensor:
-        return _padded(columns, mask_BT, 0.0, np.float32).to(device)
+    def tokens(rows: Sequence[Row]) -> Tensor:
+        return _padded(rows, mask_BT, 0.0, np.float32).to(device)
 
-    def optional(columns: Sequence[Sequence[float]]) -> Tensor | None:
-        return tokens(columns) if all(columns) else None
+    def optional(rows: Sequence[Row]) -> Tensor | None:
+        return tokens(rows) if all(rows) else None
 
-    ids = [lesson.token_ids for lesson in lessons]
-    where_B = torch.tensor(positions or [0.0] * len(lessons), device=device)
-    return LessonBatch(
+    def shared(rows: Sequence[Row]) -> Tensor | None:
+        """`[B, 1]` where each rollout has one number for all its tokens."""
+        if not all(rows):
+            return None
+        if all(len(row) == 1 for row in rows):
+            return torch.tensor(rows, dtype=torch.float32, device=device)
+        drawn = [len(sample.logprobs) for sample in samples]
+        whole = [row if len(row) > 1 else row * n for row, n in zip(rows, drawn, strict=True)]
+        return tokens(whole)
+
+    def numbers(column: Sequence[float]) -> Tensor:
+        return torch.tensor(column, dtype=torch.float32, device=device)
+
+    advantages_BT = shared([sample.advantages for sample in samples])
+    assert advantages_BT is not None
+    ids = [sample.token_ids for sample in samples]
+    return TrainBatch(
         input_ids_BT=_padded(ids, inside_BT, pad, np.int64).to(device),
         mask_BT=torch.from_numpy(mask_BT).to(device),
-        sampled_logprobs_BT=tokens([lesson.logprobs for lesson in lessons]),
-        advantages_BT=tokens([lesson.advantages for lesson in lessons]),
-        position_BT=where_B[:, None],
-        returns_BT=optional([lesson.returns for lesson in lessons]),
-        values_BT=optional([lesson.values for lesson in lessons]),
-        old_logprobs_BT=optional([lesson.old_logprobs for lesson in lessons]),
+        sampled_logprobs_BT=tokens([sample.logprobs for sample in samples]),
+        advantages_BT=advantages_BT,
+        position_BT=numbers(positions or [0.0] * len(samples))[:, None],
+        returns_BT=optional([sample.returns for sample in samples]),
+        values_BT=optional([sample.values for sample in samples]),
+        old_logprobs_BT=optional([sample.old_logprobs for sample in samples]),
+        weights_BT=shared([sample.weights for sample in samples]),
+        group_B=torch.tensor([sample.group for sample in samples], device=device),
+        group_mean_B=numbers([sample.group_mean for sample in samples]),
+        group_deviation_B=numbers([sample.group_deviation for sample in samples]),
     )
 
 

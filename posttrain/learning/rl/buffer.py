@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from posttrain.learning.rl.batch import Lesson
+from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
 
 
@@ -70,27 +70,27 @@ class Buffer:
     def __init__(self, *, epochs: int, minibatches: int) -> None:
         self._epochs, self._minibatches = epochs, minibatches
         self.generation: Generation | None = None
-        self.lessons: list[list[Lesson]] = []
+        self.samples: list[list[TrainSample]] = []
         self.num_done = 0
         self.totals: dict[str, list[float]] = {}
 
-    def open(self, generation: Generation, lessons: Sequence[Sequence[Lesson]]) -> None:
-        """Begin to learn from a generation, by lessons group by group."""
+    def open(self, generation: Generation, samples: Sequence[Sequence[TrainSample]]) -> None:
+        """Begin to learn from a generation, by samples group by group."""
         self.generation = generation
-        self.lessons = [list(group) for group in lessons]
+        self.samples = [list(group) for group in samples]
         self.num_done, self.totals = 0, {}
 
-    def plan(self, *, seed: int) -> list[list[Lesson]]:
-        """The lessons of every update: whole groups, shuffled anew in every epoch."""
+    def plan(self, *, seed: int) -> list[list[TrainSample]]:
+        """The samples of every update: whole groups, shuffled anew in every epoch."""
         assert self.generation is not None
         step, plan = self.generation.step, []
-        num_parts = min(self._minibatches, len(self.lessons))
+        num_parts = min(self._minibatches, len(self.samples))
         for epoch in range(self._epochs):
-            order = list(self.lessons)
+            order = list(self.samples)
             if epoch or num_parts > 1:
                 random.Random(f"{seed}:minibatches:{step}:{epoch}").shuffle(order)
             for index in range(num_parts):
-                plan.append([lesson for group in order[index::num_parts] for lesson in group])
+                plan.append([sample for group in order[index::num_parts] for sample in group])
         return plan
 
     def learnt(self, metrics: Mapping[str, float]) -> None:
@@ -103,16 +103,16 @@ class Buffer:
         """The generation, which is now learnt from."""
         generation, self.generation = self.generation, None
         assert generation is not None
-        self.lessons, self.num_done = [], 0
+        self.samples, self.num_done = [], 0
         return generation
 
     def state_dict(self) -> dict[str, Any]:
-        """The open generation, its lessons and how many updates were made; nothing if closed."""
+        """The open generation, its samples and how many updates were made; nothing if closed."""
         if self.generation is None:
             return {}
         return {
             "generation": self.generation.state_dict(),
-            "lessons": [[lesson.plain() for lesson in group] for group in self.lessons],
+            "samples": [[sample.state_dict() for sample in group] for group in self.samples],
             "num_done": self.num_done,
             "totals": {name: list(values) for name, values in self.totals.items()},
         }
@@ -121,7 +121,7 @@ class Buffer:
         """Go on from what `state_dict` wrote."""
         self.generation = None
         if state:
-            lessons = [[Lesson.from_plain(row) for row in group] for group in state["lessons"]]
-            self.open(Generation.of(state["generation"]), lessons)
+            samples = [[TrainSample.of_state(row) for row in group] for group in state["samples"]]
+            self.open(Generation.of(state["generation"]), samples)
             self.num_done = int(state["num_done"])
             self.totals = {name: list(values) for name, values in state["totals"].items()}

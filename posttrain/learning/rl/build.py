@@ -11,8 +11,9 @@ from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
-from posttrain.learning.rl.learner import Learner
-from posttrain.learning.rl.reference import Reference
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.passes import ModelPasses
+from posttrain.learning.rl.reference import ReferencePolicy
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -20,15 +21,26 @@ from posttrain.stage.errors import UserError
 
 def build_learner(
     policy: Policy, config: RlConfig, context: StageContext, *, reference: Path | None
-) -> Learner:
-    """The policy as it is, with what learns beside it; `reference` is a connected input.
+) -> PolicyLearner:
+    """Put a learner around the policy as it is.
 
-    Without one, a divergence is measured from the policy as it is now.
+    Args:
+        policy: The policy that learns, in place.
+        config: The stage's config.
+        context: Device, seed and scratch folder.
+        reference: A connected policy to measure a divergence from; None takes this one as it is.
+
+    Returns:
+        The learner, one of several where the context has several processes.
+
+    Raises:
+        UserError: The reference is of no use, or does not fit.
+
     """
-    if reference is not None and config.algorithm.kl is None:
+    if reference is not None and not config.algorithm.uses_reference:
         raise UserError(
             "rl: a reference is connected but the algorithm has no kl, so it would change nothing;"
-            " set algorithm.kl or leave the reference out"
+            " set algorithm.regularizers.kl or leave the reference out"
         )
     # Both start from plain weights, so they are copied before an adapter is attached.
     kept = _reference(policy, config, context, reference)
@@ -43,16 +55,15 @@ def build_learner(
         weight_decay=config.optimization.weight_decay,
     )
     check_training_memory(optimizer, device=context.device)
-    learner = Learner(
+    passes = ModelPasses(
         trainable=trainable,
-        optimizer=optimizer,
         reference=kept,
         critic=critic,
         config=config,
         pad=int(policy.tokenizer.pad_token_id),
         device=context.device,
-        scratch=context.scratch,
     )
+    learner = PolicyLearner(passes=passes, optimizer=optimizer, scratch=context.scratch)
     if context.processes == 1:
         return learner
     from posttrain.learning.rl.sharded import in_shards
@@ -62,11 +73,11 @@ def build_learner(
 
 def _reference(
     policy: Policy, config: RlConfig, context: StageContext, path: Path | None
-) -> Reference | None:
-    if config.algorithm.kl is None:
+) -> ReferencePolicy | None:
+    if not config.algorithm.uses_reference:
         return None
     if path is None:
-        return Reference(copy.deepcopy(policy.model), config.reference)
+        return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
     loaded = load_policy(path, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
     if config.reference.kind != "frozen" and _shapes(loaded.model) != _shapes(policy.model):
@@ -74,7 +85,7 @@ def _reference(
             f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
             " another shape, so it cannot follow the policy; set kind to frozen"
         )
-    return Reference(loaded.model, config.reference)
+    return ReferencePolicy(loaded.model, config.reference)
 
 
 def _shapes(model: torch.nn.Module) -> list[tuple[int, ...]]:

@@ -4,10 +4,10 @@ from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.advantage_config import GroupAdvantage
 from posttrain.learning.algorithms.check import check, check_on_policy
-from posttrain.learning.algorithms.choice import Chosen
 from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.part import NEEDS
+from posttrain.learning.algorithms.presets import AlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.draw_config import DrawConfig
@@ -18,6 +18,9 @@ from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import Schedulable
+
+# What the learner of this stage can compute: a rollout has one turn, and no states.
+_PROVIDED = frozenset(NEEDS) - {"states"}
 
 
 class RlOptimization(OptimizationConfig):
@@ -48,7 +51,7 @@ class RlConfig(Schedulable):
     # A method is the same whatever it runs on, and at any budget of steps.
     MECHANICS = frozenset({"steps", "max_logprob_gap", "checkpoint_every"})
     FIXED: ClassVar[frozenset[str]] = frozenset({"steps", "staleness", "checkpoint_every"})
-    algorithm: Chosen = Algorithm()
+    algorithm: AlgorithmConfig = Algorithm()
     """A preset's name, or a preset with some switches set otherwise."""
     reward: RewardStack = RewardStack()
     """What an answer earns: named components, how they are combined, which one says solved."""
@@ -97,10 +100,10 @@ class RlConfig(Schedulable):
                 f" problems_per_step {self.problems_per_step}, and a group is never split;"
                 " lower minibatches"
             )
-        if self.reference.kind != "frozen" and self.algorithm.kl is None:
+        if self.reference.kind != "frozen" and not self.algorithm.uses_reference:
             raise ValueError(
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
-                " reference is asked; add algorithm.kl, or leave reference out"
+                " reference is asked; add algorithm.regularizers.kl, or leave reference out"
             )
         if self.critic != ValueModelConfig() and self.algorithm.critic is None:
             raise ValueError(
@@ -127,6 +130,7 @@ class RlConfig(Schedulable):
                 self.algorithm,
                 where="algorithm",
                 group_size=self.group_size,
+                provided=_PROVIDED,
                 max_tokens=self.max_tokens,
             )
             check_on_policy(
@@ -138,12 +142,6 @@ class RlConfig(Schedulable):
         except UserError as error:
             # Only a ValueError gets the name of the stage put before it.
             raise ValueError(str(error)) from None
-        advantage = self.algorithm.advantage
-        if isinstance(advantage, GroupAdvantage) and advantage.turns is not None:
-            raise ValueError(
-                "algorithm.advantage.turns gives credit by turns, but a rollout of this stage has"
-                " one; leave turns out"
-            )
 
     def _check_stop_metric(self) -> None:
         """Refuse a metric that the chosen problem sampler does not measure."""

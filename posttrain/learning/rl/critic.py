@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.models.optim import Optimizer
-from posttrain.learning.rl.batch import LessonBatch
+from posttrain.learning.rl.batch import TrainBatch
 from posttrain.learning.rl.model_config import ValueModelConfig
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class Critic:
     """A scalar head on its own copy of the starting policy, or on the policy that learns.
 
     The head starts at 0, so the first values are 0 whatever the trunk. On a shared trunk the value
-    loss reaches the policy's own weights, and is stepped by the policy's optimiser.
+    loss reaches the policy's own weights, and is stepped by the policy's optimizer.
     """
 
     def __init__(self, policy: "PreTrainedModel", config: ValueModelConfig) -> None:
@@ -36,7 +36,7 @@ class Critic:
         adamw = torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
         self.optimizer = Optimizer(parameters, {"critic": adamw})
 
-    def values(self, batch: LessonBatch) -> Tensor:
+    def values(self, batch: TrainBatch) -> Tensor:
         """Expected reward before each drawn token, 0 at the others. ``[B, T]``."""
         hidden_BTD = hidden_states(self.trunk, batch.input_ids_BT)
         before_BT = self.head(hidden_BTD[:, :-1])[..., 0].float()
@@ -44,7 +44,7 @@ class Critic:
         return torch.where(batch.mask_BT, values_BT, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Head, own trunk and optimiser."""
+        """Head, own trunk and optimizer."""
         trunk = self.trunk.base_model.state_dict() if self.owns_trunk else {}
         return {
             "head": self.head.state_dict(),

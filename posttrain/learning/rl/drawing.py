@@ -8,14 +8,13 @@ from posttrain.data.schemas import Problem
 from posttrain.learning.curriculum.base import GroupResult, ProblemStream
 from posttrain.learning.rewards.config import Rewarder, RewardStack
 from posttrain.learning.rewards.verify import VerifierCache
+from posttrain.learning.rl.advantages import informative_groups
 from posttrain.learning.rl.buffer import Generation
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.credit import relative
 from posttrain.learning.rl.rollout import (
     Group,
     answers_of,
     as_groups,
-    has_signal,
     marked,
     rewarded,
 )
@@ -53,7 +52,6 @@ class Drawing:
             groups += self._sample(more, step=step, round_=rounds, first=len(groups))
             rounds += 1
             wanted = self._missing(groups)
-        groups = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
         return Generation(step, self._select(groups), {"rounds": float(rounds)})
 
     def observe(self, groups: Sequence[Group]) -> None:
@@ -61,17 +59,9 @@ class Drawing:
         place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
         self.stream.observe([_result(group, place[group[0].problem_id]) for group in groups])
 
-    def teaches(self, group: Group) -> bool:
-        """Whether the group, with its advantages, has something to teach.
-
-        Where an advantage is more than a reward against those of its group, every group has.
-        """
-        advantage = self.config.algorithm.advantage
-        if advantage.kind != "group":
-            return True
-        if advantage.baseline == "none" and advantage.whiten != "none":
-            return True
-        return has_signal(group)
+    def informative(self, groups: Sequence[Group]) -> list[bool]:
+        """Tell which groups have something to teach, by their rewards alone."""
+        return informative_groups(groups, self.config.algorithm.advantage)
 
     def _sample(self, chosen: Sequence[int], *, step: int, round_: int, first: int) -> list[Group]:
         config, purpose = self.config, ("rollouts", step, round_)
@@ -94,8 +84,7 @@ class Drawing:
         """Problems to draw so that, at the yield so far, enough groups will have signal."""
         if self.config.draw.max_rounds == 1:
             return 0
-        scored = relative(groups, self.config.algorithm, max_tokens=self.config.max_tokens)
-        num_good = sum(map(self.teaches, scored))
+        num_good = sum(self.informative(groups))
         lacking = max(0, self.config.problems_per_step - num_good)
         expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
         return min(expected, self.config.problems_per_step)
@@ -103,8 +92,8 @@ class Drawing:
     def _select(self, groups: Sequence[Group]) -> list[Group]:
         """The first groups that teach, as many as a step learns from, are marked as trained."""
         room, selected = self.config.problems_per_step, []
-        for group in groups:
-            trained = room > 0 and (self.config.draw.train_on == "all" or self.teaches(group))
+        for group, informative in zip(groups, self.informative(groups), strict=True):
+            trained = room > 0 and (self.config.draw.train_on == "all" or informative)
             room -= trained
             selected.append(marked(group, trained=trained))
         return selected

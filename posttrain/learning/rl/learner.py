@@ -1,36 +1,27 @@
-"""The policy and everything that learns with it: credit for rollouts, and one optimiser update."""
+"""The policy and everything that learns with it: one optimizer update after the other."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from posttrain.data.batching import length_buckets
-from posttrain.learning.algorithms.credit import advantages
 from posttrain.learning.algorithms.objective import (
-    PolicyBatch,
     denominator,
     policy_objective,
     value_objective,
 )
-from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.learning.maths.reduce import masked_mean
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.load import bit_sums
-from posttrain.learning.models.logprobs import hidden_states, token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
-from posttrain.learning.rl.batch import Lesson, LessonBatch, collate
+from posttrain.learning.rl.advantages import training_samples
+from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.credit import outcomes, token_rows
-from posttrain.learning.rl.critic import Critic
-from posttrain.learning.rl.reference import Reference
+from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import Group, Rollout
 from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.prepare import Trainable
@@ -41,21 +32,22 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 MAXIMA = ("logprob_gap_max",)
+"""Metrics of which the largest counts, and not the mean."""
 
 
 @dataclass
-class Learner:
-    """The policy, its optimiser and, where the algorithm asks for them, reference and critic."""
+class PolicyLearner:
+    """The policy, its optimizer and, where the algorithm asks for them, reference and critic."""
 
-    trainable: Trainable
+    passes: ModelPasses
     optimizer: Optimizer
-    reference: Reference | None
-    critic: Critic | None
-    config: RlConfig
-    pad: int
-    device: str
     scratch: Path
     num_updates: int = field(default=0, init=False)
+
+    @property
+    def trainable(self) -> Trainable:
+        """The policy with what its training keeps beside it."""
+        return self.passes.trainable
 
     @property
     def model(self) -> "PreTrainedModel":
@@ -78,53 +70,43 @@ class Learner:
         """Make the policy what is to be saved, but for the merging of an adapter."""
         self.trainable.finish()
 
-    def lessons(self, groups: Sequence[Group], *, step: int) -> list[list[Lesson]]:
-        """Credit for the groups of 0-based `step`, token by token, before its first update.
+    def training_samples(
+        self, groups: Sequence[Group], *, step: int
+    ) -> list[list[TrainSample | None]]:
+        """Turn groups into what is learnt from, with its advantages; see `rl.advantages`.
 
-        What needs a model (a critic's values, a divergence in the reward, log-probabilities of
-        the policy as it is now) is computed here once, and stays as it is through all updates.
-        Rollouts that bear no loss (cut off, where the algorithm does not keep those, or not to be
-        judged) have no lesson, so no denominator counts them.
+        Args:
+            groups: The groups that are learnt from.
+            step: 0-based step.
+
+        Returns:
+            A sample for each rollout, group by group; None for one that bears no loss.
+
         """
-        algorithm, rollouts = self.config.algorithm, [r for group in groups for r in group]
-        if not rollouts:
-            return []
-        in_reward = algorithm.kl is not None and algorithm.kl.place == "reward"
-        columns: dict[str, list[list[float]]] = {}
-        values = self._rows(rollouts, self._values) if self.critic is not None else None
-        credit = advantages(
-            algorithm,
-            outcomes(
-                rollouts,
-                reference=self._rows(rollouts, self._reference_logprobs) if in_reward else None,
-                values=values,
-            ),
-            max_tokens=self.config.max_tokens,
-        )
-        if values is not None and credit.returns_BT is not None:
-            columns |= {"values": values, "returns": token_rows(credit.returns_BT, rollouts)}
-        if self._needs_old_logprobs(rollouts, step=step):
-            columns["old_logprobs"] = self._rows(rollouts, self._present_logprobs)
-        rows = [
-            Lesson.of(rollout, credited, **{name: columns[name][i] for name in columns})
-            for i, (rollout, credited) in enumerate(
-                zip(rollouts, token_rows(credit.advantages_BT, rollouts), strict=True)
-            )
-        ]
-        found = iter(zip(rows, credit.bears_loss_B.tolist(), strict=True))
-        taught = [[row for row, bears in islice(found, len(group)) if bears] for group in groups]
-        return [group for group in taught if group]
+        return training_samples(groups, self.passes, step=step)
 
     def update(
-        self, lessons: Sequence[Lesson], *, step: int, index: int, seed: int
+        self, samples: Sequence[TrainSample], *, step: int, index: int, seed: int
     ) -> dict[str, float]:
-        """Update `index` of 0-based `step`, in place; its metrics as means over the drawn tokens.
+        """Make one optimizer update, in place.
 
-        A loss or gradient that is not finite stops the run before the weights move, with the
-        batch saved.
+        Args:
+            samples: What it learns from.
+            step: 0-based step.
+            index: 0-based update of the step.
+            seed: Seed of the run, for the batch that is saved where it fails.
+
+        Returns:
+            Metrics, as means over the drawn tokens.
+
+        Raises:
+            NotFiniteError: Loss or gradient is not finite; the weights are as they were, and the
+                batch is saved.
+
         """
-        config, optimization = self.config, self.config.optimization
-        parts = self._parts(lessons, step=step, index=index)
+        config, optimization = self.passes.config, self.passes.config.optimization
+        critic, reference = self.passes.critic, self.passes.reference
+        parts = self._parts(samples, step=step, index=index)
         factor = optimization.factor(
             step * config.updates_per_step + index,
             num_steps=config.steps * config.updates_per_step,
@@ -132,30 +114,42 @@ class Learner:
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
         with kept_for_replay(self.scratch, self.weights(), parts, step=step + 1, seed=seed):
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
-            if self.critic is not None:
-                norm = self.critic.optimizer.step(
+            if critic is not None:
+                norm = critic.optimizer.step(
                     learning_rate=factor * config.critic.learning_rate, max_grad_norm=limit
                 )
                 metrics["value_grad_norm"] = norm
             norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
         self.num_updates += 1
         self.trainable.after_step()
-        if self.reference is not None:
-            self.reference.follow(self.model, num_updates=self.num_updates)
+        if reference is not None:
+            reference.follow(self.model, num_updates=self.num_updates)
         return metrics | {"grad_norm": norm, "learning_rate": rate}
 
     def accumulate(
-        self, parts: Sequence[LessonBatch], *, where: str, first: bool = True
+        self, parts: Sequence[TrainBatch], *, where: str, first: bool = True
     ) -> dict[str, float]:
-        """Add up the gradient of one update; its metrics as means over the drawn tokens."""
-        algorithm, limit = self.config.algorithm, self.config.max_tokens
-        whole = sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+        """Add up the gradient of one update.
+
+        Args:
+            parts: The update in micro-batches.
+            where: The step, for errors.
+            first: True for the first update of a step, which measures the sampler's gap.
+
+        Returns:
+            Metrics, as means over the drawn tokens.
+
+        Raises:
+            NotFiniteError: A loss is not finite.
+
+        """
+        whole = whole_denominator(parts, self.passes.config)
         counts = [part.num_tokens for part in parts]
         totals: dict[str, float] = {}
         for part, count in zip(parts, counts, strict=True):
-            loss, metrics = self._loss(part, denominator=whole, first=first)
+            loss, metrics = self.loss(part, denominator=whole, first=first)
             scalar = float(loss.detach())
-            self.check_finite(scalar, where=where)
+            refuse_infinite(scalar, where=where)
             loss.backward()  # type: ignore[no-untyped-call]
             totals["loss"] = totals.get("loss", 0.0) + scalar
             for name, value in metrics.items():
@@ -166,18 +160,63 @@ class Learner:
                     totals[name] = totals.get(name, 0.0) + share
         return totals
 
-    def check_finite(self, loss: float, *, where: str) -> None:
-        """Stop training at a loss that is not a number."""
-        if not math.isfinite(loss):
-            raise NotFiniteError(
-                f"{where}: the loss is {loss}, so training stopped;"
-                " lower the learning rate, or raise the temperature if it is near 0"
+    def loss(
+        self, batch: TrainBatch, *, denominator: int, first: bool
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Compute a part's share of the policy's loss, and of the critic's.
+
+        Args:
+            batch: The part.
+            denominator: Of the whole update.
+            first: True where the sampler's gap is to be measured.
+
+        Returns:
+            The loss, and metrics as means over the part's drawn tokens.
+
+        """
+        passes, algorithm = self.passes, self.passes.config.algorithm
+        needs = algorithm.needs
+        found = passes.policy(self.model, batch, with_entropy="entropy" in needs)
+        new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
+        known = replace(
+            batch,
+            # One update of rollouts that are not stale: the policy before it is this one.
+            old_logprobs_BT=new_BT.detach() if old_BT is None else old_BT,
+            reference_logprobs_BT=passes.reference_logprobs(batch)
+            if "reference" in needs
+            else None,
+            entropy_BT=found.entropy_BT,
+        )
+        loss, metrics = policy_objective(
+            algorithm,
+            new_BT,
+            batch=known,
+            denominator=denominator,
+            entropy_BT=passes.entropy(batch) if "entropy_gradient" in needs else None,
+        )
+        if first:
+            metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, batch.mask_BT)
+        if passes.critic is not None:
+            assert batch.returns_BT is not None
+            assert batch.values_BT is not None
+            value_loss, more = value_objective(
+                algorithm,
+                passes.values(batch),
+                returns_BT=batch.returns_BT,
+                old_values_BT=batch.values_BT,
+                mask_BT=batch.mask_BT,
+                denominator=denominator,
             )
+            metrics |= more | {"value_loss": value_loss.detach()}
+            loss = loss + value_loss
+        return loss, metrics
 
     def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
         """The sampler's log-probabilities against those of the policy as it is now, by tokens."""
-        now = [v for row in self._rows(rollouts, self._present_logprobs) for v in row]
-        then = [v for rollout in rollouts for v in rollout.logprobs]
+        samples = [TrainSample.bare(rollout) for rollout in rollouts]
+        rows = self.passes.rows(samples, self.passes.present_logprobs)
+        now = [value for row in rows for value in row]
+        then = [value for rollout in rollouts for value in rollout.logprobs]
         mask_N = torch.ones(len(now), dtype=torch.bool)
         return {
             name: float(value)
@@ -186,10 +225,11 @@ class Learner:
 
     def check_gap(self, gap: float) -> None:
         """Stop where sampler and trainer disagree by more than the recipe allows."""
-        if not gap <= self.config.max_logprob_gap:
+        most = self.passes.config.max_logprob_gap
+        if not gap <= most:
             raise UserError(
                 f"rl: the sampler's log-probabilities differ from the trainer's by {gap:.4f} nats"
-                f" per token, more than max_logprob_gap {self.config.max_logprob_gap}; the sampler"
+                f" per token, more than max_logprob_gap {most}; the sampler"
                 " has stale weights or computes something else"
             )
 
@@ -201,141 +241,48 @@ class Learner:
         """Go on from what `state_dict` gave."""
         self.num_updates = int(state["num_updates"])
 
-    def _needs_old_logprobs(self, rollouts: Sequence[Rollout], *, step: int) -> bool:
-        """Whether the policy before the first update is neither the sampler nor the present one."""
-        if self.config.algorithm.correction.old != "recomputed":
-            return False
-        stale = any(rollout.policy_version != step for rollout in rollouts)
-        return stale or self.config.updates_per_step > 1
+    def _parts(self, samples: Sequence[TrainSample], *, step: int, index: int) -> list[TrainBatch]:
+        """The samples of an update as micro-batches."""
+        passes, per_step = self.passes, self.passes.config.updates_per_step
 
-    def _parts(self, lessons: Sequence[Lesson], *, step: int, index: int) -> list[LessonBatch]:
-        per_step = self.config.updates_per_step
-
-        def position(lesson: Lesson) -> float:
-            behind = (step - lesson.policy_version) * per_step
+        def position(sample: TrainSample) -> float:
+            behind = (step - sample.policy_version) * per_step
             return behind / (behind + index) if behind > 0 else 0.0
 
-        chosen = [[lessons[i] for i in bucket] for bucket in self._buckets(lessons)]
+        chosen = [[samples[place] for place in bucket] for bucket in passes.buckets(samples)]
         return [
             collate(
                 part,
-                pad=self.pad,
-                device=self.device,
-                positions=[position(lesson) for lesson in part],
+                pad=passes.pad,
+                device=passes.device,
+                positions=[position(sample) for sample in part],
             )
             for part in chosen
         ]
 
-    def _loss(
-        self, batch: LessonBatch, *, denominator: int, first: bool
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """The part's share of the policy's loss, and of the critic's."""
-        algorithm, mask_BT = self.config.algorithm, batch.mask_BT
-        new_BT = self._logprobs(self.model, batch)
-        old_BT = batch.old_logprobs_BT
-        penalised = algorithm.kl is not None and algorithm.kl.place == "loss"
-        exact = algorithm.entropy is not None and algorithm.entropy.place == "loss"
-        loss, metrics = policy_objective(
-            algorithm,
-            new_BT,
-            batch=PolicyBatch(
-                mask_BT=mask_BT,
-                advantages_BT=batch.advantages_BT,
-                sampled_logprobs_BT=batch.sampled_logprobs_BT,
-                # One update of rollouts that are not stale: the policy before it is this one.
-                old_logprobs_BT=new_BT.detach() if old_BT is None else old_BT,
-                position_BT=batch.position_BT,
-                reference_logprobs_BT=self._reference_logprobs(batch) if penalised else None,
-            ),
-            denominator=denominator,
-            entropy_BT=self._entropy(batch) if exact else None,
+
+def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
+    """What the loss of a whole update is divided by."""
+    algorithm, limit = config.algorithm, config.max_tokens
+    return sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+
+
+def refuse_infinite(loss: float, *, where: str) -> None:
+    """Stop training at a loss that is not a number.
+
+    Args:
+        loss: Of a whole update, or of a part of it.
+        where: The step, for the error.
+
+    Raises:
+        NotFiniteError: It is infinite or not a number.
+
+    """
+    if not math.isfinite(loss):
+        raise NotFiniteError(
+            f"{where}: the loss is {loss}, so training stopped;"
+            " lower the learning rate, or raise the temperature if it is near 0"
         )
-        del metrics["logprob_gap"]
-        if exact:
-            # `entropy` is the estimate from all rollouts that were drawn.
-            metrics["entropy_exact"] = metrics.pop("entropy")
-        if first:
-            metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, mask_BT)
-        if self.critic is not None:
-            assert batch.returns_BT is not None
-            assert batch.values_BT is not None
-            with self.trainable.computing():
-                values_BT = self.critic.values(batch)
-            value_loss, more = value_objective(
-                algorithm,
-                values_BT,
-                returns_BT=batch.returns_BT,
-                old_values_BT=batch.values_BT,
-                mask_BT=mask_BT,
-                denominator=denominator,
-            )
-            metrics |= more | {"value_loss": value_loss.detach()}
-            loss = loss + value_loss
-        return loss, metrics
-
-    def _logprobs(self, model: "PreTrainedModel", batch: LessonBatch) -> Tensor:
-        with self.trainable.computing():
-            return token_logprobs(
-                model,
-                batch.input_ids_BT,
-                wanted_BT=batch.mask_BT,
-                temperature=self.config.temperature,
-            ).logprobs_BT
-
-    def _present_logprobs(self, batch: LessonBatch) -> Tensor:
-        with torch.no_grad():
-            return self._logprobs(self.model, batch)
-
-    def _reference_logprobs(self, batch: LessonBatch) -> Tensor:
-        assert self.reference is not None
-        with torch.no_grad():
-            return self._logprobs(self.reference.model, batch)
-
-    def _values(self, batch: LessonBatch) -> Tensor:
-        assert self.critic is not None
-        with torch.no_grad(), self.trainable.computing():
-            return self.critic.values(batch)
-
-    def _entropy(self, batch: LessonBatch) -> Tensor:
-        """Exact entropy at the drawn tokens, with gradient; 0 at the others. ``[B, T]``."""
-        with self.trainable.computing():
-            hidden_BTD = hidden_states(self.model, batch.input_ids_BT)[:, :-1].float()
-        head: Any = self.model.get_output_embeddings()
-        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]]
-        final = final_logits(self.model.config)
-        if final.changes_nothing and head.bias is None:
-            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
-        else:
-            logits_NV = final(F.linear(hidden_ND, head.weight, head.bias))
-            entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
-        zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
-        return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
-
-    def _rows(self, rollouts: Sequence[Rollout], compute: Any) -> list[list[float]]:
-        """One number per drawn token of every rollout, computed in batches of similar length."""
-        lessons = [Lesson.of(r, [0.0] * r.num_drawn) for r in rollouts]
-        found = self._found(lessons, compute)
-        return [found[i] for i in range(len(lessons))]
-
-    def _found(self, lessons: Sequence[Lesson], compute: Any) -> dict[int, list[float]]:
-        """By place of the lesson."""
-        rows: dict[int, list[float]] = {}
-        for bucket in self._buckets(lessons):
-            rows |= self._rows_of(bucket, lessons, compute)
-        return rows
-
-    def _rows_of(
-        self, bucket: Sequence[int], lessons: Sequence[Lesson], compute: Any
-    ) -> dict[int, list[float]]:
-        batch = collate([lessons[i] for i in bucket], pad=self.pad, device=self.device)
-        values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
-        return {place: values_T[mask_T].tolist() for place, values_T, mask_T in values}
-
-    def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
-        """Places of the lessons that go through the model together."""
-        lengths = [lesson.num_tokens for lesson in lessons]
-        budget = self.config.updates.micro_batch_tokens
-        return length_buckets(range(len(lessons)), lengths, budget)
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:

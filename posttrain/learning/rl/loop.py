@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.rl.batch import Lesson
+from posttrain.learning.rl.advantages import bearing_loss, with_advantages
+from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.buffer import Buffer, Generation, Queue
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.drawing import Drawing
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import CURRICULUM, describe
 from posttrain.learning.rl.rollout import Group, marked
 from posttrain.learning.rl.stop import Stopping
@@ -29,7 +30,7 @@ class Practice:
     """Everything that takes part in a run, and changes while it goes on."""
 
     drawing: Drawing
-    learner: Learner
+    learner: PolicyLearner
     curve: Curve
     store: RolloutStore
     queue: Queue
@@ -56,8 +57,8 @@ class Practice:
         """What a checkpoint holds, by name; of the rollouts, which lie beside it, the digests."""
         learner = self.learner
         optional: Mapping[str, Stateful | None] = {
-            "reference": learner.reference,
-            "critic": learner.critic,
+            "reference": learner.passes.reference,
+            "critic": learner.passes.critic,
             "stopping": self.stopping,
             "best": self.best,
         }
@@ -104,15 +105,17 @@ def train(
         if buffer.generation is None:
             generation = drop_stale(queue.take(), version=step, bound=config.staleness)
             trained = [group for group in generation.groups if group[0].trained]
-            lessons = learner.lessons(trained, step=step)
+            earned = learner.training_samples(trained, step=step)
+            samples = bearing_loss(earned)
             if step == 0:
-                check_taught(trained, lessons, max_tokens=config.max_tokens)
-            num_masked = sum(map(len, trained)) - sum(map(len, lessons))
+                check_taught(trained, samples, max_tokens=config.max_tokens)
+            num_masked = sum(map(len, trained)) - sum(map(len, samples))
             if num_masked:
                 generation.facts["rollouts_masked"] = float(num_masked)
             # Only now everything is known of a group that a problem sampler may ask.
             practice.drawing.observe(generation.groups)
-            buffer.open(generation, lessons)
+            groups = with_advantages(generation.groups, earned)
+            buffer.open(replace(generation, groups=groups), samples)
 
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)
@@ -163,7 +166,7 @@ def gate(practice: Practice, metrics: dict[str, float], *, stale: bool) -> None:
 
 def is_stale(buffer: Buffer, *, version: int) -> bool:
     """Whether any rollout that is learnt from is of an older policy."""
-    return any(lesson.policy_version != version for group in buffer.lessons for lesson in group)
+    return any(sample.policy_version != version for group in buffer.samples for sample in group)
 
 
 def drop_stale(generation: Generation, *, version: int, bound: int) -> Generation:
@@ -186,7 +189,7 @@ def drop_stale(generation: Generation, *, version: int, bound: int) -> Generatio
 
 def figures(practice: Practice, generation: Generation, *, version: int) -> dict[str, float]:
     """What is measured of a generation itself."""
-    signal = [practice.drawing.teaches(group) for group in generation.groups]
+    signal = practice.drawing.informative(generation.groups)
     ages = [version - r.policy_version for g in generation.groups for r in g if r.trained]
     found = describe(generation.groups, signal=signal) | generation.facts
     return found | {"staleness": sum(ages) / len(ages)} if ages else found
@@ -198,10 +201,10 @@ def means(totals: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def check_taught(
-    trained: Sequence[Group], lessons: Sequence[Sequence[Lesson]], *, max_tokens: int
+    trained: Sequence[Group], samples: Sequence[Sequence[TrainSample]], *, max_tokens: int
 ) -> None:
     """Refuse, before the first update, a limit of tokens that cuts off and so masks everything."""
-    if trained and not lessons and all(r.truncated for group in trained for r in group):
+    if trained and not samples and all(r.truncated for group in trained for r in group):
         raise UserError(
             f"rl: every rollout of the first step was cut off at max_tokens {max_tokens}, and"
             " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
@@ -209,7 +212,7 @@ def check_taught(
         )
 
 
-def check_moved(learner: Learner, before: object, *, gradient: float) -> object:
+def check_moved(learner: PolicyLearner, before: object, *, gradient: float) -> object:
     """The fingerprint after an update; one with a gradient that left it as it was ends the run."""
     after = learner.fingerprint()
     if gradient and after == before:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Reference:
+class ReferencePolicy:
     """A model of its own, and the rule by which it follows the policy."""
 
     def __init__(self, model: "PreTrainedModel", config: ReferenceConfig) -> None:

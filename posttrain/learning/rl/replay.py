@@ -6,6 +6,7 @@ from pathlib import Path
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.advantages import bearing_loss
 from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
@@ -38,9 +39,10 @@ def replay(
         step = number - 1
         seed_torch(purpose_seed(context.seed, "rl", step))
         trained = [group for group in groups if group[0].trained]
-        buffer.open(Generation(step, groups), learner.lessons(trained, step=step))
-        for index, lessons in enumerate(buffer.plan(seed=context.seed)):
-            learner.update(lessons, step=step, index=index, seed=context.seed)
+        samples = bearing_loss(learner.training_samples(trained, step=step))
+        buffer.open(Generation(step, groups), samples)
+        for index, update in enumerate(buffer.plan(seed=context.seed)):
+            learner.update(update, step=step, index=index, seed=context.seed)
         context.progress(number, config.steps)
     learner.trainable.finish()
     learner.trainable.merge()

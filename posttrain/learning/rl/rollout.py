@@ -214,11 +214,6 @@ def marked(group: Group, *, trained: bool) -> Group:
     return [rollout._replace(trained=trained) for rollout in group]
 
 
-def has_signal(group: Sequence[Rollout]) -> bool:
-    """Return True where an advantage is not 0, so that the group has a gradient."""
-    return any(value != 0 for rollout in group for value in rollout.advantages)
-
-
 def plain(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """Return groups as plain values by name, for a checkpoint."""
     return [

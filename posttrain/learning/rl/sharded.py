@@ -4,11 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from posttrain.data.batching import length_buckets
-from posttrain.learning.algorithms.objective import denominator
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn, SharedValues
 from posttrain.learning.models.distributed.group import Dismissed, Group, current_group
@@ -16,9 +13,14 @@ from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOpti
 from posttrain.learning.models.distributed.shard import Sharded, lend_whole, restore, shard
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.rl.batch import Lesson, LessonBatch
-from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.learner import MAXIMA, Learner
+from posttrain.learning.rl.batch import TrainBatch
+from posttrain.learning.rl.learner import (
+    MAXIMA,
+    PolicyLearner,
+    refuse_infinite,
+    whole_denominator,
+)
+from posttrain.learning.rl.sharded_passes import ShardedPasses
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.learning.training.sharded import SharedProgress, shares, twin
@@ -28,7 +30,7 @@ _STORE = "rollouts"
 
 
 @dataclass
-class ShardedLearner(Learner):
+class ShardedPolicyLearner(PolicyLearner):
     """One of several processes, which all draw on the same rollouts.
 
     The policy is there twice: in shards, which learn, and whole, as the sampler reads it. Losses
@@ -75,11 +77,10 @@ class ShardedLearner(Learner):
         self.whole.model.eval()
 
     def accumulate(
-        self, parts: Sequence[LessonBatch], *, where: str, first: bool = True
+        self, parts: Sequence[TrainBatch], *, where: str, first: bool = True
     ) -> dict[str, float]:
         """Add up this process's part of an update's gradient; the metrics are of the update."""
-        algorithm, limit = self.config.algorithm, self.config.max_tokens
-        whole = sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
+        whole = whole_denominator(parts, self.passes.config)
         num_tokens = sum(part.num_tokens for part in parts)
         sums: dict[str, float] = {}
         maxima: dict[str, float] = {}
@@ -94,64 +95,44 @@ class ShardedLearner(Learner):
                 else:
                     sums[name] = sums.get(name, 0.0) + float(value) * share
         totals = self.group.totals(sums) | self.group.maxima(maxima)
-        self.check_finite(totals["loss"], where=where)
+        refuse_infinite(totals["loss"], where=where)
         return totals
 
     def _loss_there(
-        self, _: Any, part: LessonBatch, whole: int, first: bool
+        self, _: Any, part: TrainBatch, whole: int, first: bool
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        return self._loss(part, denominator=whole, first=first)
-
-    def _present_logprobs(self, batch: LessonBatch) -> Tensor:
-        with torch.no_grad():
-            logprobs_BT: Tensor = self.sharded(self._logprobs, batch)
-        return logprobs_BT
-
-    def _found(self, lessons: Sequence[Lesson], compute: Any) -> dict[int, list[float]]:
-        rows: dict[int, list[float]] = {}
-        for bucket, counts in shares(self._buckets(lessons), self.group):
-            found = self._rows_of(bucket, lessons, compute)
-            rows |= found if counts else {}
-        everyone: dict[int, list[float]] = {}
-        for found in self.group.from_all(rows):
-            everyone |= found
-        return everyone
-
-    def _buckets(self, lessons: Sequence[Lesson]) -> list[list[int]]:
-        """At least one for each process, where there are rows enough."""
-        lengths = [lesson.num_tokens for lesson in lessons]
-        budget = self.config.updates.micro_batch_tokens
-        buckets = length_buckets(range(len(lessons)), lengths, budget)
-        while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
-            budget = max(budget // 2, max(lengths))
-            buckets = length_buckets(range(len(lessons)), lengths, budget)
-        return buckets
+        return self.loss(part, denominator=whole, first=first)
 
 
-def in_shards(learner: Learner) -> ShardedLearner:
+def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     """The same learner as one of several processes; its model lends its weights and is whole."""
-    config = learner.config
-    _check(config)
-    group = current_group(learner.device)
+    passes = learner.passes
+    _refuse_whole_weights(learner)
+    group = current_group(passes.device)
     sharded = shard(learner.model, group)
     optimizer = build_optimizer(
         sharded.model,
-        kind=config.optimization.optimizer,
-        weight_decay=config.optimization.weight_decay,
+        kind=passes.config.optimization.optimizer,
+        weight_decay=passes.config.optimization.weight_decay,
         muon=ShardedMuon,
     )
-    given = {field.name: getattr(learner, field.name) for field in fields(Learner) if field.init}
-    own = {
-        "trainable": twin(learner.trainable, sharded.model),
-        "optimizer": ShardedOptimizer(optimizer, group),
-    }
-    made = ShardedLearner(**(given | own), group=group, sharded=sharded, whole=learner.trainable)
+    given = {each.name: getattr(passes, each.name) for each in fields(passes)}
+    given["trainable"] = twin(learner.trainable, sharded.model)
+    made = ShardedPolicyLearner(
+        passes=ShardedPasses(**given, group=group, sharded=sharded),
+        optimizer=ShardedOptimizer(optimizer, group),
+        scratch=learner.scratch,
+        group=group,
+        sharded=sharded,
+        whole=learner.trainable,
+    )
     made.lend()
     return made
 
 
-def _check(config: RlConfig) -> None:
+def _refuse_whole_weights(learner: PolicyLearner) -> None:
     """Refuse what works on whole weights."""
+    config = learner.passes.config
     asked = {
         "a value model": config.algorithm.critic is not None,
         f"reference.kind {config.reference.kind}": config.reference.kind != "frozen",

@@ -8,8 +8,8 @@ from posttrain.learning.models.distributed.group import Group
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verify import Answer, VerifierCache
-from posttrain.learning.rl.learner import Learner
-from posttrain.learning.rl.sharded import ShardedLearner
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.engine import Engine
@@ -23,10 +23,10 @@ _BATCH_SIZE = 512
 
 @contextmanager
 def shared_tools(
-    engine: Engine, policy: Policy, learner: Learner, context: StageContext
+    engine: Engine, policy: Policy, learner: PolicyLearner, context: StageContext
 ) -> Iterator[tuple[Sampler, VerifierCache]]:
     """Open what draws and what verifies, with the same results in every process."""
-    assert isinstance(learner, ShardedLearner)
+    assert isinstance(learner, ShardedPolicyLearner)
     group = learner.group
     if context.ray is not None and not group.is_main:
         yield SharedSampler(None, policy, learner), VerifierCache(_from_main(group, None))
@@ -66,7 +66,7 @@ class DividedSampler:
     """An engine in every process; the batches of one process are shared out among them."""
 
     sampler: Sampler
-    learner: ShardedLearner
+    learner: ShardedPolicyLearner
 
     @property
     def context_length(self) -> int:
@@ -98,7 +98,7 @@ class SharedSampler:
 
     sampler: Sampler | None
     policy: Policy
-    learner: ShardedLearner
+    learner: ShardedPolicyLearner
 
     @property
     def context_length(self) -> int:

@@ -6,15 +6,15 @@ import pytest
 import torch
 from pydantic import TypeAdapter
 
-from posttrain.learning.algorithms.choice import Chosen
-from posttrain.learning.algorithms.credit import Outcomes, advantages
-from posttrain.learning.algorithms.objective import PolicyBatch
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
+from posttrain.learning.algorithms.objective import advantages
+from posttrain.learning.algorithms.presets import AlgorithmConfig
 
 
 @pytest.fixture(scope="session")
 def choose():
     """`choose("dapo", ratio={"low": 0.1})`: a preset with some switches set otherwise."""
-    chosen = TypeAdapter(Chosen)
+    chosen = TypeAdapter(AlgorithmConfig)
     return lambda name, **changes: chosen.validate_python({"preset": name, **changes})
 
 
@@ -35,7 +35,7 @@ def fixture_f():
 @pytest.fixture
 def fixture_g():
     """Group a, half of it successes, and group b with graded rewards; three tokens each."""
-    return Outcomes(
+    return RolloutBatch(
         rewards_B=torch.tensor([1.0, 0.0, 0.0, 1.0, 0.2, 0.9, 0.4, 0.1]),
         group_B=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]),
         mask_BT=torch.ones(8, 3, dtype=torch.bool),
@@ -47,7 +47,7 @@ def batch_of():
     """Makes the learner's batch of rollouts in the way the learner does: advantages first."""
 
     def make(algorithm, data, **more):
-        outcomes = Outcomes(
+        outcomes = RolloutBatch(
             rewards_B=data.rewards,
             group_B=data.group,
             mask_BT=data.mask,

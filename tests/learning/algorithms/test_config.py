@@ -3,9 +3,8 @@
 import pytest
 
 from posttrain.learning.algorithms.check import check
-from posttrain.learning.algorithms.choice import Chosen, preset
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.algorithms.presets import PRESETS, AlgorithmConfig, preset
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
@@ -13,7 +12,7 @@ from posttrain.stage.errors import UserError
 class Stage(StageConfig):
     """A stage with an algorithm, as `tasks.rl` is one."""
 
-    algorithm: Chosen = Algorithm()
+    algorithm: AlgorithmConfig = Algorithm()
 
 
 def parsed(value):
@@ -23,59 +22,60 @@ def parsed(value):
 CONTRADICTIONS = {
     "gae without critic": (
         {"advantage": {"kind": "gae"}},
-        "rl.algorithm: advantage.kind gae needs the values of a critic, and there is none;"
+        "rl.algorithm: advantage gae needs the values of a critic, and there is none;"
         " add a critic section, or set advantage.kind to group",
     ),
     "value loss without use": (
         {"critic": {}},
-        "rl.algorithm: critic is set, but advantage.kind group never asks it;"
+        "rl.algorithm: critic is set, but advantage group never asks it;"
         " leave critic out, or set advantage.kind to gae",
     ),
     "clip low above high": (
-        {"ratio": {"low": 0.3}},
-        "rl.algorithm.ratio: clip low 0.3 exceeds clip high 0.28;"
+        {"surrogate": {"low": 0.3}},
+        "rl.algorithm.surrogate: clip low 0.3 exceeds clip high 0.28;"
         " swap them, or set both to one value",
     ),
     "gmpo low above high": (
-        {"preset": "gmpo", "ratio": {"log_low": 0.5}},
-        "rl.algorithm.ratio: log_low 0.5 exceeds log_high 0.4; swap them, or set both to one value",
+        {"preset": "gmpo", "surrogate": {"log_low": 0.5}},
+        "rl.algorithm.surrogate: log_low 0.5 exceeds log_high 0.4; swap them, or"
+        " set both to one value",
     ),
     "dual inside the clip": (
-        {"ratio": {"dual": 1.1}},
-        "rl.algorithm.ratio: dual 1.1 lies inside the clip range, which ends at 1.28;"
+        {"surrogate": {"dual": 1.1}},
+        "rl.algorithm.surrogate: dual 1.1 lies inside the clip range, which ends at 1.28;"
         " take a larger dual (often 3), or leave it out",
     ),
     "a coefficient is missing": (
-        {"kl": {"estimator": "k2"}},
-        "rl.algorithm.kl.coefficient: a value is required here",
+        {"regularizers": {"kl": {"estimator": "k2"}}},
+        "rl.algorithm.regularizers.kl.coefficient: a value is required here",
     ),
     "a coefficient of 0": (
-        {"kl": {"coefficient": 0}},
-        "rl.algorithm.kl.coefficient: input should be greater than 0, got 0",
+        {"regularizers": {"kl": {"coefficient": 0}}},
+        "rl.algorithm.regularizers.kl.coefficient: input should be greater than 0, got 0",
     ),
     "k1 in the loss": (
-        {"kl": {"coefficient": 0.1, "estimator": "k1"}},
-        "rl.algorithm.kl: estimator k1 in the loss has a gradient of 0 on average;"
+        {"regularizers": {"kl": {"coefficient": 0.1, "estimator": "k1"}}},
+        "rl.algorithm.regularizers.kl: estimator k1 in the loss has a gradient of 0 on average;"
         " set ratio_weighted to true, place to reward, or estimator to k2",
     ),
     "a ratio in the reward": (
-        {"kl": {"coefficient": 0.1, "place": "reward", "ratio_weighted": True}},
-        "rl.algorithm.kl: ratio_weighted is for a divergence in the loss, but place is reward;"
-        " set ratio_weighted to false, or place to loss",
+        {"regularizers": {"kl": {"coefficient": 0.1, "place": "reward", "ratio_weighted": True}}},
+        "rl.algorithm.regularizers.kl: ratio_weighted is for a divergence in the loss, but place"
+        " is reward; set ratio_weighted to false, or place to loss",
     ),
     "weights without two policies": (
-        {"correction": {"weights": {"high": 2}}},
-        "rl.algorithm.correction: weights and band compare the old policy with the sampler, but"
-        " old is sampler, so all weights are 1; set old to recomputed or interpolated, or leave"
-        " them out",
+        {"token_weights": {"importance": {"high": 2}}},
+        "rl.algorithm: token weight importance compares the old policy with the sampler, but"
+        " old_policy is sampler, so all weights are 1; set old_policy to recomputed or"
+        " interpolated, or leave it out",
     ),
     "a truncation without a bound": (
-        {"correction": {"old": "recomputed", "weights": {}}},
-        "rl.algorithm.correction.weights: bound truncate needs high; set it",
+        {"old_policy": "recomputed", "token_weights": {"importance": {}}},
+        "rl.algorithm.token_weights.importance: bound truncate needs high; set it",
     ),
     "a bound that is not used": (
-        {"correction": {"old": "recomputed", "weights": {"bound": "none", "high": 2}}},
-        "rl.algorithm.correction.weights: bound none has no high; leave it out",
+        {"old_policy": "recomputed", "token_weights": {"importance": {"bound": "none", "high": 2}}},
+        "rl.algorithm.token_weights.importance: bound none has no high; leave it out",
     ),
     "a length that is not used": (
         {"aggregation": {"length": 9}},
@@ -98,24 +98,23 @@ CONTRADICTIONS = {
         " leaves no gradient; set one of them above 0",
     ),
     "cispo without its low": (
-        {"ratio": {"kind": "cispo", "bound": "two_sided"}},
-        "rl.algorithm.ratio: bound two_sided needs a low, and the other bounds have none;"
+        {"surrogate": {"kind": "cispo", "bound": "two_sided"}},
+        "rl.algorithm.surrogate: bound two_sided needs a low, and the other bounds have none;"
         " set low with two_sided, else leave it out",
     ),
     "gmpo by tokens": (
         {"preset": "gmpo", "aggregation": {"kind": "token_mean"}},
-        "rl.algorithm: ratio.kind gmpo has one loss per sequence;"
+        "rl.algorithm: surrogate gmpo has one loss per sequence;"
         " set aggregation.kind to sequence_mean_token_mean",
     ),
     "gmpo with advantages by turns": (
-        {"preset": "gmpo", "advantage": {"turns": {}}},
-        "rl.algorithm: ratio.kind gmpo needs one advantage per sequence; take"
-        " advantage.kind group without turns, and an entropy or kl in the loss, or another"
-        " surrogate",
+        {"preset": "gmpo", "advantage": {"kind": "turns"}},
+        "rl.algorithm: surrogate gmpo needs one advantage per sequence; take advantage group,"
+        " and an entropy or kl in the loss, or another surrogate",
     ),
     "an infinite number": (
-        {"ratio": {"high": float("inf")}},
-        "rl.algorithm.ratio.high: input should be a finite number, got inf",
+        {"surrogate": {"high": float("inf")}},
+        "rl.algorithm.surrogate.high: input should be a finite number, got inf",
     ),
     "a name that is none": (
         "gropo",
@@ -134,13 +133,13 @@ CONTRADICTIONS = {
         "rl.algorithm.advantage.baselin: unknown key; did you mean 'baseline'?",
     ),
     "a key of another surrogate": (
-        {"ratio": {"kind": "squared", "tau": 1, "low": 0.2}},
-        "rl.algorithm.ratio.low: unknown key",
+        {"surrogate": {"kind": "squared", "tau": 1, "low": 0.2}},
+        "rl.algorithm.surrogate.low: unknown key",
     ),
     "a surrogate that is none": (
-        {"ratio": {"kind": "ppo"}},
-        "rl.algorithm.ratio.kind: must be one of 'clip', 'cispo', 'sapo', 'gmpo',"
-        " 'squared', 'reinforce', got 'ppo'",
+        {"surrogate": {"kind": "proximal"}},
+        "rl.algorithm.surrogate: there is no surrogate 'proximal'; there are cispo, clip, gmpo,"
+        " reinforce, sapo, squared, and those of `plugins`",
     ),
 }
 
@@ -156,20 +155,20 @@ UNFIT = {
     "group of one": (
         "grpo",
         {"group_size": 1},
-        "rl.algorithm.advantage.baseline mean: group_size 1 makes every advantage 0, as a rollout"
+        "rl.algorithm.advantage: baseline mean: group_size 1 makes every advantage 0, as a rollout"
         " is compared with its group; set group_size to at least 2, or baseline to none",
     ),
     "no reference": (
         "grpo",
-        {"has_reference": False},
-        "rl.algorithm.kl.coefficient 0.04: there is no reference policy to stay near;"
-        " give the stage a reference model, or leave kl out",
+        {"provided": {"values"}},
+        "rl.algorithm.regularizers.kl: kl needs reference (the reference policy's"
+        " log-probabilities), which this stage does not have; take another kind, or leave it out",
     ),
     "no value model": (
         "ppo",
-        {"has_critic": False},
-        "rl.algorithm.critic: the stage has no value model to train;"
-        " give it one, or set advantage.kind to group and leave critic out",
+        {"provided": {"rewards_reference"}},
+        "rl.algorithm.advantage: gae needs values (the critic's value before each token), which"
+        " this stage does not have; take another kind, or leave it out",
     ),
     "no length to divide by": (
         "dr_grpo",
@@ -205,8 +204,6 @@ def test_every_preset_fits_a_stage_that_has_everything(name):
         preset(name).algorithm,
         where="rl.algorithm",
         group_size=2,
-        has_reference=True,
-        has_critic=True,
         max_tokens=72,
     )
 
@@ -233,9 +230,9 @@ def test_defaults_of_sections_that_are_opened_without_a_word(choose):
 
 def test_gmpo_takes_an_entropy_in_the_loss_but_none_in_the_advantages(choose):
     entropy = {"coefficient": 0.1, "place": "loss"}
-    assert choose("gmpo", entropy=entropy).entropy.place == "loss"
+    assert choose("gmpo", regularizers={"entropy": entropy}).regularizers["entropy"].place == "loss"
     with pytest.raises(ValueError, match="needs one advantage per sequence"):
-        choose("gmpo", entropy=entropy | {"place": "advantage"})
+        choose("gmpo", regularizers={"entropy": entropy | {"place": "advantage"}})
 
 
 def test_methods_without_a_group_take_a_group_of_one():
@@ -244,16 +241,16 @@ def test_methods_without_a_group_take_a_group_of_one():
 
 
 def test_a_change_keeps_the_rest_of_its_section_and_another_kind_starts_anew():
-    changed = parsed({"preset": "grpo", "ratio": {"low": 0.1}, "kl": None})
-    assert (changed.ratio.low, changed.ratio.high) == (0.1, 0.2)
-    assert changed.kl is None
+    changed = parsed({"preset": "grpo", "surrogate": {"low": 0.1}, "regularizers": {"kl": None}})
+    assert (changed.surrogate.low, changed.surrogate.high) == (0.1, 0.2)
+    assert changed.regularizers == {}
     assert changed.advantage == preset("grpo").algorithm.advantage
-    other = parsed({"preset": "gspo", "ratio": {"kind": "clip"}})
-    assert other.ratio == preset("gspo").algorithm.ratio
-    soft = parsed({"preset": "gspo", "ratio": {"kind": "sapo"}})
-    assert (soft.ratio.level, soft.ratio.negative_tau) == ("token", 1.05)
-    bare = parsed({"ratio": {"low": 0.1}})
-    assert bare == parsed({"preset": "default", "ratio": {"low": 0.1}})
+    other = parsed({"preset": "gspo", "surrogate": {"kind": "clip"}})
+    assert other.surrogate == preset("gspo").algorithm.surrogate
+    soft = parsed({"preset": "gspo", "surrogate": {"kind": "sapo"}})
+    assert (soft.surrogate.level, soft.surrogate.negative_tau) == ("token", 1.05)
+    bare = parsed({"surrogate": {"low": 0.1}})
+    assert bare == parsed({"preset": "default", "surrogate": {"low": 0.1}})
 
 
 def test_the_default_is_the_algorithm_without_any_setting():

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from posttrain.learning.algorithms.credit import Outcomes, advantages
+from posttrain.learning.algorithms.batches import RolloutBatch
+from posttrain.learning.algorithms.objective import advantages
 
 MASK = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
 
@@ -14,7 +15,7 @@ def outcomes(**more):
         "group_B": torch.tensor([4, 4, 4]),
         "mask_BT": MASK,
     }
-    return Outcomes(**(given | more))
+    return RolloutBatch(**(given | more))
 
 
 def test_truncated_rollouts_are_kept_masked_or_dropped(choose):
@@ -60,7 +61,7 @@ def test_weights_by_sign_come_last(choose, weights, expected):
 
 
 def test_all_reasons_to_leave_a_rollout_out_count_together(choose):
-    many = Outcomes(
+    many = RolloutBatch(
         rewards_B=torch.tensor([1.0, 0.5, 0.0, 9.0, 7.0]),
         group_B=torch.zeros(5),
         truncated_B=torch.tensor([False, False, False, True, False]),
@@ -80,7 +81,7 @@ def test_a_divergence_is_taken_off_the_reward_before_the_baseline(choose):
     # rewards .85, -.05 and .4; each less the mean of the other two.
     sampled = torch.tensor([[-1.0, -1.0, -1.0], [-1.0, -1.0, 9.0], [-1.0, 9.0, 9.0]])
     reference = sampled - torch.tensor([[0.1, 0.1, 0.1], [0.3, -0.2, 0.0], [0.2, 0.0, 0.0]])
-    algorithm = choose("rloo", kl={"coefficient": 0.5})
+    algorithm = choose("rloo", regularizers={"kl": {"coefficient": 0.5}})
     known = outcomes(sampled_logprobs_BT=sampled, reference_logprobs_BT=reference)
     found = advantages(algorithm, known).advantages_BT[:, 0]
     assert found.tolist() == pytest.approx([0.85 - 0.175, -0.05 - 0.625, 0.4 - 0.4], abs=1e-6)
@@ -90,14 +91,20 @@ def test_returns_pay_for_the_divergence_that_follows(choose):
     sampled = torch.zeros(3, 3)
     reference = -torch.tensor([[0.1, 0.2, 0.4], [0.5, 0.5, 9.0], [1.0, 9.0, 9.0]])
     known = outcomes(sampled_logprobs_BT=sampled, reference_logprobs_BT=reference)
-    algorithm = choose("reinforce_plus_plus", advantage={"whiten": "none"}, kl={"coefficient": 1.0})
+    algorithm = choose(
+        "reinforce_plus_plus",
+        advantage={"whiten": "none"},
+        regularizers={"kl": {"coefficient": 1.0}},
+    )
     found = advantages(algorithm, known).advantages_BT
     expected = torch.tensor([[0.3, 0.4, 0.6], [-1.0, -0.5, 0.0], [-0.5, 0.0, 0.0]])
     torch.testing.assert_close(found, expected)
 
 
 def test_whitening_counts_tokens_and_leaves_out_who_is_dropped(choose):
-    algorithm = choose("reinforce_plus_plus_baseline", kl=None, advantage={"truncated": "drop"})
+    algorithm = choose(
+        "reinforce_plus_plus_baseline", regularizers={"kl": None}, advantage={"truncated": "drop"}
+    )
     cut = outcomes(truncated_B=torch.tensor([False, False, True]))
     found = advantages(algorithm, cut).advantages_BT
     # +.5 three times and -.5 twice: mean .1, squares 5 x .25 - 5 x .01 = 1.2, by n = 5: .24.
@@ -118,7 +125,9 @@ TURNS = {
 
 
 def test_turns_are_compared_with_the_same_turn_of_the_group(choose):
-    found = advantages(choose("default", advantage={"turns": {"gamma": 0.0}}), Outcomes(**TURNS))
+    found = advantages(
+        choose("default", advantage={"kind": "turns", "gamma": 0.0}), RolloutBatch(**TURNS)
+    )
     # First turns .2 and .4 about .3; the second turn is alone; the 7.0 was never taken.
     torch.testing.assert_close(
         found.advantages_BT, torch.tensor([[-0.1, 0.0, 0.0], [0.1, 0.1, 0.0]])
@@ -133,14 +142,14 @@ def test_turns_of_a_dropped_rollout_are_compared_with_nothing(choose):
         "turn_rewards_BK": torch.tensor([[0.2, 0.8], [0.4, 0.0], [9.0, 9.0]]),
         "truncated_B": torch.tensor([False, False, True]),
     }
-    advantage = {"turns": {"gamma": 0.0}, "truncated": "drop"}
-    found = advantages(choose("default", advantage=advantage), Outcomes(**three)).advantages_BT
+    advantage = {"kind": "turns", "gamma": 0.0, "truncated": "drop"}
+    found = advantages(choose("default", advantage=advantage), RolloutBatch(**three)).advantages_BT
     torch.testing.assert_close(found, torch.tensor([[-0.1, 0.4], [0.1, -0.4], [0.0, 0.0]]))
 
 
 def test_turns_are_paid_for_what_follows_and_for_the_episode(choose):
-    turns = {"gamma": 0.5, "episode_weight": 2.0}
-    found = advantages(choose("default", advantage={"turns": turns}), Outcomes(**TURNS))
+    turns = {"kind": "turns", "gamma": 0.5, "episode_weight": 2.0}
+    found = advantages(choose("default", advantage=turns), RolloutBatch(**TURNS))
     # First turns .2 + .5 x .8 = .6 and .4 about .5; the episodes' own are +.5 and -.5, twice.
     torch.testing.assert_close(
         found.advantages_BT, torch.tensor([[1.1, 0.0, 1.0], [-1.1, -1.1, 0.0]])
@@ -149,8 +158,8 @@ def test_turns_are_paid_for_what_follows_and_for_the_episode(choose):
 
 def test_turns_are_compared_with_turns_from_the_same_state(choose):
     states = torch.tensor([[5, 6], [6, 0]])
-    algorithm = choose("default", advantage={"turns": {"groups": "state", "gamma": 0.0}})
-    found = advantages(algorithm, Outcomes(**TURNS, state_BK=states))
+    algorithm = choose("default", advantage={"kind": "turns", "like": "state", "gamma": 0.0})
+    found = advantages(algorithm, RolloutBatch(**TURNS, state_BK=states))
     # State 6 is met in the first rollout's second turn (.8) and the second one's first (.4).
     torch.testing.assert_close(
         found.advantages_BT, torch.tensor([[0.0, 0.0, 0.2], [-0.2, -0.2, 0.0]])
@@ -159,7 +168,9 @@ def test_turns_are_compared_with_turns_from_the_same_state(choose):
 
 def test_a_rollout_without_a_token_has_nothing(choose):
     empty = outcomes(mask_BT=torch.tensor([[True, True], [False, False], [True, False]]))
-    algorithm = choose("reinforce_plus_plus", kl=None, advantage={"whiten": "none"})
+    algorithm = choose(
+        "reinforce_plus_plus", regularizers={"kl": None}, advantage={"whiten": "none"}
+    )
     found = advantages(algorithm, empty).advantages_BT
     assert found.tolist() == [[1.0, 1.0], [0.0, 0.0], [0.5, 0.0]]
 
@@ -167,10 +178,10 @@ def test_a_rollout_without_a_token_has_nothing(choose):
 @pytest.mark.parametrize(
     ("name", "changes", "message"),
     [
-        ("ppo", {"kl": None}, "estimator gae needs values_BT"),
+        ("ppo", {"regularizers": {"kl": None}}, "advantage gae needs values_BT"),
         ("rloo", {}, "kl in the reward needs sampled_logprobs_BT"),
         ("default", {"advantage": {"truncated": "drop"}}, "truncated needs truncated_B"),
-        ("default", {"advantage": {"turns": {}}}, "credit by turns needs turn_BT"),
+        ("default", {"advantage": {"kind": "turns"}}, "credit by turns needs turn_BT"),
         ("default", {"overlong": {}}, "overlong without a limit needs max_tokens"),
     ],
 )

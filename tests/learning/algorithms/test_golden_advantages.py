@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.algorithms.credit import Outcomes, advantages
-from posttrain.learning.algorithms.objective import value_objective
+from posttrain.learning.algorithms.batches import RolloutBatch
+from posttrain.learning.algorithms.objective import advantages, value_objective
 
 HALF = [0.5, -0.5, -0.5, 0.5]
 GRADED = [-0.2, 0.5, 0.0, -0.3]
@@ -54,7 +54,7 @@ PRESETS_ON_G = {
     ("name", "changes", "half", "graded"), PRESETS_ON_G.values(), ids=PRESETS_ON_G
 )
 def test_group_advantages(choose, fixture_g, name, changes, half, graded):
-    algorithm = choose(name, advantage=changes, kl=None)
+    algorithm = choose(name, advantage=changes, regularizers={"kl": None})
     found = advantages(algorithm, fixture_g).advantages_BT
     (a,) = half
     assert found[:, 0].tolist() == pytest.approx([a, -a, -a, a, *graded], abs=1e-5)
@@ -66,7 +66,7 @@ def test_group_advantages(choose, fixture_g, name, changes, half, graded):
     [("reinforce", 1.0, 0.0), ("nsr", 0.0, -1.0), ("w_reinforce", 0.1, -1.0)],
 )
 def test_advantages_without_a_baseline(choose, name, right, wrong):
-    outcomes = Outcomes(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    outcomes = RolloutBatch(torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
     found = advantages(choose(name), outcomes).advantages_BT
     assert found[:, 0].tolist() == pytest.approx([right, wrong])
 
@@ -76,16 +76,16 @@ GROUPED = ["default", "grpo", "dr_grpo", "lite_ppo", "maxrl", "grpo_verl", "rloo
 
 @pytest.mark.parametrize("name", GROUPED)
 def test_a_lone_rollout_and_equal_rewards_give_exactly_nothing(choose, name):
-    outcomes = Outcomes(
+    outcomes = RolloutBatch(
         torch.tensor([0.7, 0.1, 0.1, 0.1, 0.3, 0.9]), torch.tensor([0, 1, 1, 1, 2, 2])
     )
-    found = advantages(choose(name, kl=None), outcomes).advantages_BT[:, 0]
+    found = advantages(choose(name, regularizers={"kl": None}), outcomes).advantages_BT[:, 0]
     assert found[:4].tolist() == [0.0] * 4
     assert (found[4:] != 0).all()
 
 
 CRITIC = {"gamma": 0.99, "lam": 0.95, "whiten": "none"}
-F_OUTCOMES = Outcomes(
+F_OUTCOMES = RolloutBatch(
     rewards_B=torch.tensor([1.0, -0.5]),
     group_B=torch.tensor([0, 1]),
     mask_BT=torch.tensor([[True, True, True], [True, True, False]]),
@@ -103,7 +103,10 @@ F_OUTCOMES = Outcomes(
 )
 def test_advantages_from_a_critic_and_its_loss(choose, whiten, expected):
     algorithm = choose(
-        "ppo", advantage=CRITIC | {"whiten": whiten}, kl=None, critic={"coefficient": 1.0}
+        "ppo",
+        advantage=CRITIC | {"whiten": whiten},
+        regularizers={"kl": None},
+        critic={"coefficient": 1.0},
     )
     credit = advantages(algorithm, F_OUTCOMES)
     mask = F_OUTCOMES.mask_BT
@@ -124,13 +127,15 @@ def test_advantages_from_a_critic_and_its_loss(choose, whiten, expected):
 
 
 def test_a_critic_never_reads_values_at_observations(choose):
-    outcomes = Outcomes(
+    outcomes = RolloutBatch(
         rewards_B=torch.tensor([1.0]),
         group_B=torch.tensor([0]),
         mask_BT=torch.tensor([[True, True, False, False, True, True]]),
         values_BT=torch.tensor([[0.5, 0.4, 9.0, 9.0, 0.3, 0.2]]),
     )
-    found = advantages(choose("ppo", advantage=CRITIC, kl=None), outcomes).advantages_BT
+    found = advantages(
+        choose("ppo", advantage=CRITIC, regularizers={"kl": None}), outcomes
+    ).advantages_BT
     assert found[outcomes.mask_BT].tolist() == pytest.approx(
         [0.374434, 0.508701, 0.650400, 0.800000], abs=1e-5
     )
@@ -140,7 +145,7 @@ def test_a_critic_never_reads_values_at_observations(choose):
 @pytest.mark.parametrize(("bounded", "beyond"), [(True, -1.0), (False, -2.0)])
 def test_the_penalty_for_length(choose, bounded, beyond):
     lengths = torch.tensor([80, 81, 90, 100, 120])
-    outcomes = Outcomes(
+    outcomes = RolloutBatch(
         rewards_B=torch.zeros(5),
         group_B=torch.zeros(5),
         mask_BT=torch.arange(120) < lengths[:, None],

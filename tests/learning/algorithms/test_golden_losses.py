@@ -13,33 +13,38 @@ from posttrain.learning.algorithms.objective import denominator, policy_objectiv
 # Rewards 2 and 0 less their mean: the advantages +1 and -1 of the golden values.
 CENTRED = {"kind": "group", "baseline": "mean", "scale": "none"}
 RATIO_02_028 = {"low": 0.2, "high": 0.28}
-PLAIN = {"kl": None, "overlong": None, "correction": {"old": "sampler", "weights": None}}
+PLAIN = {
+    "regularizers": {"kl": None},
+    "overlong": None,
+    "old_policy": "sampler",
+    "token_weights": {"importance": None},
+}
 BY_SEQUENCE = {"kind": "sequence_mean_token_mean"}
 BY_TOKEN = {"kind": "token_mean"}
 
 ON_POLICY_SAMPLER = {
     "token mean": ("dapo", {}, -0.160260),
     "token mean, the default": ("default", {}, -0.160260),
-    "sequence mean": ("grpo", {"ratio": RATIO_02_028}, 0.045605),
+    "sequence mean": ("grpo", {"surrogate": RATIO_02_028}, 0.045605),
     "sequence sum": (
         "default",
         {"aggregation": {"kind": "sequence_mean_token_sum"}},
         -0.400651,
     ),
-    "constant length 3": ("dr_grpo", {"ratio": RATIO_02_028}, -0.133550),
-    "GSPO, verl and OpenRLHF": ("gspo", {"ratio": RATIO_02_028}, 0.016392),
+    "constant length 3": ("dr_grpo", {"surrogate": RATIO_02_028}, -0.133550),
+    "GSPO, verl and OpenRLHF": ("gspo", {"surrogate": RATIO_02_028}, 0.016392),
     "GSPO in its own range": ("gspo", {}, 0.016392),
-    "GSPO-token": ("gspo_token", {"ratio": RATIO_02_028}, 0.016392),
-    "GSPO in AReaL": ("gspo", {"ratio": RATIO_02_028, "aggregation": BY_TOKEN}, -0.180330),
+    "GSPO-token": ("gspo_token", {"surrogate": RATIO_02_028}, 0.016392),
+    "GSPO in AReaL": ("gspo", {"surrogate": RATIO_02_028, "aggregation": BY_TOKEN}, -0.180330),
     "CISPO two-sided": (
         "cispo",
-        {"ratio": {"bound": "two_sided", **RATIO_02_028}},
+        {"surrogate": {"bound": "two_sided", **RATIO_02_028}},
         0.264944,
     ),
-    "CISPO upper, open-instruct": ("cispo_open_instruct", {"ratio": {"high": 0.28}}, 0.249557),
+    "CISPO upper, open-instruct": ("cispo_open_instruct", {"surrogate": {"high": 0.28}}, 0.249557),
     "CISPO cap, TRL": ("cispo_trl", {}, 0.236983),
     "SAPO": ("sapo", {}, -0.017591),
-    "GMPO": ("gmpo", {"ratio": {"log_low": 0.2, "log_high": 0.28}}, 0.042027),
+    "GMPO": ("gmpo", {"surrogate": {"log_low": 0.2, "log_high": 0.28}}, 0.042027),
 }
 
 
@@ -61,23 +66,26 @@ def test_losses_against_the_old_policy(choose, fixture_f, batch_of, name, change
 
 RAW = {"bound": "none", "level": "token"}
 CORRECTED = {
-    "OpenRLHF, TIS clamped": ({"weights": {"bound": "clamp", "low": 0.9, "high": 1.1}}, -0.145005),
-    "OpenRLHF, IcePop": ({"weights": {"bound": "mask", "low": 0.9, "high": 1.1}}, -0.308627),
+    "OpenRLHF, TIS clamped": (
+        {"importance": {"bound": "clamp", "low": 0.9, "high": 1.1}},
+        -0.145005,
+    ),
+    "OpenRLHF, IcePop": ({"importance": {"bound": "mask", "low": 0.9, "high": 1.1}}, -0.308627),
     "OpenRLHF, sequence mask": (
-        {"weights": RAW, "band": {"level": "sequence_mean", "low": 0.9, "high": 1.1}},
+        {"importance": RAW, "band": {"level": "sequence_mean", "low": 0.9, "high": 1.1}},
         -0.131568,
     ),
-    "decoupled PPO": ({"weights": RAW}, -0.131568),
+    "decoupled PPO": ({"importance": RAW}, -0.131568),
 }
 
 
-@pytest.mark.parametrize(("correction", "expected"), CORRECTED.values(), ids=CORRECTED)
-def test_losses_corrected_for_the_sampler(choose, fixture_f, batch_of, correction, expected):
-    algorithm = choose("default", correction={"old": "recomputed", **correction})
+@pytest.mark.parametrize(("weights", "expected"), CORRECTED.values(), ids=CORRECTED)
+def test_losses_corrected_for_the_sampler(choose, fixture_f, batch_of, weights, expected):
+    algorithm = choose("default", old_policy="recomputed", token_weights=weights)
     batch = batch_of(algorithm, fixture_f)
     loss, metrics = policy_objective(algorithm, fixture_f.new, batch=batch, denominator=5)
     assert loss.item() == pytest.approx(expected, abs=1e-5)
-    if correction.get("weights", {}).get("bound") == "mask":
+    if weights.get("importance", {}).get("bound") == "mask":
         assert metrics["weight_zero_fraction"].item() == pytest.approx(0.4)
 
 
@@ -99,7 +107,8 @@ def test_truncated_weights_at_both_levels(choose, fixture_f, batch_of, weights, 
         "reinforce",
         aggregation=BY_TOKEN,
         advantage={"baseline": "mean"},
-        correction={"old": "recomputed", "weights": weights},
+        old_policy="recomputed",
+        token_weights={"importance": weights},
     )
     logprobs = fixture_f.new.clone().requires_grad_()
     gradients = []
@@ -128,7 +137,7 @@ def test_truncated_weights_at_both_levels(choose, fixture_f, batch_of, weights, 
 def test_divergence_in_the_loss(choose, fixture_f, batch_of, estimator, weighted, expected):
     fixture_f.rollout = fixture_f.old
     kl = {"coefficient": 2.0, "estimator": estimator, "ratio_weighted": weighted}
-    with_kl, without = choose("default", kl=kl), choose("default")
+    with_kl, without = choose("default", regularizers={"kl": kl}), choose("default")
     batch = batch_of(with_kl, fixture_f)
     losses = [
         policy_objective(each, fixture_f.new, batch=batch, denominator=5)[0].item()
@@ -142,7 +151,7 @@ def test_dual_clip_bounds_the_loss_of_a_bad_token(choose, fixture_f, batch_of):
     fixture_f.rollout = fixture_f.old
     losses = []
     for dual in (None, 1.3):
-        algorithm = choose("default", ratio={"dual": dual})
+        algorithm = choose("default", surrogate={"dual": dual})
         batch = batch_of(algorithm, fixture_f)
         losses.append(policy_objective(algorithm, fixture_f.new, batch=batch, denominator=5)[0])
     assert (losses[0] - losses[1]).item() == pytest.approx((1.349859 - 1.3) / 5, abs=1e-6)
@@ -150,7 +159,7 @@ def test_dual_clip_bounds_the_loss_of_a_bad_token(choose, fixture_f, batch_of):
 
 def test_the_drift_filter_drops_bad_rollouts_that_the_policy_has_left(choose, fixture_f, batch_of):
     # Mean fall of the bad sequence since sampling: (.4 - .4) / 2 = 0; moved, (.4 + .2) / 2 = .3.
-    algorithm = choose("default", correction={"max_drift": 0.25})
+    algorithm = choose("default", token_weights={"drift": {"threshold": 0.25}})
     kept = batch_of(algorithm, fixture_f)
     _, metrics = policy_objective(algorithm, fixture_f.new, batch=kept, denominator=5)
     assert metrics["weight_zero_fraction"].item() == 0.0

@@ -8,21 +8,20 @@ from typing import Literal, get_args, get_origin
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from posttrain.learning.algorithms.choice import Chosen
-from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, KlConfig
+from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, CriticConfig
 from posttrain.learning.algorithms.digests_format_1 import FORMAT_1
 from posttrain.learning.algorithms.identity import canonical, digest, flat, name_of
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
-from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.algorithms.presets import PRESETS, AlgorithmConfig
 from tasks.rl.config import RlStageConfig
 
 # Written down so that a change of any name or spelling is noticed: digests are in the records of
 # runs and in papers. A default that changes raises its class's `DEFAULTS_VERSION`.
 PINNED = {
     "default": "c2cf8dee571fe5501b90ec76741336565b9f72e1e9130cb6585b3575d4dfc3cd",
-    "grpo": "72de0c6e76211babff41ff1e332a0177aa4aeff6923401f8e7b3b0132b25da61",
-    "ppo": "a7103823db52904d37f6dd51500eff6887ea403fa60545038c058bbe35c05567",
-    "cispo_open_instruct": "73a58c43f6f6d5026c72859844f4ff0240197cf4c21a3a460f22fc7c3f9c42d5",
+    "grpo": "12e73de1595e36ed651583ac8d8826515f31403a6b07eeffb8f76801e12d4306",
+    "ppo": "cb1ee9ed5146aa014b1628ac4808e37716a5b57c6909d8711d46f66423a9ded6",
+    "cispo_open_instruct": "0ea9d8a967af73ace49e30ba554ee59de492cc92c2e315d34400945e0c83f512",
 }
 
 EVERYTHING_ON = {
@@ -30,24 +29,25 @@ EVERYTHING_ON = {
         "kind": "group",
         "scale": "sample",
         "whiten": "sample",
-        "turns": {"groups": "state", "gamma": 0.9, "episode_weight": 1.0},
     },
-    "correction": {
-        "old": "recomputed",
-        "weights": {"bound": "clamp", "low": 0.5, "high": 2.0},
+    "old_policy": "recomputed",
+    "token_weights": {
+        "importance": {"bound": "clamp", "low": 0.5, "high": 2.0},
         "band": {"low": 0.5, "high": 2.0},
-        "max_drift": 0.5,
+        "drift": {"threshold": 0.5},
     },
     "aggregation": {"kind": "constant_length", "length": 8},
-    "kl": {"coefficient": 0.1, "ratio_weighted": True, "ceiling": 10.0},
-    "entropy": {"coefficient": 0.01},
+    "regularizers": {
+        "kl": {"coefficient": 0.1, "ratio_weighted": True, "ceiling": 10.0},
+        "entropy": {"coefficient": 0.01},
+    },
     "overlong": {"share": 0.2, "limit": 100},
-    "ratio": {"kind": "clip", "dual": 3.0},
+    "surrogate": {"kind": "clip", "dual": 3.0},
 }
 
 
 def validated(value):
-    return TypeAdapter(Chosen).validate_python(value)
+    return TypeAdapter(AlgorithmConfig).validate_python(value)
 
 
 def test_pinned_digests():
@@ -59,18 +59,18 @@ def test_pinned_digests():
     [
         "grpo",
         {"preset": "grpo"},
-        {"preset": "grpo", "ratio": {"low": 0.2}},
+        {"preset": "grpo", "surrogate": {"low": 0.2}},
         {
             "preset": "dapo",
             "advantage": {"truncated": "keep"},
             "overlong": None,
-            "ratio": {"high": 2e-1},
+            "surrogate": {"high": 2e-1},
             "aggregation": {"kind": "sequence_mean_token_mean"},
-            "kl": {"coefficient": 0.04, "place": "loss"},
+            "regularizers": {"kl": {"coefficient": 0.04, "place": "loss"}},
         },
         {
-            "kl": {"estimator": "k3", "coefficient": 4e-2},
-            "ratio": {"high": 0.2, "kind": "clip"},
+            "regularizers": {"kl": {"estimator": "k3", "coefficient": 4e-2}},
+            "surrogate": {"high": 0.2, "kind": "clip"},
             "aggregation": {"kind": "sequence_mean_token_mean"},
             "advantage": {"epsilon": 0, "scale": "sample"},
         },
@@ -112,6 +112,13 @@ def neighbours(model, rebuild):
         if isinstance(value, BaseModel):
             yield from neighbours(value, changed)
             continue
+        if isinstance(value, dict):
+            for key, part in value.items():
+                whole = model.model_dump()[name]
+                yield from neighbours(
+                    part, lambda inner, c=changed, k=key, w=whole: c(w | {k: inner})
+                )
+            continue
         for candidate in others(field.annotation, value):
             try:
                 yield f"{type(model).__name__}.{name}", changed(candidate)
@@ -147,13 +154,17 @@ def all_numbers_and_choices():
                 value = getattr(model, name)
                 if isinstance(value, BaseModel):
                     models.append(value)
+                elif isinstance(value, dict):
+                    models += value.values()
                 elif value is not None and name != "kind":
                     yield f"{type(model).__name__}.{name}"
 
 
 def test_taking_a_section_out_changes_the_digest():
     whole = validated(EVERYTHING_ON)
-    without = [whole.model_copy(update={name: None}) for name in ("kl", "entropy", "overlong")]
+    without = [validated({**EVERYTHING_ON, "regularizers": {}})]
+    without.append(whole.model_copy(update={"overlong": None}))
+    without.append(whole.model_copy(update={"token_weights": {}}))
     assert len({digest(each) for each in [whole, *without]}) == 4
 
 
@@ -172,7 +183,7 @@ def test_the_canonical_text_states_what_is_not_at_its_default_in_one_spelling():
 class WithOneMore(Algorithm):
     """The algorithm as a later version may have it."""
 
-    novelty: KlConfig | None = None
+    novelty: CriticConfig | None = None
     strength: float = 1.0
 
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.algorithms.objective import (
-    PolicyBatch,
     denominator,
     policy_objective,
     value_objective,

@@ -5,19 +5,17 @@ from dataclasses import replace
 import pytest
 import torch
 
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.credit import Outcomes, advantages
 from posttrain.learning.algorithms.objective import (
-    PolicyBatch,
+    advantages,
     denominator,
     policy_objective,
     value_objective,
 )
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
-from posttrain.learning.maths.policy_loss import policy_loss
-from posttrain.learning.maths.ratios import log_ratio, ratio_metrics
-from posttrain.learning.maths.reduce import masked_mean
-from posttrain.learning.maths.surrogates import clipped
+from posttrain.learning.maths.ratios import bounded_ratio, log_ratio, ratio_metrics
+from posttrain.learning.maths.reduce import aggregate, masked_mean
 
 
 @pytest.fixture
@@ -39,18 +37,24 @@ def rollouts():
 def test_the_default_is_bit_for_bit_the_plain_composition(choose, rollouts, kl, entropy):
     batch, values = rollouts
     sections = {
-        "kl": {"coefficient": kl, "estimator": "k3", "ratio_weighted": True} if kl else None,
-        "entropy": {"coefficient": entropy} if entropy else None,
+        "regularizers": {
+            "kl": {"coefficient": kl, "estimator": "k3", "ratio_weighted": True} if kl else None,
+            "entropy": {"coefficient": entropy} if entropy else None,
+        }
     }
     whole = 40
 
     def plain(new_BT):
         old_BT, mask_BT = batch.sampled_logprobs_BT, batch.mask_BT
         ratio_BT = log_ratio(new_BT, old_BT, mask_BT=mask_BT, level="token")
-        surrogate = clipped(ratio_BT, batch.advantages_BT - entropy * old_BT, low=0.2, high=0.28)
-        loss, metrics = policy_loss(surrogate, mask_BT, aggregation="token_mean", denominator=whole)
+        advantages_BT = batch.advantages_BT - entropy * old_BT
+        r_BT = bounded_ratio(ratio_BT)
+        plain_BT = -advantages_BT * r_BT
+        bounded_BT = -advantages_BT * r_BT.clamp(1 - 0.2, 1 + 0.28)
+        loss_BT = torch.maximum(plain_BT, bounded_BT)
+        loss = aggregate(loss_BT, mask_BT, aggregation="token_mean", denominator=whole)
+        metrics = {"clip_fraction": masked_mean(bounded_BT > plain_BT, mask_BT)}
         metrics |= ratio_metrics(ratio_BT, mask_BT)
-        metrics["logprob_gap"] = masked_mean(ratio_BT.detach().abs(), mask_BT)
         if kl:
             estimate_BT = kl_estimate(new_BT, batch.reference_logprobs_BT, estimator="k3")
             penalty, more = kl_loss(
@@ -124,16 +128,21 @@ def expected_gradient(algorithm, *, on_policy, rewards=None):
 )
 def test_gradient_of_each_divergence_in_the_loss(choose, estimator, weighted, on_policy, expected):
     algorithm = choose(
-        "default", kl={"coefficient": 1.0, "estimator": estimator, "ratio_weighted": weighted}
+        "default",
+        regularizers={
+            "kl": {"coefficient": 1.0, "estimator": estimator, "ratio_weighted": weighted}
+        },
     )
     found = expected_gradient(algorithm, on_policy=on_policy)
     assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_k1_in_the_reward_has_the_gradient_of_the_reverse_divergence(choose):
-    algorithm = choose("reinforce", kl={"coefficient": 1.0, "estimator": "k1", "place": "reward"})
+    algorithm = choose(
+        "reinforce", regularizers={"kl": {"coefficient": 1.0, "estimator": "k1", "place": "reward"}}
+    )
     logprobs = LOGITS.log_softmax(-1)
-    outcomes = Outcomes(
+    outcomes = RolloutBatch(
         rewards_B=torch.zeros(4, dtype=torch.float64),
         group_B=torch.zeros(4),
         mask_BT=torch.ones(4, 1, dtype=torch.bool),
@@ -153,10 +162,10 @@ def entropy_of(logits):
 def test_entropy_at_either_place_has_the_gradient_of_the_entropy(choose):
     logits = LOGITS.clone().requires_grad_()
     wanted = torch.autograd.grad(-0.5 * entropy_of(logits), logits)[0].tolist()
-    paid = choose("reinforce", entropy={"coefficient": 0.5, "place": "advantage"})
+    paid = choose("reinforce", regularizers={"entropy": {"coefficient": 0.5, "place": "advantage"}})
     assert expected_gradient(paid, on_policy=True) == pytest.approx(wanted, abs=1e-9)
 
-    added = choose("default", entropy={"coefficient": 0.5, "place": "loss"})
+    added = choose("default", regularizers={"entropy": {"coefficient": 0.5, "place": "loss"}})
     leaf = LOGITS.clone().requires_grad_()
     logprobs = leaf.log_softmax(-1)
     batch = PolicyBatch(
@@ -172,7 +181,7 @@ def test_entropy_at_either_place_has_the_gradient_of_the_entropy(choose):
         entropy_BT=entropy_of(leaf)[None, None],
     )
     assert torch.autograd.grad(loss, leaf)[0].tolist() == pytest.approx(wanted, abs=1e-9)
-    assert metrics["entropy"].item() == pytest.approx(entropy_of(LOGITS).item())
+    assert metrics["entropy_exact"].item() == pytest.approx(entropy_of(LOGITS).item())
 
 
 def test_gspo_and_gspo_token_have_one_gradient_where_a_rollout_has_one_advantage(choose, rollouts):
@@ -180,7 +189,7 @@ def test_gspo_and_gspo_token_have_one_gradient_where_a_rollout_has_one_advantage
     gradients = []
     for name in ("gspo", "gspo_token"):
         leaf = values.clone().requires_grad_()
-        algorithm = choose(name, ratio={"low": 0.2, "high": 0.2})
+        algorithm = choose(name, surrogate={"low": 0.2, "high": 0.2})
         loss, _ = policy_objective(algorithm, leaf, batch=batch, denominator=5)
         gradients.append(torch.autograd.grad(loss, leaf)[0])
     assert gradients[0].abs().max() > 0
@@ -193,7 +202,10 @@ def test_all_surrogates_are_reinforce_at_ratio_1(choose, rollouts):
     gradients = {}
     for name in ("reinforce", "default", "cispo", "cispo_trl", "sapo", "grpo_verl", "gspo_token"):
         algorithm = choose(
-            name, aggregation={"kind": "token_mean"}, kl=None, correction={"old": "sampler"}
+            name,
+            aggregation={"kind": "token_mean"},
+            regularizers={"kl": None},
+            old_policy="sampler",
         )
         leaf = batch.sampled_logprobs_BT.clone().requires_grad_()
         loss, _ = policy_objective(algorithm, leaf, batch=batch, denominator=whole)
@@ -205,7 +217,9 @@ def test_all_surrogates_are_reinforce_at_ratio_1(choose, rollouts):
 
 def test_the_interpolated_policy_lies_between_sampler_and_current(choose, rollouts):
     batch, values = rollouts
-    algorithm = choose("default", correction={"old": "interpolated", "weights": {"bound": "none"}})
+    algorithm = choose(
+        "default", old_policy="interpolated", token_weights={"importance": {"bound": "none"}}
+    )
     found = []
     for position in (0.0, 1.0):
         moved = replace(batch, position_BT=position)
@@ -244,16 +258,19 @@ def test_what_is_missing_is_named(choose, rollouts):
     batch, values = rollouts
     bare = replace(batch, reference_logprobs_BT=None)
     for changes, message in [
-        ({"kl": {"coefficient": 0.1}}, "kl needs reference_logprobs_BT"),
-        ({"correction": {"old": "recomputed"}}, "recomputed needs old_logprobs_BT"),
-        ({"correction": {"old": "interpolated"}}, "interpolated needs position_BT"),
-        ({"entropy": {"coefficient": 0.1, "place": "loss"}}, "place loss needs entropy_BT"),
+        ({"regularizers": {"kl": {"coefficient": 0.1}}}, "kl needs reference_logprobs_BT"),
+        ({"old_policy": "recomputed"}, "recomputed needs old_logprobs_BT"),
+        ({"old_policy": "interpolated"}, "interpolated needs position_BT"),
+        (
+            {"regularizers": {"entropy": {"coefficient": 0.1, "place": "loss"}}},
+            "entropy in the loss needs entropy_BT",
+        ),
     ]:
         with pytest.raises(ValueError, match=message):
             policy_objective(choose("default", **changes), values, batch=bare, denominator=1)
     with pytest.raises(ValueError, match="has no gradient, so a bonus"):
         policy_objective(
-            choose("default", entropy={"coefficient": 0.1, "place": "loss"}),
+            choose("default", regularizers={"entropy": {"coefficient": 0.1, "place": "loss"}}),
             values.requires_grad_(),
             batch=batch,
             denominator=1,

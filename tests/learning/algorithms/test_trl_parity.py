@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from posttrain.learning.algorithms.credit import Outcomes, advantages
-from posttrain.learning.algorithms.objective import PolicyBatch, denominator, policy_objective
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
+from posttrain.learning.algorithms.objective import advantages, denominator, policy_objective
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 if not trl.__version__.startswith("1.16."):
@@ -122,7 +122,7 @@ def trl_loss(trainer_class, config_class, data, logprobs, **settings):
 
 def our_loss(algorithm, data, logprobs):
     """Ours, from the rewards on."""
-    outcomes = Outcomes(
+    outcomes = RolloutBatch(
         rewards_B=data.rewards,
         group_B=torch.tensor([0, 0, 0, 1, 1, 1]),
         mask_BT=data.mask,
@@ -152,7 +152,7 @@ def assert_parity(data, ours, theirs):
 
 
 STANDARD = {"kind": "group", "scale": "sample", "epsilon": 1e-4}
-AS_TRL = {"advantage": STANDARD, "correction": {"old": "recomputed", "weights": None}}
+AS_TRL = {"advantage": STANDARD, "old_policy": "recomputed", "token_weights": {"importance": None}}
 VARIANTS = {
     "as it is": ("grpo_trl", {}, {}),
     "cispo": ("cispo_trl", {}, {"loss_type": "cispo", "epsilon_high": 5.0}),
@@ -163,7 +163,7 @@ VARIANTS = {
     ),
     "with a divergence": (
         "grpo_trl",
-        {"kl": {"coefficient": 0.3, "estimator": "k3", "ratio_weighted": True}},
+        {"regularizers": {"kl": {"coefficient": 0.3, "estimator": "k3", "ratio_weighted": True}}},
         {"beta": 0.3},
     ),
     "dapo": (
@@ -183,10 +183,10 @@ VARIANTS = {
         },
     ),
     "sapo": ("sapo", AS_TRL, {"loss_type": "sapo"}),
-    "two-sided": ("grpo_trl", {"ratio": {"dual": 1.4}}, {"delta": 1.4}),
+    "two-sided": ("grpo_trl", {"surrogate": {"dual": 1.4}}, {"delta": 1.4}),
     "off-policy sequences masked": (
         "grpo_trl",
-        {"correction": {"max_drift": 0.05}},
+        {"token_weights": {"drift": {"threshold": 0.05}}},
         {"off_policy_mask_threshold": 0.05},
     ),
 }
@@ -204,15 +204,15 @@ def test_the_loss(choose, data, name, changes, settings):
 
 def test_the_mask_of_off_policy_sequences_is_not_idle_there(choose, data):
     masked, plain = (
-        our_loss(choose("grpo_trl", correction={"max_drift": drift}), data, data.new)
-        for drift in (0.05, None)
+        our_loss(choose("grpo_trl", token_weights={"drift": drift}), data, data.new)
+        for drift in ({"threshold": 0.05}, None)
     )
     assert masked != plain
 
 
 def test_the_correction_for_vllm_that_the_note_names(choose, data):
     weights = {"bound": "mask", "level": "sequence_sum", "low": 0.0, "high": 1.05}
-    algorithm = choose("grpo_trl", correction={"weights": weights})
+    algorithm = choose("grpo_trl", token_weights={"importance": weights})
     product = ((data.old - data.rollout) * data.mask).sum(-1, keepdim=True).exp()
     ratio = product.masked_fill(product > 1.05, 0.0)
     assert 0 < (ratio == 0).sum() < 6
@@ -270,7 +270,8 @@ def test_the_presets_state_trls_defaults(choose):
     }
     assert {name: told[name] for name in expected} == expected
     grpo = choose("grpo_trl")
-    assert (grpo.kl, grpo.ratio.low, grpo.ratio.high, grpo.ratio.level) == (None, 0.2, 0.2, "token")
+    assert (grpo.regularizers, grpo.surrogate.low, grpo.surrogate.high) == ({}, 0.2, 0.2)
+    assert grpo.surrogate.level == "token"
     assert (grpo.aggregation.kind, grpo.advantage.scale) == ("token_mean", "sample")
 
     told = defaults(trl.RLOOConfig)
@@ -284,4 +285,8 @@ def test_the_presets_state_trls_defaults(choose):
     }
     assert {name: told[name] for name in expected} == expected
     rloo = choose("rloo_trl")
-    assert (rloo.kl.coefficient, rloo.ratio.low, rloo.ratio.high) == (0.05, 0.2, 0.2)
+    assert (rloo.regularizers["kl"].coefficient, rloo.surrogate.low, rloo.surrogate.high) == (
+        0.05,
+        0.2,
+        0.2,
+    )

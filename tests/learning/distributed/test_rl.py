@@ -58,13 +58,14 @@ KINDS = {
     "ahead_of_a_reference": {
         "staleness": 1,
         "algorithm": {
-            "kl": {"coefficient": 0.05},
-            "correction": {"old": "recomputed", "weights": {"bound": "truncate", "high": 2.0}},
+            "regularizers": {"kl": {"coefficient": 0.05}},
+            "old_policy": "recomputed",
+            "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
         },
     },
     "adapters_and_entropy": {
         "learner": {"lora": {"rank": 2}, "ema_decay": 0.5},
-        "algorithm": {"entropy": {"place": "loss", "coefficient": 0.01}},
+        "algorithm": {"regularizers": {"entropy": {"place": "loss", "coefficient": 0.01}}},
         "optimization": {"optimizer": "adamw"},
     },
 }

@@ -85,7 +85,7 @@ def test_a_batch_that_broke_the_loss_is_kept_without_the_weights(group, model, t
         ({"stop": {"keep": "best"}}, "stop.keep best"),
         (
             {
-                "algorithm": {"kl": {"coefficient": 0.1}},
+                "algorithm": {"regularizers": {"kl": {"coefficient": 0.1}}},
                 "reference": {"kind": "ema", "decay": 0.9},
             },
             "reference.kind ema",

@@ -79,16 +79,12 @@ def test_lambda_one_is_return_less_value_and_lambda_zero_is_one_step():
     assert one_step[MASK].tolist() == pytest.approx([-0.14, -0.13, 0.7, -0.11, -0.6])
 
 
-def test_lambda_by_row_and_value_after_a_cut_off_rollout():
+def test_lambda_by_row():
     lam = torch.tensor([1.0, 0.0])
     mixed, _ = generalized_advantages(REWARDS, VALUES, mask_BT=MASK, gamma=0.9, lam=lam)
     for row, number in enumerate((1.0, 0.0)):
         whole, _ = generalized_advantages(REWARDS, VALUES, mask_BT=MASK, gamma=0.9, lam=number)
         assert torch.equal(mixed[row], whole[row])
-    cut_off, _ = generalized_advantages(
-        REWARDS, VALUES, mask_BT=MASK, gamma=0.9, lam=0.0, last_value_B=torch.tensor([0.0, 2.0])
-    )
-    assert cut_off[1, 1].item() == pytest.approx(-0.5 + 0.9 * 2.0 - 0.1)
 
 
 def test_returns_by_hand():

@@ -5,17 +5,55 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.policy_loss import entropy_bonus, policy_loss
+from posttrain.learning.algorithms.batches import PolicyBatch
+from posttrain.learning.algorithms.objective import policy_loss as weighted_loss
+from posttrain.learning.algorithms.regularizers.base import BatchShare
+from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
+from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
+from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
+from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
 from posttrain.learning.maths.ratios import RATIO_LEVELS, bounded_ratio, log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import TOKEN_WEIGHTS, loss_denominator
-from posttrain.learning.maths.surrogates import (
-    cispo,
-    clipped,
-    geometric_mean,
-    reinforce,
-    soft_gated,
-    squared,
-)
+
+
+def token_loss(part, logprobs, ratio, advantages, mask=None):
+    """The loss of a surrogate that is handed the log-ratio as it is."""
+    mask = torch.ones_like(ratio, dtype=torch.bool) if mask is None else mask
+    batch = PolicyBatch(mask_BT=mask, advantages_BT=advantages, sampled_logprobs_BT=ratio)
+    return part.token_loss(logprobs, log_ratio_BT=ratio, advantages_BT=advantages, batch=batch)
+
+
+def clipped(ratio, advantages, **fields):
+    return token_loss(ClipSurrogate(**fields), ratio, ratio, advantages)
+
+
+def cispo(logprobs, advantages, *, log_ratio_BT, clip, high, low=0.0):
+    part = CispoSurrogate(bound=clip, low=low if clip == "two_sided" else None, high=high)
+    return token_loss(part, logprobs, log_ratio_BT, advantages)
+
+
+def soft_gated(ratio, advantages, **fields):
+    return token_loss(SapoSurrogate(**fields), ratio, ratio, advantages)
+
+
+def geometric_mean(ratio, advantages, *, mask_BT, low, high):
+    part = GmpoSurrogate(log_low=low, log_high=high)
+    return token_loss(part, ratio, ratio, advantages, mask_BT.bool())
+
+
+def squared(ratio, advantages, *, tau):
+    return token_loss(SquaredSurrogate(level="token", tau=tau), ratio, ratio, advantages)
+
+
+def reinforce(logprobs, advantages):
+    return token_loss(ReinforceSurrogate(), logprobs, logprobs, advantages)
+
+
+def policy_loss(surrogate, mask, *, aggregation, denominator, weights_BT=None):
+    return weighted_loss(surrogate, BatchShare(mask, aggregation, denominator), weights_BT)
 
 
 def ratio_of(rollouts, level="token"):
@@ -137,12 +175,6 @@ def test_squared_by_hand(rollouts):
     assert loss.item() == pytest.approx(0.05125)
     with pytest.raises(ValueError, match="tau"):
         squared(ratio_of(rollouts), rollouts.advantages, tau=-1.0)
-
-
-def test_squared_without_pull_is_the_policy_gradient(rollouts):
-    ratio = ratio_of(rollouts)
-    loss_BT = squared(ratio, rollouts.advantages, tau=0.0).loss_BT
-    assert torch.equal(loss_BT, -rollouts.advantages * ratio)
 
 
 def test_squared_is_least_where_the_log_ratio_is_advantage_over_tau():
@@ -342,8 +374,15 @@ def test_the_ratio_is_bounded_far_out_and_exact_before():
 
 def test_entropy_bonus():
     entropy = torch.tensor([[1.0, 3.0]])
-    bonus, metrics = entropy_bonus(
-        entropy, torch.ones(1, 2), coefficient=0.5, aggregation="token_mean", denominator=2
+    batch = PolicyBatch(
+        mask_BT=torch.ones(1, 2), advantages_BT=entropy, sampled_logprobs_BT=entropy
+    )
+    bonus, metrics = EntropyRegularizer(coefficient=0.5, place="loss").loss(
+        entropy,
+        log_ratio_BT=entropy,
+        entropy_BT=entropy,
+        batch=batch,
+        share=BatchShare(batch.mask_BT, "token_mean", 2),
     )
     assert bonus == -1.0
-    assert metrics["entropy"] == 2.0
+    assert metrics["entropy_exact"] == 2.0

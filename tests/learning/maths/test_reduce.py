@@ -8,7 +8,6 @@ from posttrain.learning.maths.reduce import (
     loss_denominator,
     masked_mean,
     masked_sum,
-    merge_metrics,
 )
 
 MASK = torch.tensor([[True, True, True], [True, False, False]])
@@ -89,19 +88,6 @@ def test_an_empty_part_has_loss_and_gradient_zero():
 def test_constant_length_must_be_given():
     with pytest.raises(ValueError, match="constant_length"):
         loss_denominator(MASK, "constant_length")
-
-
-def test_merged_metrics_are_those_of_the_batch():
-    parts = [{"m": masked_mean(LOSS[:1], MASK[:1])}, {"m": masked_mean(LOSS[1:], MASK[1:])}]
-    assert merge_metrics(parts, [3, 1])["m"] == masked_mean(LOSS, MASK)
-    assert merge_metrics(parts, [3, 0])["m"] == parts[0]["m"]
-    assert merge_metrics(parts, [0.3, 0.1])["m"].item() == pytest.approx(3.5)
-    with pytest.raises(ValueError, match="same metric names"):
-        merge_metrics([{"a": torch.tensor(1.0)}, {"b": torch.tensor(1.0)}], [1, 1])
-    with pytest.raises(ValueError, match="positive weight"):
-        merge_metrics([], [])
-    with pytest.raises(ValueError, match="positive weight"):
-        merge_metrics(parts, [0, 0])
 
 
 def test_metrics_do_not_keep_the_graph():

@@ -9,22 +9,56 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from posttrain.learning.algorithms.batches import PolicyBatch
+from posttrain.learning.algorithms.objective import policy_loss as weighted_loss
+from posttrain.learning.algorithms.regularizers.base import BatchShare
+from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
+from posttrain.learning.algorithms.token_weights.drift import DriftWeight
 from posttrain.learning.maths.advantages import group_relative
-from posttrain.learning.maths.correction import off_policy_keep
 from posttrain.learning.maths.entropy import entropy_from_logits
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
 from posttrain.learning.maths.length import overlong_penalty
-from posttrain.learning.maths.policy_loss import policy_loss
 from posttrain.learning.maths.ratios import log_ratio
 from posttrain.learning.maths.reduce import loss_denominator
 from posttrain.learning.maths.sequence_logprobs import sequence_logprobs
-from posttrain.learning.maths.surrogates import cispo, clipped, geometric_mean, soft_gated
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 if not trl.__version__.startswith("1.16."):
     pytest.skip("written against the internals of TRL 1.16", allow_module_level=True)
 
 LOW, HIGH = 0.2, 0.28
+
+
+def token_loss(part, logprobs, ratio, advantages, mask=None):
+    """The loss of a surrogate that is handed the log-ratio as it is."""
+    mask = torch.ones_like(ratio, dtype=torch.bool) if mask is None else mask
+    batch = PolicyBatch(mask_BT=mask, advantages_BT=advantages, sampled_logprobs_BT=ratio)
+    return part.token_loss(logprobs, log_ratio_BT=ratio, advantages_BT=advantages, batch=batch)
+
+
+def clipped(ratio, advantages, **fields):
+    return token_loss(ClipSurrogate(**fields), ratio, ratio, advantages)
+
+
+def cispo(logprobs, advantages, *, log_ratio_BT, clip, high, low=0.0):
+    part = CispoSurrogate(bound=clip, low=low if clip == "two_sided" else None, high=high)
+    return token_loss(part, logprobs, log_ratio_BT, advantages)
+
+
+def soft_gated(ratio, advantages, **fields):
+    return token_loss(SapoSurrogate(**fields), ratio, ratio, advantages)
+
+
+def geometric_mean(ratio, advantages, *, mask_BT, low, high):
+    part = GmpoSurrogate(log_low=low, log_high=high)
+    return token_loss(part, ratio, ratio, advantages, mask_BT.bool())
+
+
+def policy_loss(surrogate, mask, *, aggregation, denominator, weights_BT=None):
+    return weighted_loss(surrogate, BatchShare(mask, aggregation, denominator), weights_BT)
 
 
 @pytest.fixture
@@ -214,12 +248,8 @@ def test_off_policy_mask(batch):
     theirs = GRPOTrainer.get_off_policy_mask(
         advantages, batch.new, batch.old, batch.mask.float(), off_policy_threshold=0.02
     )
-    ours = off_policy_keep(
-        log_ratio(batch.new, batch.old, mask_BT=batch.mask, level="token"),
-        advantages,
-        mask_BT=batch.mask,
-        threshold=0.02,
-    )
+    known = PolicyBatch(mask_BT=batch.mask, advantages_BT=advantages, sampled_logprobs_BT=batch.old)
+    ours = DriftWeight(threshold=0.02).of_update(batch.new, old_logprobs_BT=batch.old, batch=known)
     assert torch.equal(ours[:, :1].float(), theirs)
     assert 0 < theirs.sum() < 6
 

@@ -1,0 +1,131 @@
+"""Advantages relative to the rollouts of the same problem."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class GroupRelative(Advantage):
+    """Baseline and scale within the rollouts of one problem."""
+
+    baseline: Literal["none", "mean", "leave_one_out"] = "mean"
+    """Taken off the reward: nothing, the group's mean, or the mean of the others in the group."""
+    scale: Literal[
+        "none", "population", "sample", "leave_one_out", "mean", "batch_population", "batch_sample"
+    ] = "none"
+    """What it is divided by: nothing, a deviation of the group or the batch, or the mean."""
+    epsilon: float = Field(default=1e-6, ge=0.0)
+    """Added to the scale; counts with a `scale` only."""
+    offset: float = 0.0
+    """Taken off every reward first; without a baseline, 0.5 turns 0 and 1 into bad and good."""
+
+    def without_effect(self) -> frozenset[str]:
+        """`epsilon` without a scale."""
+        own = frozenset({"epsilon"} if self.scale == "none" else ())
+        return own | super().without_effect()
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        of_group = self.scale != "none" and not self.scale.startswith("batch_")
+        if self.baseline == "none" and of_group:
+            raise ValueError(
+                f"scale {self.scale} measures the spread of a group, but baseline is none;"
+                " set baseline to mean or leave_one_out, or scale to none"
+            )
+        if self.baseline != "none" and self.offset != 0.0:
+            raise ValueError(
+                f"offset {self.offset} cancels against baseline {self.baseline};"
+                " leave offset out, or set baseline to none"
+            )
+        return self
+
+    def informative(self, rollouts: RolloutBatch) -> "Tensor":
+        """Tell whose advantage is not 0, as far as rewards and groups say.
+
+        Args:
+            rollouts: Any number of whole groups.
+
+        Returns:
+            `[B]`, true or false.
+
+        """
+        if self.baseline == "none" and self.whiten != "none":
+            return super().informative(rollouts)
+        plain = self.model_copy(update={"whiten": "none"})
+        found = plain.assign(rollouts, rewards_B=rollouts.rewards_B)
+        return (found.advantages_BT != 0).any(-1)
+
+    def refuse_group_size(self, group_size: int) -> str | None:
+        """A baseline of the group needs others in it."""
+        if self.baseline == "none" or group_size > 1:
+            return None
+        return (
+            f"baseline {self.baseline}: group_size {group_size} makes every advantage 0, as a"
+            " rollout is compared with its group; set group_size to at least 2, or baseline to none"
+        )
+
+    def _of_rollouts(
+        self, rewards_B: "Tensor", rollouts: RolloutBatch, include_B: "Tensor | None"
+    ) -> "Tensor":
+        """`(reward - baseline) / (scale + epsilon)` of each rollout. ``[B]``."""
+        from posttrain.learning.maths.advantages import group_relative
+
+        return group_relative(
+            rewards_B,
+            rollouts.group_B,
+            baseline=self.baseline,
+            scale=self.scale,
+            epsilon=self.epsilon,
+            include_B=include_B,
+        )
+
+    def _less_costs(
+        self, rewards_B: "Tensor", rollouts: RolloutBatch, costs: Sequence[TokenCost]
+    ) -> "Tensor":
+        """Rewards less the offset, and less what the tokens of a rollout cost together. ``[B]``."""
+        from posttrain.learning.maths.reduce import masked_sum
+
+        if self.offset:
+            rewards_B = rewards_B - self.offset
+        for cost in costs:
+            mask_BT = needed(rollouts.mask_BT, "mask_BT", "a cost in the reward")
+            total_B = masked_sum(cost.cost_BT, mask_BT, -1).to(rewards_B.dtype)
+            rewards_B = rewards_B - cost.coefficient * total_B
+        return rewards_B
+
+    def _name(self) -> str:
+        return f"{self.baseline}/{self.scale}"
+
+
+class GroupAdvantage(GroupRelative):
+    """`(reward - baseline) / (scale + epsilon)` within the rollouts of one problem."""
+
+    SOURCE = "DeepSeekMath, arXiv 2402.03300, section 4.1; the variants: maths/advantages.py"
+    PER_TOKEN: ClassVar[bool] = False
+
+    kind: Literal["group"] = "group"
+    """Compare the rollouts of one problem with each other."""
+    among: Literal["all", "positive"] = "all"
+    """Whose rewards count: of all rollouts, or of those with a reward above 0, the rest get 0."""
+
+    def estimate(
+        self,
+        rollouts: RolloutBatch,
+        *,
+        rewards_B: "Tensor",
+        costs: Sequence[TokenCost],
+        include_B: "Tensor | None",
+    ) -> "tuple[Tensor, Tensor | None]":
+        """Compare each rollout with its group; see `Advantage.estimate`. ``[B, 1]``."""
+        rewards_B = self._less_costs(rewards_B, rollouts, costs)
+        if self.among == "positive":
+            positive_B = rollouts.rewards_B > 0
+            include_B = positive_B if include_B is None else include_B & positive_B
+        return self._of_rollouts(rewards_B, rollouts, include_B)[:, None], None

@@ -1,0 +1,19 @@
+"""The advantages that ship with posttrain."""
+
+from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.advantages.gae import GaeAdvantage
+from posttrain.learning.algorithms.advantages.group import GroupAdvantage
+from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
+from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
+from posttrain.stage.slots import Slot
+
+ADVANTAGES = Slot(
+    "advantage",
+    Advantage,
+    {
+        "group": GroupAdvantage,
+        "turns": TurnAdvantage,
+        "returns": ReturnAdvantage,
+        "gae": GaeAdvantage,
+    },
+)

@@ -1,0 +1,76 @@
+"""Advantages of the turns of a rollout, each compared with its like."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from posttrain.learning.algorithms.advantages.group import GroupRelative
+from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class TurnAdvantage(GroupRelative):
+    """Credit by turns: each turn's discounted rewards against those of its like in the group."""
+
+    SOURCE = "GiGPO, arXiv 2505.10978, for turns from one state"
+
+    kind: Literal["turns"] = "turns"
+    """Compare the turns of the rollouts of one problem with each other."""
+    like: Literal["turn", "state"] = "turn"
+    """A turn is compared with the same turn of its group, or with turns from the same state."""
+    gamma: float = Field(default=1.0, ge=0.0, le=1.0)
+    """Discount, per turn, of the rewards that follow a turn; 0 pays a turn its own reward only."""
+    episode_weight: float = Field(default=0.0, ge=0.0)
+    """Weight of the whole rollout's own advantage, added to those of its turns."""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Turns, and the states that they start from where those are compared."""
+        return frozenset({"turns", "states"} if self.like == "state" else {"turns"})
+
+    def estimate(
+        self,
+        rollouts: RolloutBatch,
+        *,
+        rewards_B: "Tensor",
+        costs: Sequence[TokenCost],
+        include_B: "Tensor | None",
+    ) -> "tuple[Tensor, Tensor | None]":
+        """Compare each turn with its like; see `Advantage.estimate`. ``[B, T]``."""
+        import torch
+
+        from posttrain.learning.maths.advantages import group_relative
+        from posttrain.learning.maths.gae import discounted_returns
+        from posttrain.learning.maths.segments import joint_ids
+
+        rewards_B = self._less_costs(rewards_B, rollouts, costs)
+        turn_BT = needed(rollouts.turn_BT, "turn_BT", "credit by turns")
+        rewards_BK = needed(rollouts.turn_rewards_BK, "turn_rewards_BK", "credit by turns")
+        index_BK = torch.arange(rewards_BK.shape[1], device=rewards_BK.device).expand_as(rewards_BK)
+        taken_BK = index_BK <= turn_BT.amax(-1, keepdim=True)
+        returns_BK = discounted_returns(rewards_BK, taken_BK, gamma=self.gamma)
+        counted_BK = taken_BK if include_B is None else taken_BK & include_B[:, None]
+        like_BK = index_BK
+        if self.like == "state":
+            like_BK = needed(rollouts.state_BK, "state_BK", "credit by state")
+        group_BK = rollouts.group_B[:, None].expand_as(rewards_BK)
+        advantages_N = group_relative(
+            returns_BK.flatten(),
+            joint_ids(group_BK.flatten(), like_BK.flatten()),
+            baseline=self.baseline,
+            scale=self.scale,
+            epsilon=self.epsilon,
+            include_B=counted_BK.flatten(),
+        )
+        advantages_BK = advantages_N.view_as(rewards_BK)
+        if self.episode_weight:
+            whole_B = self._of_rollouts(rewards_B, rollouts, include_B)
+            advantages_BK = advantages_BK + self.episode_weight * whole_B[:, None]
+        spread_BT = advantages_BK.gather(1, turn_BT.clamp(min=0))
+        return torch.where(turn_BT >= 0, spread_BT, 0.0), None
+
+    def _name(self) -> str:
+        return f"{super()._name()} by {self.like}s"

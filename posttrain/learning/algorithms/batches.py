@@ -1,0 +1,111 @@
+"""The tensors that the parts of an algorithm are given and give back; none has a gradient.
+
+`_BT` is one entry per rollout and token. Tokens are those of the completion alone, or of prompt and
+completion: the mask says which of them the policy drew.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RolloutBatch:
+    """What a whole generation of rollouts earned; only the first two are always needed."""
+
+    rewards_B: "Tensor"
+    """One reward per rollout."""
+    group_B: "Tensor"
+    """Equal ids are rollouts of one problem."""
+    mask_BT: "Tensor | None" = None
+    """The tokens that the policy drew; for whatever goes by tokens, and for length."""
+    truncated_B: "Tensor | None" = None
+    """True where a rollout was cut off at the limit of tokens."""
+    scored_B: "Tensor | None" = None
+    """False where nothing could judge the rollout: it gets 0 and enters no statistic."""
+    sampled_logprobs_BT: "Tensor | None" = None
+    """Of the sampler; for a divergence in the reward."""
+    reference_logprobs_BT: "Tensor | None" = None
+    """Of the reference policy; for a divergence in the reward."""
+    values_BT: "Tensor | None" = None
+    """Of the critic, before each token."""
+    entropy_BT: "Tensor | None" = None
+    """Of the policy before the first update, in nats."""
+    turn_BT: "Tensor | None" = None
+    """Turn of each token, from 0; negative at tokens of no turn."""
+    turn_rewards_BK: "Tensor | None" = None
+    """Reward of each turn."""
+    state_BK: "Tensor | None" = None
+    """Id of the state that a turn starts from."""
+
+
+class TokenCost(NamedTuple):
+    """What a regularizer takes off the rewards: `coefficient x cost` at each drawn token."""
+
+    coefficient: float
+    cost_BT: "Tensor"
+
+
+class TokenAdvantages(NamedTuple):
+    """Advantages, and where there is a critic the targets of its values."""
+
+    advantages_BT: "Tensor"
+    """`[B, T]`, or `[B, 1]` where all tokens of a rollout share one."""
+    returns_BT: "Tensor | None"
+    bears_loss_B: "Tensor"
+    """False for rollouts to leave out of mask and denominator: unscored, or cut off where the
+    algorithm does not keep those. Their advantages are 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyBatch:
+    """What is known of some rollouts before the policy is run on them."""
+
+    mask_BT: "Tensor"
+    """The tokens that the policy drew."""
+    advantages_BT: "Tensor"
+    """`[B, T]`, or `[B, 1]` where all tokens of a rollout share one."""
+    sampled_logprobs_BT: "Tensor"
+    """Of the policy and the engine that sampled."""
+    old_logprobs_BT: "Tensor | None" = None
+    """Of the trainer before the step's first update."""
+    position_BT: "Tensor | float | None" = None
+    """Where between sampler (0) and current policy (1) the old one is; `[B, 1]`."""
+    reference_logprobs_BT: "Tensor | None" = None
+    """Of the reference policy."""
+    entropy_BT: "Tensor | None" = None
+    """Of the current policy, in nats, without gradient."""
+    weights_BT: "Tensor | None" = None
+    """Token weights that were fixed before the first update."""
+    group_B: "Tensor | None" = None
+    """Equal ids are rollouts of one problem; with need `group_statistics` or `whole_groups`."""
+    group_mean_B: "Tensor | None" = None
+    """Mean reward of the rollout's whole group."""
+    group_deviation_B: "Tensor | None" = None
+    """Population deviation of the rewards of the rollout's whole group."""
+
+
+class TokenLoss(NamedTuple):
+    """A loss per token, and at which tokens a clip took hold."""
+
+    loss_BT: "Tensor"
+    clipped_BT: "Tensor"
+
+
+def needed(tensor: "Tensor | None", name: str, what: str) -> "Tensor":
+    """The tensor, or a `ValueError` that says which part lacks which."""
+    if tensor is None:
+        raise ValueError(f"{what} needs {name}")
+    return tensor
+
+
+def multiplied(factors: "Sequence[Tensor]") -> "Tensor | None":
+    """All factors multiplied, numbers or truth values; None where there is none."""
+    total: Tensor | None = None
+    for factor in factors:
+        total = factor if total is None else total * factor
+    return total

@@ -1,0 +1,81 @@
+"""What all regularizers share: a coefficient, and three places where they may act."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
+
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
+from posttrain.learning.algorithms.part import AlgorithmPart
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posttrain.learning.maths.reduce import Aggregation, Metrics
+
+
+class BatchShare(NamedTuple):
+    """How this part of a batch counts in the loss of the whole batch."""
+
+    mask_BT: "Tensor"
+    aggregation: "Aggregation"
+    denominator: "Tensor | float"
+
+
+class Regularizer(AlgorithmPart):
+    """What is added to rewards, advantages or loss beside the surrogate."""
+
+    coefficient: float = Field(gt=0.0)
+    """Its weight."""
+
+    def token_cost(self, rollouts: RolloutBatch) -> "Tensor | None":
+        """Give what each token costs in the reward, before the coefficient.
+
+        Args:
+            rollouts: A whole generation, with what the part needs.
+
+        Returns:
+            Costs `[B, T]`; None where rewards pay for nothing.
+
+        """
+        return None
+
+    def advantage_bonus(self, old_logprobs_BT: "Tensor") -> "Tensor | None":
+        """Give what is added to the advantage of each token, with the coefficient.
+
+        Args:
+            old_logprobs_BT: Of the policy that the ratio compares with, in nats.
+
+        Returns:
+            Bonuses `[B, T]`; None for none.
+
+        """
+        return None
+
+    @property
+    def changes_advantages(self) -> bool:
+        """True where `advantage_bonus` gives something."""
+        return False
+
+    def loss(
+        self,
+        logprobs_BT: "Tensor",
+        *,
+        log_ratio_BT: "Tensor",
+        entropy_BT: "Tensor | None",
+        batch: PolicyBatch,
+        share: BatchShare,
+    ) -> "tuple[Tensor, Metrics] | None":
+        """Give what is added to the loss, with the coefficient.
+
+        Args:
+            logprobs_BT: Of the policy that learns, in nats, with gradient.
+            log_ratio_BT: Each token's log-ratio to the old policy, with gradient.
+            entropy_BT: Exact entropies in nats, with gradient, where the part needs them.
+            batch: The rollouts, with what the part needs.
+            share: How this part of the batch counts.
+
+        Returns:
+            This part's share of the loss and metrics as means over its tokens; None for nothing.
+
+        """
+        return None

@@ -1,0 +1,98 @@
+"""A pull towards the reference policy."""
+
+from typing import TYPE_CHECKING, Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch, needed
+from posttrain.learning.algorithms.regularizers.base import BatchShare, Regularizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from posttrain.learning.maths.reduce import Metrics
+
+
+class KlRegularizer(Regularizer):
+    """A pull towards the reference policy; which policy that is, the stage says.
+
+    `maths.kl` has the table of what each estimator estimates, and of whose gradient it has.
+    """
+
+    SOURCE = "Schulman 2020 for k1 to k3; gradients: arXiv 2506.09477, 2510.01555"
+
+    kind: Literal["kl"] = "kl"
+    """A divergence from the reference, estimated from the tokens drawn."""
+    place: Literal["loss", "reward"] = "loss"
+    """Added to the loss, or taken off the rewards before the advantages."""
+    estimator: Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared"] = "k3"
+    """How the divergence at a token is estimated from the token drawn."""
+    ratio_weighted: bool = False
+    """Multiply by the ratio to the old policy, which makes k1 and k3 exact in a loss."""
+    ceiling: float | None = Field(default=None, gt=0.0)
+    """Largest estimate that counts at a token; none leaves it unbounded."""
+
+    @model_validator(mode="after")
+    def _has_a_gradient(self) -> Self:
+        if self.place == "reward" and self.ratio_weighted:
+            raise ValueError(
+                "ratio_weighted is for a divergence in the loss, but place is reward;"
+                " set ratio_weighted to false, or place to loss"
+            )
+        if self.place == "loss" and self.estimator == "k1" and not self.ratio_weighted:
+            raise ValueError(
+                "estimator k1 in the loss has a gradient of 0 on average;"
+                " set ratio_weighted to true, place to reward, or estimator to k2"
+            )
+        return self
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The reference, of the generation or with every part of an update."""
+        return frozenset({"reference" if self.place == "loss" else "rewards_reference"})
+
+    def token_cost(self, rollouts: RolloutBatch) -> "Tensor | None":
+        """Estimate the sampler's divergence; see `Regularizer.token_cost`."""
+        if self.place == "loss":
+            return None
+        what = "kl in the reward"
+        return self._estimate(
+            needed(rollouts.sampled_logprobs_BT, "sampled_logprobs_BT", what),
+            needed(rollouts.reference_logprobs_BT, "reference_logprobs_BT", what),
+        )
+
+    def loss(
+        self,
+        logprobs_BT: "Tensor",
+        *,
+        log_ratio_BT: "Tensor",
+        entropy_BT: "Tensor | None",
+        batch: PolicyBatch,
+        share: BatchShare,
+    ) -> "tuple[Tensor, Metrics] | None":
+        """Estimate the policy's divergence; see `Regularizer.loss`. Metric: `kl`."""
+        if self.place == "reward":
+            return None
+        from posttrain.learning.maths.kl import kl_loss
+
+        reference_BT = needed(batch.reference_logprobs_BT, "reference_logprobs_BT", "kl")
+        return kl_loss(
+            self._estimate(logprobs_BT, reference_BT),
+            share.mask_BT,
+            coefficient=self.coefficient,
+            aggregation=share.aggregation,
+            denominator=share.denominator,
+            log_ratio_BT=log_ratio_BT if self.ratio_weighted else None,
+        )
+
+    def describe(self) -> str:
+        """`k3 0.04 in loss`."""
+        weighted = "ratio x " if self.ratio_weighted else ""
+        return f"{weighted}{self.estimator} {self.coefficient:g} in {self.place}"
+
+    def _estimate(self, logprobs_BT: "Tensor", reference_BT: "Tensor") -> "Tensor":
+        from posttrain.learning.maths.kl import kl_estimate
+
+        return kl_estimate(
+            logprobs_BT, reference_BT, estimator=self.estimator, ceiling=self.ceiling
+        )

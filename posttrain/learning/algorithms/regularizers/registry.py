@@ -1,0 +1,10 @@
+"""The regularizers that ship with posttrain."""
+
+from posttrain.learning.algorithms.regularizers.base import Regularizer
+from posttrain.learning.algorithms.regularizers.entropy import EntropyRegularizer
+from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
+from posttrain.stage.slots import Slot
+
+REGULARIZERS = Slot(
+    "regularizer", Regularizer, {"kl": KlRegularizer, "entropy": EntropyRegularizer}
+)

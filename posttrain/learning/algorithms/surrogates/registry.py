@@ -1,0 +1,23 @@
+"""The surrogates that ship with posttrain."""
+
+from posttrain.learning.algorithms.surrogates.base import Surrogate
+from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
+from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
+from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
+from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogate
+from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
+from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
+from posttrain.stage.slots import Slot
+
+SURROGATES = Slot(
+    "surrogate",
+    Surrogate,
+    {
+        "clip": ClipSurrogate,
+        "cispo": CispoSurrogate,
+        "sapo": SapoSurrogate,
+        "gmpo": GmpoSurrogate,
+        "squared": SquaredSurrogate,
+        "reinforce": ReinforceSurrogate,
+    },
+)

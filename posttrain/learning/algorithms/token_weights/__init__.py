@@ -1,0 +1,1 @@
+"""Factors on the loss of each token, one part a file."""

@@ -1,0 +1,13 @@
+"""The token weights that ship with posttrain."""
+
+from posttrain.learning.algorithms.token_weights.band import BandWeight
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
+from posttrain.learning.algorithms.token_weights.drift import DriftWeight
+from posttrain.learning.algorithms.token_weights.importance import ImportanceWeight
+from posttrain.stage.slots import Slot
+
+TOKEN_WEIGHTS = Slot(
+    "token_weight",
+    TokenWeight,
+    {"importance": ImportanceWeight, "band": BandWeight, "drift": DriftWeight},
+)

@@ -1,0 +1,132 @@
+"""Forward passes over rollouts: of the policy, its reference and its critic."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from posttrain.data.batching import length_buckets
+from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
+from posttrain.learning.models.final_logits import final_logits
+from posttrain.learning.models.logprobs import TokenLogprobs, hidden_states, token_logprobs
+from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.critic import Critic
+from posttrain.learning.rl.reference import ReferencePolicy
+from posttrain.learning.training.prepare import Trainable
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Pass = Callable[[TrainBatch], Tensor]
+"""One number per token of a batch, `[B, T]`, without gradient."""
+
+
+@dataclass
+class ModelPasses:
+    """What runs models over samples, in batches of similar length."""
+
+    trainable: Trainable
+    reference: ReferencePolicy | None
+    critic: Critic | None
+    config: RlConfig
+    pad: int
+    device: str
+
+    def policy(
+        self, model: "PreTrainedModel", batch: TrainBatch, *, with_entropy: bool = False
+    ) -> TokenLogprobs:
+        """Log-probabilities of the drawn tokens, with gradient; entropies, without."""
+        with self.trainable.computing():
+            return token_logprobs(
+                model,
+                batch.input_ids_BT,
+                wanted_BT=batch.mask_BT,
+                temperature=self.config.temperature,
+                with_entropy=with_entropy,
+            )
+
+    def present_logprobs(self, batch: TrainBatch) -> Tensor:
+        """Of the policy as it is now. ``[B, T]``."""
+        with torch.no_grad():
+            return self.policy(self.trainable.model, batch).logprobs_BT
+
+    def present_entropy(self, batch: TrainBatch) -> Tensor:
+        """Of the policy as it is now, in nats. ``[B, T]``."""
+        with torch.no_grad():
+            entropy_BT = self.policy(self.trainable.model, batch, with_entropy=True).entropy_BT
+        assert entropy_BT is not None
+        return entropy_BT
+
+    def reference_logprobs(self, batch: TrainBatch) -> Tensor:
+        """Of the reference policy as it is now. ``[B, T]``."""
+        assert self.reference is not None
+        with torch.no_grad():
+            return self.policy(self.reference.model, batch).logprobs_BT
+
+    def values(self, batch: TrainBatch) -> Tensor:
+        """Of the critic, with gradient. ``[B, T]``."""
+        assert self.critic is not None
+        with self.trainable.computing():
+            return self.critic.values(batch)
+
+    def present_values(self, batch: TrainBatch) -> Tensor:
+        """Of the critic as it is now. ``[B, T]``."""
+        with torch.no_grad():
+            return self.values(batch)
+
+    def entropy(self, batch: TrainBatch) -> Tensor:
+        """Exact entropy at the drawn tokens in nats, with gradient; 0 at the others. ``[B, T]``."""
+        model = self.trainable.model
+        with self.trainable.computing():
+            hidden_BTD = hidden_states(model, batch.input_ids_BT)[:, :-1].float()
+        head: Any = model.get_output_embeddings()
+        hidden_ND = hidden_BTD[batch.mask_BT[:, 1:]]
+        final = final_logits(model.config)
+        if final.changes_nothing and head.bias is None:
+            entropy_N = entropy_from_hidden(hidden_ND / self.config.temperature, head.weight)
+        else:
+            logits_NV = final(F.linear(hidden_ND, head.weight, head.bias))
+            entropy_N = entropy_from_logits(logits_NV / self.config.temperature)
+        zeros_BT = entropy_N.new_zeros(batch.mask_BT.shape)
+        return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
+
+    def rows(self, samples: Sequence[TrainSample], compute: Pass) -> list[tuple[float, ...]]:
+        """One number per drawn token of every sample."""
+        found = self._found(samples, compute)
+        return [found[place] for place in range(len(samples))]
+
+    def buckets(self, samples: Sequence[TrainSample]) -> list[list[int]]:
+        """Places of the samples that go through the model together."""
+        return self._within(samples, self.config.updates.micro_batch_tokens)
+
+    def _within(self, samples: Sequence[TrainSample], budget: int) -> list[list[int]]:
+        """By length, or whole groups where a part of the algorithm needs those."""
+        lengths = [sample.num_tokens for sample in samples]
+        if "whole_groups" not in self.config.algorithm.needs:
+            return length_buckets(range(len(samples)), lengths, budget)
+        order = sorted(range(len(samples)), key=lambda place: samples[place].group)
+        groups = [list(each) for _, each in groupby(order, key=lambda p: samples[p].group)]
+        widths = [max(lengths[place] for place in group) * len(group) for group in groups]
+        return [
+            [place for index in bucket for place in groups[index]]
+            for bucket in length_buckets(range(len(groups)), widths, budget)
+        ]
+
+    def _found(self, samples: Sequence[TrainSample], compute: Pass) -> dict[int, tuple[float, ...]]:
+        """By place of the sample."""
+        rows: dict[int, tuple[float, ...]] = {}
+        for bucket in self.buckets(samples):
+            rows |= self._rows_of(bucket, samples, compute)
+        return rows
+
+    def _rows_of(
+        self, bucket: Sequence[int], samples: Sequence[TrainSample], compute: Pass
+    ) -> dict[int, tuple[float, ...]]:
+        batch = collate([samples[i] for i in bucket], pad=self.pad, device=self.device)
+        values = zip(bucket, compute(batch), batch.mask_BT, strict=True)
+        return {place: tuple(values_T[mask_T].tolist()) for place, values_T, mask_T in values}
