@@ -240,7 +240,7 @@ def test_its_release_rebuilds_to_equal_digests(clone, tmp_path):
     call("git", "commit", "-q", "-a", "--allow-empty", "-m", "run")
     posttrain("release", "keys", "init")
     posttrain("release", "create", "default@v1.0.0")
-    posttrain("release", "verify", "default@v1.0.0", "--environment")
+    posttrain("release", "verify", "default@v1.0.0", "--packages")
     said = posttrain("release", "rebuild", "default@v1.0.0", "--into", str(again))
     assert "Rebuilt at level L0" in said
     for package in ("posttrain", "tasks", "flows"):

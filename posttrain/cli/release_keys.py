@@ -1,8 +1,16 @@
 """`posttrain release keys`: the pair that signs and verifies."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import CryptoSigner
+
+    from posttrain.publishing.release.keyless import Notary
 
 
 @click.group(epilog="The private key never leaves its file: it is not logged and not released.")
@@ -36,3 +44,16 @@ def show(key: Path | None) -> None:
 
     path = key or public_path()
     click.echo(f"{load_public(path).keyid}  {path}")
+
+
+def choose_signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | None]":
+    """Who signs, and who certifies it; refused before anything is judged."""
+    from posttrain.publishing.release import keyless, keys
+
+    if sign == "key":
+        return keys.load_signer(key or keys.private_path()), None
+    if key is not None:
+        raise UserError("--sign keyless takes no --key; leave one of them out")
+    keys.check_library()
+    keyless.check_identity()
+    return keyless.one_time_signer(), keyless.Sigstore()

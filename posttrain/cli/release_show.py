@@ -1,6 +1,7 @@
 """`posttrain release list | show | diff`: which releases there are and what is in them."""
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -8,6 +9,12 @@ from rich.table import Table
 
 from posttrain.cli.ledger import workspace_root
 from posttrain.cli.release_move import settle
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from posttrain.publishing.release.config import AnyGate
+    from posttrain.publishing.release.statistics import GateResult
 
 
 def _table(*headings: str) -> Table:
@@ -45,7 +52,7 @@ def list_(name: str | None, history: bool) -> None:
 
 
 @click.command()
-@click.argument("target", metavar="NAME[@VERSION|#STAGE]")
+@click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 def show(target: str) -> None:
     """Show a release: where it is, its metrics with intervals, and its gates."""
     import json
@@ -92,3 +99,13 @@ def diff(first: str, second: str) -> None:
         table.add_row(*row)
     Console().print(table)
     click.echo(f"{len(found)} differences.")
+
+
+def show_gates(judged: "Iterable[tuple[AnyGate, GateResult]]") -> None:
+    """A table of gates, their rules and their figures."""
+    table = _table("gate", "", "figures", "rule")
+    for gate, result in judged:
+        figures = "\n".join(f"{name} {value:.4g}" for name, value in result.figures.items())
+        passed = "[green]passed[/]" if result.passed else "[red]failed[/]"
+        table.add_row(gate.name, passed, figures, result.rule)
+    Console().print(table)

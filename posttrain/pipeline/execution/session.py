@@ -2,35 +2,27 @@
 
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from posttrain.pipeline.execution.display import Display
-from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.interrupt import interruptible
+from posttrain.pipeline.execution.executor import Executor, StageFailed, begin_run, warm_processes
 from posttrain.pipeline.execution.lockstate import refresh_lock
-from posttrain.pipeline.execution.supervise import StageProcesses
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.digest import StatCache
 from posttrain.provenance.dvc import DvcStore, LockEntry
-from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag
 from posttrain.views.tracking.base import Tracker
 from posttrain.views.tracking.projection import run_finished, run_started
-
-if TYPE_CHECKING:
-    from posttrain.provenance.ledger.records import RunStatus
 
 Runner = Callable[[Executor, Sequence[str]], None]
 
@@ -100,7 +92,7 @@ class Session:
 
         A recipe with which nothing new was made leaves the generated files of the one before.
         """
-        run = self._begin(command)
+        run = begin_run(self.planner, command)
         tracked = tracker.start(run_started(run))
         executor = self._executor(run, decisions, tracker=tracker, tracked=tracked, display=display)
         names = []
@@ -110,9 +102,9 @@ class Session:
                 executor.reuse(decision)
             else:
                 names.append(decision.stage)
-        status: RunStatus = "failed"
+        status: Literal["succeeded", "failed"] = "failed"
         try:
-            with interruptible(executor.processes.stop):
+            with executor.processes.interruptible():
                 runner(executor, names)
             status = "succeeded"
         except StageFailed as failure:
@@ -143,20 +135,6 @@ class Session:
             )
         return run
 
-    def _begin(self, command: str) -> Run:
-        revision = revision_of(self.workspace.root)
-        run = Run(
-            id=time.strftime("%Y%m%d-%H%M%S-", time.gmtime()) + uuid.uuid4().hex[:6],
-            recipe=self.recipe.name,
-            started=time.time(),
-            command=command,
-            git_commit=revision.commit,
-            git_dirty=revision.dirty,
-            overrides={name: str(value) for name, value in self.recipe.overrides.items()},
-        )
-        self.ledger.begin_run(run)
-        return run
-
     def _executor(
         self,
         run: Run,
@@ -166,10 +144,6 @@ class Session:
         tracked: str,
         display: Display,
     ) -> Executor:
-        running = (each.stage for each in decisions if each.action != "cached")
-        models = any("transformers" in self.planner.closure(name).packages for name in running)
-        processes = StageProcesses(self.recipe.run.threads, models=models)
-        processes.warm()
         return Executor(
             made=dict(self.assumed),
             run_id=run.id,
@@ -177,7 +151,7 @@ class Session:
             ledger=self.ledger,
             tracker=tracker,
             store=self.store,
-            processes=processes,
+            processes=warm_processes(self.planner, decisions),
             display=display,
             tracked_run=tracked,
         )

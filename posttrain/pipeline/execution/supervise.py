@@ -3,11 +3,13 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from posttrain.pipeline.execution.assignment import Assignment
@@ -16,6 +18,7 @@ from posttrain.pipeline.execution.processes import Workers
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FINAL = frozenset({"done", "refused", "failed", "lost"})
 # Trying again may help: what ended it came from outside.
 _RETRYABLE = frozenset({"stopped", "lost"})
@@ -71,6 +74,29 @@ class StageProcesses:
     def stop(self) -> None:
         """End every attempt that is running, within a moment, and let none begin."""
         self._stopping.set()
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Stop at the first Ctrl-C or SIGTERM of the block; a further one raises KeyboardInterrupt.
+
+        Raising at the first would leave the main thread waiting for a stage thread, as long as the
+        stage lasts. Outside the main thread, where Python delivers no signals, nothing is changed.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupt(_number: int, _frame: FrameType | None) -> None:
+            for number in _SIGNALS:
+                signal.signal(number, signal.default_int_handler)
+            self.stop()
+
+        before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> StageOutcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""

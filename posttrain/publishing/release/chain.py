@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.recipe import Recipe
-from posttrain.provenance.ledger import ArtifactRecord, StageRun
+from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
+from posttrain.provenance.lineage.names import Selected, find_node
+from posttrain.provenance.lineage.queries import up
+from posttrain.provenance.lineage.render.as_json import as_object
+from posttrain.publishing.release.canonical import public_path
 from posttrain.publishing.release.config import ReleaseConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.spec import ArtifactType
@@ -37,6 +42,10 @@ class Chain:
     parts: Mapping[str, tuple[ArtifactRecord, ...]]
     """What artifacts carry inside, by their digest: tokenizers, chat templates, judges."""
 
+    def members(self) -> tuple[ArtifactRecord, ...]:
+        """Return what a release names in the ledger: policy and evaluation."""
+        return (self.policy, *self.evaluation.outputs)
+
     def artifacts(self) -> list[ArtifactRecord]:
         """Every input and output, each digest once, outputs before inputs."""
         records = [record for run in self.stages for record in (*run.outputs, *run.inputs)]
@@ -63,6 +72,22 @@ class Chain:
             if str(record.type) in TABLES
         ]
         return list({record.digest: record for record in records}.values())
+
+
+def lineage_above(ledger: Ledger, chain: Chain) -> dict[str, Any]:
+    """Return the graph above the policy and its evaluation, without names of hosts and logs."""
+    node = find_node(ledger, chain.evaluation.id, root=chain.root, cwd=chain.root)
+    graph = up(ledger, Selected(node.id, node.artifact, node.derivation), limit=None)
+    nodes = []
+    for each in graph.nodes.values():
+        shown = as_object(each)
+        shown["facts"] = {
+            key: value for key, value in shown["facts"].items() if key not in ("host", "log")
+        }
+        shown["name"] = public_path(str(shown["name"]))
+        nodes.append(shown)
+    edges = sorted((edge.source, edge.target, edge.role) for edge in graph.edges)
+    return {"root": graph.root, "nodes": nodes, "edges": [list(edge) for edge in edges]}
 
 
 def read_chain(session: Session, config: ReleaseConfig) -> Chain:

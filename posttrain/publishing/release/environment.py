@@ -21,7 +21,7 @@ _MEANING = (
     "which names the hash of each file that its wheel installs; lines of the installer's own "
     "files and of scripts outside of the package are left out. archive_sha256 is that of the "
     "wheel itself, which an installer keeps only of one that it was given by its address. Both "
-    "are compared by 'posttrain release verify --environment', which also hashes every "
+    "are compared by 'posttrain release verify --packages', which also hashes every "
     "installed file anew."
 )
 

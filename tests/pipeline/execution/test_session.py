@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.pipeline.execution import session
+from posttrain.pipeline.execution import executor
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import open_ledger
@@ -44,9 +44,9 @@ def test_models_are_imported_ahead_where_a_stage_works_with_them(toy, monkeypatc
     stage = next(toy.root.rglob("stage.py"))
     stage.write_text(line + stage.read_text())
     told = []
-    real = session.StageProcesses
+    real = executor.StageProcesses
     monkeypatch.setattr(
-        session, "StageProcesses", lambda *a, **k: told.append(k["models"]) or real(*a, **k)
+        executor, "StageProcesses", lambda *a, **k: told.append(k["models"]) or real(*a, **k)
     )
     toy.run()
     assert told == [models]

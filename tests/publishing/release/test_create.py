@@ -103,7 +103,7 @@ def test_nothing_of_this_machine_is_in_it(released):
 
 
 def test_it_loads_with_plain_transformers_and_says_what_is_stored(released):
-    from posttrain.publishing.release.example import complete
+    from posttrain.publishing.release.generated import complete
 
     stored = json.loads((released.second / "release/example.json").read_text())
     again = complete(released.second, stored["prompt"])
@@ -235,8 +235,8 @@ def test_a_contaminated_training_table_refuses(project):
     import polars as pl
 
     from posttrain.publishing.release.config import ContaminationGate
-    from posttrain.publishing.release.create import check_gates
     from posttrain.publishing.release.gates.contamination import contamination
+    from posttrain.publishing.release.judging import check_gates
 
     with project.session() as session:
         evidence, _ = check_gates(session, parse_tag("mini@v9.0.0"))

@@ -15,8 +15,8 @@ from posttrain.publishing.release.config import (
     ReproducibilityGate,
     SchemaGate,
 )
-from posttrain.publishing.release.create import check_gates
 from posttrain.publishing.release.gates import judge
+from posttrain.publishing.release.judging import check_gates
 from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.results import Results
 from posttrain.stage.errors import UserError

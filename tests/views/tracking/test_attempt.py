@@ -9,7 +9,7 @@ import pytest
 
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.training.curve import Curve
-from posttrain.pipeline.execution.resumption import note_run, resumed_run
+from posttrain.pipeline.execution.attempt import note_run, resumed_run
 from posttrain.stage.context import StageContext
 from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.mlflow import MlflowTracker

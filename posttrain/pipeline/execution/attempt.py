@@ -1,0 +1,141 @@
+"""One attempt at a stage: what its process is given, what is reported of it, how long it takes."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from posttrain.pipeline.determinism import stage_seed
+from posttrain.pipeline.execution import gpus
+from posttrain.pipeline.execution.assignment import Assignment
+from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
+from posttrain.pipeline.plan import Planner
+from posttrain.provenance.files import replacing
+from posttrain.provenance.key import checkpoints_digest
+from posttrain.provenance.ledger import ArtifactRecord, StageRun
+from posttrain.stage.context import TRACKED_RUN
+from posttrain.views.tracking.base import Tracker
+
+
+class Timings(dict[str, float]):
+    """Seconds by phase of one stage run."""
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Time a block under `name`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self[name] = self.get(name, 0.0) + time.perf_counter() - started
+
+
+def assign(
+    planner: Planner,
+    base: StageRun,
+    made: Mapping[str, Mapping[str, ArtifactRecord]],
+    *,
+    staged: Mapping[str, Path],
+    log: Path,
+) -> Assignment:
+    """Collect what the process of a stage is given.
+
+    Args:
+        planner: The plan of the recipe.
+        base: The record of the stage run, with its key.
+        made: Outputs by role of the stages before it, by the name of the stage.
+        staged: Where each output is to be written, by role.
+        log: Where what the process prints is kept.
+
+    """
+    stage = planner.dag.stages[base.stage]
+    settings = planner.recipe.run
+    workspace = planner.workspace
+    paths = {
+        role: ref.path or workspace.output(made[str(ref.stage)][str(ref.output)].path)
+        for role, ref in stage.inputs.items()
+    }
+    return Assignment(
+        stage=stage.name,
+        entry=stage.task.entry,
+        config=stage.config,
+        inputs=paths,
+        outputs=staged,
+        types={role: port.type for role, port in stage.task.outputs.items()},
+        scratch=scratch_of(planner, base),
+        log=log,
+        seed=stage_seed(base.components["runtime"], stage.name),
+        threads=settings.threads,
+        device=settings.device,
+        processes=stage.resources.processes,
+        ray=stage.resources.ray,
+        plugins=planner.recipe.plugins,
+        unkeyed=planner.closure(stage.name).unused,
+    )
+
+
+def scratch_of(planner: Planner, base: StageRun) -> Path:
+    """Return the folder where a stage keeps its checkpoints, named by what they depend on."""
+    return planner.workspace.scratch(base.stage, checkpoints_digest(base.components))
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Runs attempts in processes, and shows and tracks what they report."""
+
+    planner: Planner
+    processes: StageProcesses
+    display: Display
+    tracker: Tracker
+
+    def run(self, assignment: Assignment, tracked: str) -> StageOutcome:
+        """Run one attempt to its end, with the devices it needs held for it.
+
+        Args:
+            assignment: What the process is given.
+            tracked: The tracker's handle of the stage run.
+
+        """
+        settings = self.planner.recipe.run
+        limits = Limits(settings.timeout_minutes * 60, settings.stall_minutes * 60)
+        watch = self._watcher(assignment, tracked)
+        stage = self.planner.dag.stages[assignment.stage]
+        with gpus.held(
+            stage.resources.devices(settings.device), give_up=lambda: self.processes.stopping
+        ) as taken:
+            return self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
+
+    def _watcher(self, assignment: Assignment, tracked: str) -> Callable[[Mapping[str, Any]], None]:
+        noted = False
+
+        def watch(event: Mapping[str, Any]) -> None:
+            nonlocal noted
+            if event["kind"] == "progress":
+                done, total = event["done"], event["total"]
+                self.display.progress(assignment.stage, done, total, event["unit"])
+            elif event["kind"] == "metrics":
+                self.tracker.metrics(tracked, event["step"], event["metrics"])
+            noted = noted or note_run(assignment.scratch, self.tracker.external_id(tracked))
+
+        return watch
+
+
+def resumed_run(scratch: Path) -> str | None:
+    """The tracker's id of the killed attempt whose checkpoint will be taken up, if there is one."""
+    noted = scratch / TRACKED_RUN
+    if not noted.is_file() or not any(scratch.glob("checkpoints/step-*")):
+        return None
+    return noted.read_text()
+
+
+def note_run(scratch: Path, external: str | None) -> bool:
+    """Keep the id beside the checkpoints; False where it is not known yet."""
+    if external is None:
+        return False
+    scratch.mkdir(parents=True, exist_ok=True)
+    with replacing(scratch / TRACKED_RUN) as partial:
+        partial.write_text(external)
+    return True

@@ -1,0 +1,125 @@
+"""Put a stage's outputs in their place, and write down what they are and what they hold inside."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from posttrain.pipeline.execution.attempt import Timings
+from posttrain.pipeline.execution.compatibility import models, refuse_mixed
+from posttrain.pipeline.execution.parts import ArtifactPart, with_settings
+from posttrain.pipeline.execution.publish import publish
+from posttrain.pipeline.execution.supervise import StageOutcome
+from posttrain.pipeline.judges import judge_digest
+from posttrain.pipeline.plan import Planner
+from posttrain.provenance.digest import digest_path
+from posttrain.provenance.dvc import DvcStore
+from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
+from posttrain.provenance.lineage.recalls import refuse_recalled
+
+
+def finals_of(planner: Planner, name: str) -> dict[str, Path]:
+    """Return the final path of each output of a stage, by role."""
+    stage = planner.dag.stages[name]
+    workspace = planner.workspace
+    return {role: workspace.output(str(path)) for role, path in stage.outputs().items()}
+
+
+@dataclass(frozen=True)
+class OutputPublisher:
+    """Publishes the outputs of stages. Safe to use from several threads.
+
+    `reading` is held while the planner's caches are read.
+    """
+
+    planner: Planner
+    ledger: Ledger
+    store: DvcStore
+    reading: threading.Lock
+
+    def publish(
+        self, base: StageRun, staged: Mapping[str, Path], outcome: StageOutcome, timings: Timings
+    ) -> StageRun:
+        """Digest the outputs, move them to their final paths and store them.
+
+        Args:
+            base: The record of the stage run so far.
+            staged: Where each verified output lies now, by role.
+            outcome: What the stage's process said of them.
+            timings: Seconds by phase, to be added to.
+
+        Returns:
+            The complete record of the run, not yet in the ledger.
+
+        Raises:
+            UserError: If a part of an output was recalled, or does not fit the inputs'.
+
+        """
+        stage = self.planner.dag.stages[base.stage]
+        finals = finals_of(self.planner, base.stage)
+        with timings.phase("digest"):
+            digests = {role: digest_path(path) for role, path in staged.items()}
+            parts = self._parts(base, outcome)
+        with timings.phase("publish"):
+            publish(staged, finals)
+        with timings.phase("store"):
+            stored = self.store.store(list(finals.values()))
+        outputs = tuple(
+            ArtifactRecord(
+                role=role,
+                type=stage.task.outputs[role].type,
+                path=str(relative),
+                digest=digests[role].sha256,
+                size=digests[role].size,
+                rows=outcome.rows.get(role),
+                producer=base.stage,
+                md5=stored[finals[role]].md5,
+            )
+            for role, relative in stage.outputs().items()
+        )
+        self.ledger.compositions.add(
+            *[Composition(each, parts[each.role]) for each in outputs if each.role in parts]
+        )
+        return replace(
+            base,
+            status="succeeded",
+            ended=time.time(),
+            outputs=outputs,
+            metrics=outcome.metrics,
+            timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
+        )
+
+    def _parts(
+        self, base: StageRun, outcome: StageOutcome
+    ) -> dict[str, tuple[ArtifactRecord, ...]]:
+        """Parts of the outputs; refuses those that were recalled, or do not fit the inputs'."""
+        stage = self.planner.dag.stages[base.stage]
+        paths = stage.outputs()
+        made = {
+            role: tuple(self._part(part, str(paths[role])) for part in parts)
+            for role, parts in self._specified(base, outcome).items()
+            if parts
+        }
+        if made:
+            refuse_recalled(self.ledger, [part for parts in made.values() for part in parts])
+            inputs = {record.role: record.digest for record in base.inputs}
+            refuse_mixed(stage, models(self.ledger, stage, inputs, made))
+        return made
+
+    def _specified(
+        self, base: StageRun, outcome: StageOutcome
+    ) -> Mapping[str, Sequence[ArtifactPart]]:
+        """Parts of the outputs, judges with what they are asked where outputs or inputs tell it."""
+        if all(part.digest for parts in outcome.parts.values() for part in parts):
+            return outcome.parts
+        known = self.ledger.compositions.parts_of([record.digest for record in base.inputs])
+        judges = [part for parts in known.values() for part in parts if part.type == "judge"]
+        return with_settings(outcome.parts, {part.path.partition(":")[2] for part in judges})
+
+    def _part(self, part: ArtifactPart, whole: str) -> ArtifactRecord:
+        digest = part.digest
+        if digest is None:
+            with self.reading:
+                digest = judge_digest(self.planner.reader, str(part.name))
+        return ArtifactRecord(part.type, part.type, part.path(whole), digest, part.size)
