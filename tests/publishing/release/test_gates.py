@@ -15,7 +15,7 @@ from posttrain.publishing.release.config import (
     ReproducibilityGate,
     SchemaGate,
 )
-from posttrain.publishing.release.gates import judge
+from posttrain.publishing.release.gates import integrity, judge
 from posttrain.publishing.release.judging import check_gates
 from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.results import Results
@@ -76,10 +76,8 @@ class Ledger:
     """The ledger, but for what it says of conflicts and verifications."""
 
     def __init__(self, real, conflicts=(), verified=None):
-        self.real, self.found, self.verified = real, list(conflicts), verified or {}
-
-    def conflicts(self, _keys):
-        return self.found
+        self.real, self.store, self.verified = real, list(conflicts), verified or {}
+        self.annotations = self
 
     def verifications_of(self, _keys):
         return self.verified
@@ -88,7 +86,14 @@ class Ledger:
         return self.real.every_stage_run()
 
 
-def test_a_level_is_reached_only_without_a_finding_against_it(evidence):
+def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypatch):
+    real = integrity.conflicts
+    monkeypatch.setattr(
+        integrity,
+        "conflicts",
+        lambda store, keys: store if isinstance(store, list) else real(store, keys),
+    )
+
     def judged(ledger=None, **settings):
         gate = ReproducibilityGate(name="r", kind="reproducibility", **settings)
         return judge(gate, replace(evidence, ledger=ledger or evidence.ledger))
