@@ -1,0 +1,151 @@
+"""The promise: a method of any kind enters as a plug-in of at most 40 lines, and nothing else."""
+
+import ast
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from posttrain.pipeline.slots import SLOTS
+
+FOLDER = Path(__file__).parent / "plugins"
+# Slot -> the first stages that run again when the plug-in's formula is edited.
+STAGES = {
+    "source": {"synthesize"},
+    "teacher": {"synthesize"},
+    # The rows of problems name it: whatever scores answers to them has its code in the key.
+    "verifier": {"synthesize", "probe", "preference", "rl", "evaluate"},
+    "filter": {"curate"},
+    "pair_builder": {"preference"},
+    "problem_sampler": {"rl"},
+    "schedule": {"pretrain"},
+}
+
+
+def table(extended, name):
+    return pl.read_parquet(extended.root / "data" / f"{name}.parquet")
+
+
+def test_every_slot_has_an_example():
+    assert {path.stem for path in FOLDER.glob("my_*.py")} == {f"my_{slot}" for slot in SLOTS}
+    assert STAGES.keys() == SLOTS.keys()
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_an_example_is_short_and_offers_one_part(slot):
+    text = (FOLDER / f"my_{slot}.py").read_text()
+    assert len(text.splitlines()) <= 40
+    (parts,) = [
+        node.value
+        for node in ast.parse(text).body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "PARTS"
+    ]
+    assert [key.value for key in parts.keys] == [slot]
+
+
+def test_all_stages_ran(extended):
+    assert {record.status for record in extended.records.values()} == {"succeeded"}
+    assert {decision.action for decision in extended.plan().values()} == {"cached"}
+
+
+def test_every_part_is_listed_with_its_origin(extended):
+    rows = [line.split("\t") for line in extended.cli("parts", "--tsv").splitlines()]
+    ours = {row[0]: row[4] for row in rows if row[4].startswith("plug-in")}
+    assert ours == {slot: f"plug-in my_{slot}" for slot in SLOTS}
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_only_the_stages_that_use_a_part_run_again_when_it_is_edited(extended, slot):
+    file = extended.root / f"my_{slot}.py"
+    text = file.read_text()
+    lines = text.splitlines()
+    # An idle statement at the start of the part's first method.
+    part = next(node for node in ast.parse(text).body if isinstance(node, ast.ClassDef))
+    method = next(node for node in part.body if isinstance(node, ast.FunctionDef))
+    lines.insert(method.body[-1].lineno - 1, " " * method.body[-1].col_offset + "edited = True")
+    try:
+        file.write_text("\n".join(lines) + "\n")
+        plan = extended.plan()
+    finally:
+        file.write_text(text)
+    again = {name: decision for name, decision in plan.items() if decision.action == "run"}
+    assert again.keys() == STAGES[slot]
+    for decision in again.values():
+        assert decision.reasons[0].startswith(f"the code of my_{slot}:")
+    # A comment is no change.
+    file.write_text(text + "# the same\n")
+    unchanged = extended.plan()
+    file.write_text(text)
+    assert {decision.action for decision in unchanged.values()} == {"cached"}
+
+
+@pytest.mark.parametrize("slot", SLOTS)
+def test_the_record_of_a_stage_names_its_parts(extended, slot):
+    users = {
+        name
+        for name, record in extended.records.items()
+        if any(symbol.startswith(f"my_{slot}:") for symbol in record.components["code"])
+    }
+    assert users == STAGES[slot]
+
+
+def test_source_teacher_verifier_and_filter_did_their_work(extended):
+    problems = table(extended, "curate/problems")
+    assert set(problems["source"]) == {"letters"}
+    assert set(problems["verifier"]) == {"parity"}
+    assert json.loads(problems["metadata"][0]) == {"parity": {"odd": False}}
+    assert all(int(answer) % 10 for answer in problems["answer"])
+    corpus = table(extended, "synthesize/corpus")
+    assert set(corpus["generator"]) == {"counting"}
+    assert corpus["verified"].to_list() == [len(text) % 2 == 0 for text in corpus["text"]]
+
+
+def test_the_pair_builder_did_its_work(extended):
+    pairs = table(extended, "preference/pairs")
+    assert len(pairs) > 2
+    assert all(len(row["chosen"]) < len(row["rejected"]) for row in pairs.to_dicts())
+
+
+def test_lineage_leads_through_the_parts(extended):
+    shown = extended.cli("lineage", "up", "data/rl/policy")
+    assert "synthesize" in shown
+    assert "judge" in shown
+
+
+def test_what_was_learnt_replays_bit_for_bit(extended):
+    assert "equal: the stored rollouts alone lead to the same weights" in extended.cli(
+        "replay", "rl@latest"
+    )
+
+
+# A part whose state comes back from the checkpoint: killed at the third step, it goes on there.
+KILLED = """
+    def load_state_dict(self, state):
+        self.resumed = True
+"""
+
+
+def test_a_killed_stage_goes_on_with_the_state_of_its_parts(extended):
+    policy = extended.root / "data" / "rl" / "policy" / "model.safetensors"
+    whole = policy.read_bytes()
+    file = extended.root / "my_problem_sampler.py"
+    text = file.read_text()
+    marked = text.replace(
+        "    def load_state_dict(self, state):\n",
+        KILLED.lstrip("\n"),
+    ).replace(
+        "        left = [",
+        "        import os\n"
+        "        if step == 2 and not hasattr(self, 'resumed'):\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "        left = [",
+    )
+    assert marked.count("resumed") == 2
+    file.write_text(marked)
+    try:
+        records = extended.run()
+    finally:
+        file.write_text(text)
+    assert records["rl"].attempt == 2
+    assert policy.read_bytes() == whole
