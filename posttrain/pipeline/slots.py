@@ -19,6 +19,9 @@ SLOTS: Mapping[str, str] = {
     "filter": "posttrain.data.filters.registry:FILTERS",
     "pair_builder": "posttrain.data.pair_builders.registry:PAIR_BUILDERS",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
+    "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
+    "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
+    "combine": "posttrain.learning.rewards.combines.registry:COMBINES",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""

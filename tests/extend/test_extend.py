@@ -19,6 +19,9 @@ STAGES = {
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "problem_sampler": {"rl"},
+    "engine": {"probe"},
+    "component": {"rl"},
+    "combine": {"rl"},
     "schedule": {"pretrain"},
 }
 
@@ -105,6 +108,18 @@ def test_the_pair_builder_did_its_work(extended):
     pairs = table(extended, "preference/pairs")
     assert len(pairs) > 2
     assert all(len(row["chosen"]) < len(row["rejected"]) for row in pairs.to_dicts())
+
+
+def test_component_and_combination_made_the_reward(extended):
+    for row in table(extended, "rl/rollouts").to_dicts():
+        scores = {each["name"]: each["value"] for each in row["components"]}
+        assert scores.keys() == {"correct", "brief"}
+        length = len(row["text"])
+        assert scores["correct"] == float(length % 2 == 0)
+        assert scores["brief"] in (None, pytest.approx(max(0.0, 1 - length / 12)))
+        total = scores["correct"] + (scores["brief"] or 0.0)
+        assert row["reward"] == pytest.approx(total if scores["correct"] else total / 2)
+        assert row["solved"] == bool(scores["correct"])
 
 
 def test_lineage_leads_through_the_parts(extended):
