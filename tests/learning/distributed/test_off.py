@@ -61,6 +61,7 @@ def test_a_run_imports_none_of_it(toy):
     assert among(modules, (*OURS, *TORCHS)) == set()
 
 
+@pytest.mark.slow
 def test_stages_import_no_more_of_it_than_transformers_does():
     """It imports sharding by itself, whoever asks for a model."""
     noted = "import transformers.models.llama.modeling_llama\nplain = set(sys.modules)\n"

@@ -211,6 +211,7 @@ def test_answers_of_servers_go_only_when_asked(toy, history, monkeypatch):
     assert not answers.exists()
 
 
+@pytest.mark.slow
 def test_a_run_under_way_ends_well_beside_a_gc(toy, cache, history):
     history(10, 20)
     # The run goes back to the amount of the first run, whose results gc would remove.

@@ -60,6 +60,7 @@ def test_a_small_one_may_leave_meanwhile_and_a_large_one_is_waited_for(workers):
     assert workers._spare is None
 
 
+@pytest.mark.slow
 def test_nobody_waits_for_an_executor_that_was_killed(tmp_path):
     script = tmp_path / "executor.py"
     script.write_text(

@@ -74,7 +74,15 @@ def state_of(project, registry):
     return project.git("tag"), releases, recorded, set(registry.versions), aliases
 
 
-@pytest.mark.parametrize("failing", ["folder", "archive", "model_version", "tag", "ledger"])
+# The first step and the last; those between take their turns.
+_STEPS = [
+    "folder",
+    *(pytest.param(s, marks=pytest.mark.slow) for s in ("archive", "model_version", "tag")),
+    "ledger",
+]
+
+
+@pytest.mark.parametrize("failing", _STEPS)
 def test_a_release_that_fails_at_any_step_is_nowhere(project, registry, monkeypatch, failing):
     before = state_of(project, registry)
     real = pointers.UndoableStep
@@ -179,6 +187,7 @@ def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatc
     assert "staging" not in project.git("tag")
 
 
+@pytest.mark.slow
 def test_what_is_not_ours_is_never_undone(project, place, registry):
     project.git("tag", "mini#prod#1")
     with pytest.raises(UserError, match="no release of ours"):

@@ -78,6 +78,7 @@ def test_what_the_killed_executor_had_not_written_is_there_too(state: Path) -> N
     assert sorted(p.step for p in history if p.value > 0) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_there_is_no_reason_to_stop(state: Path) -> None:
     other = attempt(state, "elsewhere", range(1, 2))
     for gone in ("0" * 32, other):

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from posttrain.pipeline.execution.display import SilentDisplay
 from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import open_session
@@ -50,6 +52,7 @@ def told(state: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_ids_that_come_after_the_run_are_noted_and_renewed_with_the_view(
     toy: Any, monkeypatch: Any
 ) -> None:

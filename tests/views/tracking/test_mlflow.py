@@ -166,6 +166,7 @@ def test_a_run_and_its_stages_are_written(state: Path) -> None:
     assert not list((state / "mlartifacts").rglob("*"))
 
 
+@pytest.mark.slow
 def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
     for name in ("sft", "evaluate"):
         tracker = MlflowTracker(state)
