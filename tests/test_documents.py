@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*/*.md")]
 )
+# Written as the last of the slots arrives.
+COMING = {"docs/extending.md"}
 NAMED = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 
