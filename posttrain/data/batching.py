@@ -8,12 +8,12 @@ whole plan is a pure function of the lengths and the seed: a step number says wh
 
 import itertools
 import math
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import shuffler
 
 WINDOW = 8192
 
@@ -121,7 +121,7 @@ def plan_steps(
     streams = _streams(lengths, mixture, seed)
     passes = itertools.count() if num_steps is not None else range(math.ceil(epochs))
     for epoch in passes:
-        shuffle = random.Random(f"{seed}:order:{epoch}")
+        shuffle = shuffler(seed, "order", epoch)
         rows = [index for stream in streams for index in stream.take_epoch()]
         shuffle.shuffle(rows)
         batches = cut(rows, lengths, batch_tokens)
@@ -200,7 +200,7 @@ class _Stream:
         self._rows = list(rows)
         self._lengths = lengths
         self._quota = quota
-        self._random = random.Random(seed)
+        self._random = shuffler(seed)
         self._ahead: list[int] = []
         self._owed = 0.0
 

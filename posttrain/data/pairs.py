@@ -1,6 +1,5 @@
 """Preference pairs from judged samples: built within a problem, split by problem."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +8,7 @@ import polars as pl
 from posttrain.data.pair_builders.base import PairBuilder, PairCandidate
 from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
 from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
+from posttrain.stage.seeds import order_key
 
 
 class PairTable:
@@ -84,7 +84,7 @@ def _pairs_of(
     problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
     judged = group.drop_nulls("verified").select("id", "text", "verified", "score")
     candidates = [PairCandidate(*row) for row in judged.rows()]
-    candidates.sort(key=lambda each: _rank(seed, problem_id, each.id))
+    candidates.sort(key=lambda each: order_key(seed, problem_id, each.id))
     return [
         {
             "parents": [better.id, worse.id],
@@ -107,13 +107,8 @@ def _pairs_of(
 
 def _split(problem_ids: list[str], heldout_fraction: float, seed: int) -> dict[str, str]:
     """Train or held out, by problem: at least one of each where there are two problems."""
-    ranked = sorted(problem_ids, key=lambda name: _rank(seed, "split", name))
+    ranked = sorted(problem_ids, key=lambda name: order_key(seed, "split", name))
     num_heldout = min(len(ranked) - 1, max(1, round(heldout_fraction * len(ranked))))
     return {
         name: "heldout" if place < num_heldout else "train" for place, name in enumerate(ranked)
     }
-
-
-def _rank(seed: int, purpose: str, name: str) -> bytes:
-    """A pseudo-random sort key that depends on nothing but the name."""
-    return hashlib.sha256(f"{seed}:{purpose}:{name}".encode()).digest()

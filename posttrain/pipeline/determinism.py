@@ -1,15 +1,10 @@
 """Make one process repeatable: threads, seeds and kernels, set before a stage runs."""
 
-import hashlib
 import os
 import random
 from collections.abc import Mapping
 
-
-def derived_seed(seed: int, purpose: str) -> int:
-    """A seed of its own for every purpose, so that stages do not share random streams."""
-    text = f"{seed}:{purpose}".encode()
-    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") & 0x7FFFFFFF
+from posttrain.stage.seeds import derived_seed
 
 
 def stage_seed(runtime: Mapping[str, str], stage: str) -> int:

@@ -1,12 +1,12 @@
 """Tell a judge by what it does: the digest of all first-party code that its verdict hangs on."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 
 from posttrain.provenance.code import CodeReader, version
 from posttrain.provenance.ledger import Ledger
 from posttrain.stage.artifact_types import ArtifactType
+from posttrain.stage.hashing import sha256_of
 
 VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
 """What reaches this code scores answers by verifiers that rows name, not the recipe."""
@@ -25,7 +25,7 @@ def judge_digest(reader: CodeReader, name: str) -> str:
     """
     closure = reader.closure(verifier_entry(name) or VERIFIES)
     packages = {each: version(each) for each in sorted(closure.packages - _INCIDENTAL)}
-    return hashlib.sha256(json.dumps([name, closure.digest, packages]).encode()).hexdigest()
+    return sha256_of(json.dumps([name, closure.digest, packages]))
 
 
 def verifier_entry(name: str) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from posttrain.pipeline.comparison import real_differences, same_rules
-from posttrain.pipeline.determinism import derived_seed, make_deterministic
+from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
 from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
@@ -19,6 +19,7 @@ from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactType, Dag, Stage
 

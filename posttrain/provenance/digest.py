@@ -1,7 +1,6 @@
 """SHA-256 of files and directories, with a memory of files that did not change."""
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -12,10 +11,12 @@ from typing import Self
 
 from posttrain.provenance.files import replacing
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of, sha256_of_file
 
 # A file written in the same clock tick as it was hashed can change again without a visible
-# change of its mtime; git calls this "racy clean". Two seconds covers the coarsest clocks (FAT).
-_RACY_NS = 2_000_000_000
+# change of its mtime; git calls this "racy clean". Where times are kept finer than milliseconds a
+# tick is one of the kernel's, at most 10 ms; two seconds covers the coarsest clocks (FAT).
+_FINE_NS, _TICK_NS, _COARSE_TICK_NS = 1_000_000, 20_000_000, 2_000_000_000
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,16 @@ class StatCache:
 
     def put(self, path: str, status: os.stat_result, sha256: str, *, hashed_ns: int) -> None:
         """Remember a hash begun at `hashed_ns`, unless the file was too young to be trusted."""
-        if hashed_ns - status.st_mtime_ns > _RACY_NS:
+        fine = status.st_mtime_ns % _FINE_NS != 0
+        if hashed_ns - status.st_mtime_ns > (_TICK_NS if fine else _COARSE_TICK_NS):
             self.entries[path] = (*_signature(status), sha256)
+            self.changed = True
+
+    def moved(self, source: Path, target: Path) -> None:
+        """Let what is known of a file or folder go with it when it is renamed."""
+        before, after = (os.path.abspath(path) for path in (source, target))  # noqa: PTH100 - as `_file`
+        for name in [n for n in list(self.entries) if n == before or n.startswith(before + os.sep)]:
+            self.entries[after + name[len(before) :]] = self.entries.pop(name)
             self.changed = True
 
 
@@ -100,7 +109,7 @@ def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
     for name, file, file_status in _walk(path, b""):
         lines.append(b"%b\0%b\n" % (name, _file(file, file_status, cache).encode()))
         total += file_status.st_size
-    return Digest(hashlib.sha256(b"".join(sorted(lines))).hexdigest(), total, len(lines))
+    return Digest(sha256_of(b"".join(sorted(lines))), total, len(lines))
 
 
 def _walk(directory: Path, prefix: bytes) -> list[tuple[bytes, Path, os.stat_result]]:
@@ -129,8 +138,7 @@ def _file(path: Path, status: os.stat_result, cache: StatCache | None) -> str:
     if remembered is not None:
         return remembered
     started = time.time_ns()
-    with path.open("rb") as stream:
-        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    sha256 = sha256_of_file(path)
     if cache is not None and _signature(path.stat()) == _signature(status):
         cache.put(name, status, sha256, hashed_ns=started)
     return sha256

@@ -1,6 +1,5 @@
 """The key of a stage: all that decides whether it is up to date, and one digest of it."""
 
-import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from posttrain.provenance.code import CodeClosure, version
+from posttrain.stage.hashing import canonical_json, sha256_of_json
 
 Components = Mapping[str, Mapping[str, str]]
 Kind = Literal["changed", "added", "removed"]
@@ -108,7 +108,7 @@ def stage_key(
         "packages": {name: version(name) for name in sorted(code.packages)},
         "runtime": dict(runtime),
     }
-    return Key(_digest(components), components)
+    return Key(sha256_of_json(components), components)
 
 
 def checkpoints_digest(components: Components) -> str:
@@ -117,7 +117,7 @@ def checkpoints_digest(components: Components) -> str:
     They are the same from any number, so that a stage goes on where another number left it.
     """
     runtime = {k: v for k, v in components["runtime"].items() if k != "processes"}
-    return _digest({**components, "runtime": runtime})
+    return sha256_of_json({**components, "runtime": runtime})
 
 
 def differences(before: Components, after: Components) -> list[Difference]:
@@ -177,15 +177,7 @@ def _flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple
         if isinstance(value, Mapping) and value:
             yield from _flattened(value, f"{name}.")
         else:
-            yield name, _canonical(value)
-
-
-def _digest(components: Components) -> str:
-    return hashlib.sha256(_canonical(components).encode()).hexdigest()
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+            yield name, canonical_json(value)
 
 
 def _shown(component: str, value: str | None) -> str:

@@ -13,7 +13,6 @@ from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
@@ -22,6 +21,7 @@ from posttrain.learning.rollouts.scoring import (
 )
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
 from tasks.evaluate.summary import summarise

@@ -16,13 +16,13 @@ from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import divergence, grade
 from posttrain.learning.preference.lesson import learn
 from posttrain.learning.preference.rounds import RoundLog, practise
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 
 def run(

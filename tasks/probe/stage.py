@@ -21,7 +21,6 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
     make_prompts,
@@ -31,6 +30,7 @@ from posttrain.learning.rollouts.scoring import (
 )
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 from tasks.probe.config import ProbeConfig
 
 

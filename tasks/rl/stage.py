@@ -37,6 +37,9 @@ from tasks.rl.config import RlStageConfig
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
 
+# Bytes of a file that are in memory at a time.
+_PIECE = 1 << 20
+
 
 def run(
     config: RlStageConfig,
@@ -198,6 +201,8 @@ def _identity(
             # The policy's weights are in its digest already.
             if file.is_file() and not (name == "policy" and file.suffix == ".safetensors"):
                 content.update(file.name.encode())
-                content.update(file.read_bytes())
+                with file.open("rb") as stream:
+                    while piece := stream.read(_PIECE):
+                        content.update(piece)
         digests[f"{name}.files" if path.is_dir() else name] = content.hexdigest()
     return run_identity(config, seed=context.seed, **digests)

@@ -134,3 +134,39 @@ def test_saving_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
     cache.save()
     assert [path.name for path in cache.path.parent.iterdir()] == ["cache.json"]
     assert StatCache.load(cache.path).entries == cache.entries
+
+
+def test_what_is_known_of_a_folder_goes_with_it_when_it_is_renamed(tmp_path, monkeypatch):
+    staged, final = tmp_path / "staged", tmp_path / "final"
+    (staged / "sub").mkdir(parents=True)
+    neighbor = tmp_path / "staged2"
+    for file in (staged / "a", staged / "sub/b", neighbor):
+        file.write_text(file.name)
+        age(file)
+    cache = StatCache(tmp_path / "cache.json")
+    before = digest_path(staged, cache=cache)
+    digest_path(neighbor, cache=cache)
+    staged.rename(final)
+    cache.moved(staged, final)
+    assert cache.entries.keys() == {str(final / "a"), str(final / "sub" / "b"), str(neighbor)}
+    monkeypatch.setattr("posttrain.provenance.digest.sha256_of_file", lambda _: "read again")
+    assert digest_path(final, cache=cache) == before
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "written_ns", "kept"),
+    [
+        (10_000_000, 5_000_000_123, False),
+        (30_000_000, 5_000_000_123, True),
+        (30_000_000, 5_001_000_000, False),
+        (1_900_000_000, 5_000_000_000, False),
+        (2_100_000_000, 5_000_000_000, True),
+    ],
+)
+def test_a_young_file_is_trusted_by_how_fine_its_clock_is(tmp_path, age_ns, written_ns, kept):
+    file = tmp_path / "a"
+    file.write_text("a")
+    os.utime(file, ns=(written_ns, written_ns))
+    cache = StatCache(tmp_path / "cache.json")
+    cache.put(str(file), file.stat(), "sha", hashed_ns=written_ns + age_ns)
+    assert (cache.get(str(file), file.stat()) == "sha") is kept

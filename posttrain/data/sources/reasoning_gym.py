@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
-from posttrain.data.teachers.base import Teacher, stable_seed
+from posttrain.data.teachers.base import Teacher
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:

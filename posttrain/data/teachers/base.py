@@ -1,6 +1,5 @@
 """What a teacher is: a part that writes worked solutions, which a verifier then decides about."""
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -54,13 +53,3 @@ class Teacher(Part):
 
         """
         raise NotImplementedError
-
-
-def stable_seed(seed: int, *purpose: str) -> int:
-    """Derive a 31-bit seed for one purpose.
-
-    Neighboring seeds of the reasoning-gym library share most of their problems, so a sum would
-    not do.
-    """
-    text = ":".join([str(seed), *purpose])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1

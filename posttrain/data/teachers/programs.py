@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field
 
 from posttrain.data.teachers.arithmetic import solve_expression
-from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest, stable_seed
+from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest
 from posttrain.data.teachers.legs import solve_legs
 from posttrain.data.teachers.notes import Metadata, Notes
 from posttrain.data.teachers.sorting import solve_sorting
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import stable_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem

@@ -116,7 +116,8 @@ class WeightedStream(ProblemStream):
         """
         import torch
 
-        from posttrain.learning.rollouts.engines.noise import purpose_seed, row_keys, uniforms
+        from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
+        from posttrain.stage.seeds import purpose_seed
 
         if seed not in self._keys:
             self._keys[seed] = row_keys(purpose_seed(seed, "curriculum"), self.ids, 1)

@@ -1,6 +1,5 @@
 """Resumable checkpoints: one atomic directory each, checked byte for byte when it is read back."""
 
-import hashlib
 import json
 import os
 import re
@@ -14,6 +13,7 @@ import torch
 
 from posttrain.stage.context import TRACKED_RUN
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_file
 
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{9})")
@@ -84,7 +84,7 @@ class Checkpointer:
             "facts": dict(facts or {}),
             "states": sorted(states),
             TRACKED_RUN: self._tracked_run(),
-            "digests": {path: _digest(draft / path) for path in _contents(draft)},
+            "digests": {path: sha256_of_file(draft / path) for path in _contents(draft)},
         }
         (draft / _MANIFEST).write_text(json.dumps(manifest, sort_keys=True))
         for path in [*_contents(draft), "files", "."]:
@@ -145,7 +145,9 @@ def _sound_manifest(path: Path) -> dict[str, Any] | None:
     """The manifest, if it is there and every file has the digest that it states."""
     try:
         manifest: dict[str, Any] = json.loads((path / _MANIFEST).read_text())
-        sound = all(_digest(path / name) == want for name, want in manifest["digests"].items())
+        sound = all(
+            sha256_of_file(path / name) == want for name, want in manifest["digests"].items()
+        )
     except (OSError, ValueError, KeyError):
         return None
     return manifest if sound else None
@@ -154,11 +156,6 @@ def _sound_manifest(path: Path) -> dict[str, Any] | None:
 def _contents(folder: Path) -> list[str]:
     """Relative paths of all files below `folder`, sorted."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

@@ -17,7 +17,6 @@ from posttrain.learning.preference.lesson import learn
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import with_tokens
@@ -25,6 +24,7 @@ from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -1,6 +1,5 @@
 """What was sampled and not yet learnt from: generations in waiting, and the one that is open."""
 
-import random
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import Any
 
 from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+from posttrain.stage.seeds import shuffler
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Buffer:
         for epoch in range(self._epochs):
             order = list(self.samples)
             if epoch or num_parts > 1:
-                random.Random(f"{seed}:minibatches:{step}:{epoch}").shuffle(order)
+                shuffler(seed, "minibatches", step, epoch).shuffle(order)
             for index in range(num_parts):
                 plan.append([sample for group in order[index::num_parts] for sample in group])
         return plan

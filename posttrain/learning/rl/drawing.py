@@ -19,7 +19,7 @@ from posttrain.learning.rl.rollout import (
     rewarded,
 )
 from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
-from posttrain.learning.rollouts.engines.noise import purpose_seed
+from posttrain.stage.seeds import purpose_seed
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from posttrain.learning.rl.metrics import CURRICULUM, describe
 from posttrain.learning.rl.rollout import Group, marked
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.rollout import stored_groups
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 
 def replay(

@@ -1,6 +1,5 @@
 """Every rollout of a running stage, trained on or not, until the table is written."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.rl.rollout import Group, Rollout, rollouts_table
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_file
 
 _TOKENS_AT_ONCE = 1 << 16
 """Drawn tokens that wait to be laid out: what a frame costs is mostly for there being one."""
@@ -46,7 +46,7 @@ class RolloutStore:
 
     def state_dict(self) -> dict[str, str]:
         """Digest of every shard by its name; what is in memory must be flushed before."""
-        return {shard.name: _digest(shard) for shard in self._shards()}
+        return {shard.name: sha256_of_file(shard) for shard in self._shards()}
 
     def load_state_dict(self, state: Mapping[str, str]) -> None:
         """Hold the shards against what `state_dict` said, and drop those of later steps."""
@@ -56,7 +56,7 @@ class RolloutStore:
                 shard.unlink()
         for name, digest in state.items():
             shard = self.folder / name
-            if not shard.is_file() or _digest(shard) != digest:
+            if not shard.is_file() or sha256_of_file(shard) != digest:
                 raise UserError(
                     f"{shard}: these rollouts of an earlier attempt are missing or damaged;"
                     f" remove {self.folder.parent} and run again"
@@ -83,8 +83,3 @@ class RolloutStore:
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,10 +1,10 @@
 """Which rows are measured and never trained on."""
 
-import hashlib
 from collections.abc import Sequence
 
 from posttrain.learning.training.config import EarlyStopConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import order_key
 
 
 def hold_out(
@@ -26,7 +26,7 @@ def hold_out(
     """
     if config is None:
         return list(range(len(keys))), []
-    names = sorted(set(keys), key=lambda key: _lot(seed, key))
+    names = sorted(set(keys), key=lambda key: order_key(seed, "early_stop", key))
     if len(names) < 2:
         raise UserError(
             "early_stop holds out whole prompts, but all rows have the same one; "
@@ -36,7 +36,3 @@ def hold_out(
     held = set(names[:num_held])
     taught = [index for index, key in enumerate(keys) if key not in held]
     return taught, [index for index, key in enumerate(keys) if key in held]
-
-
-def _lot(seed: int, key: str) -> bytes:
-    return hashlib.sha256(f"{seed}:early_stop:{key}".encode()).digest()

@@ -16,9 +16,9 @@ from torch import Tensor
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.load import save_policy
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -5,7 +5,6 @@ import time
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
@@ -20,6 +19,7 @@ from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedules
+from posttrain.stage.seeds import purpose_seed
 
 
 def train(

@@ -59,10 +59,13 @@ class OutputPublisher:
         stage = self.planner.dag.stages[base.stage]
         finals = finals_of(self.planner, base.stage)
         with timings.phase("digest"):
-            digests = {role: digest_path(path) for role, path in staged.items()}
+            known = self.planner.stat_cache
+            digests = {role: digest_path(path, cache=known) for role, path in staged.items()}
             parts = self._parts(base, outcome)
         with timings.phase("publish"):
             publish(staged, finals)
+            for role, path in staged.items():
+                known.moved(path, finals[role])
         with timings.phase("store"):
             stored = self.store.store(list(finals.values()))
         outputs = tuple(

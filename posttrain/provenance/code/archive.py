@@ -1,6 +1,5 @@
 """Texts of the modules that stages ran with, so that a change can be shown after the fact."""
 
-import hashlib
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 from posttrain.provenance.code.store import write_if_possible
 from posttrain.provenance.code.symbols import parse_module, unparsed
+from posttrain.stage.hashing import sha256_of
 
 _NAMED_BY = 16
 
@@ -21,7 +21,7 @@ class ModuleText(NamedTuple):
     @property
     def digest(self) -> str:
         """Hex SHA-256 under which a source tree knows this version."""
-        return hashlib.sha256(b"%d" % self.is_package + self.source).hexdigest()
+        return sha256_of(b"%d" % self.is_package + self.source)
 
 
 class SourceArchive:

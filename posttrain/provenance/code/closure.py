@@ -1,6 +1,5 @@
 """All first-party code that an entry can reach."""
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from posttrain.provenance.code.symbols import BODY, Node, Symbol
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import sha256_of
 
 
 @dataclass(frozen=True)
@@ -199,4 +199,4 @@ def _heads(reached: Iterable[Node]) -> set[str]:
 
 def _digest(symbols: Mapping[str, str]) -> str:
     lines = "\n".join(f"{name} {digest}" for name, digest in symbols.items())
-    return hashlib.sha256(lines.encode()).hexdigest()
+    return sha256_of(lines)

@@ -1,7 +1,6 @@
 """Third-party packages: which distribution an import comes from, and its version."""
 
 import contextlib
-import hashlib
 import importlib.metadata
 import json
 import re
@@ -11,6 +10,7 @@ from functools import cache as memoize
 from pathlib import Path
 
 from posttrain.provenance.code.store import write_if_possible
+from posttrain.stage.hashing import sha256_of
 
 ABSENT = "not installed"
 
@@ -106,4 +106,4 @@ def _environment() -> str:
     """Changes whenever something is installed: the import path and its folders' mtimes."""
     folders = [Path(entry) for entry in sys.path if entry and Path(entry).is_dir()]
     state = [f"{folder} {folder.stat().st_mtime_ns}" for folder in folders]
-    return hashlib.sha256("\n".join([sys.version, *state]).encode()).hexdigest()
+    return sha256_of("\n".join([sys.version, *state]))

@@ -2,7 +2,6 @@
 
 import ast
 import copy
-import hashlib
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from posttrain.provenance.code.lookups import (
 )
 from posttrain.provenance.code.normalise import parameters
 from posttrain.provenance.code.scopes import BY_NAME, Chain, Scope
+from posttrain.stage.hashing import sha256_of
 
 _SILENT_FIELDS = frozenset({"ctx", "kind", "type_comment"})
 _RELATIVE = re.compile(r"\A\.+\w*\Z")
@@ -62,7 +62,7 @@ class Scanner:
         self._top = self._scope = Scope()
         self.visit(node)
         part, top = self._part, self._top
-        part.digest = hashlib.sha256("\n".join(self._tokens).encode()).hexdigest()
+        part.digest = sha256_of("\n".join(self._tokens))
         part.bound, part.targets = top.bound, top.targets
         part.uses = list(dict.fromkeys(chain for chain, reason in top.uses if not reason))
         part.dynamic = [(chain, reason) for chain, reason in top.uses if reason]

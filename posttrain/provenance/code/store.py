@@ -1,7 +1,6 @@
 """What is remembered between runs: the tables of modules, for as long as their source stays."""
 
 import contextlib
-import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 from posttrain.provenance.code.symbols import ModuleTable
 from posttrain.provenance.files import replacing
+from posttrain.stage.hashing import sha256_of
 
 
 class TableStore:
@@ -39,7 +39,7 @@ class TableStore:
         if not self._changed or self._file is None:
             return
         payload = json.dumps([self._validity, self._rows], separators=(",", ":")).encode()
-        checksum = hashlib.sha256(payload).hexdigest().encode()
+        checksum = sha256_of(payload).encode()
         write_if_possible(self._file, checksum + b"\n" + payload)
         self._changed = False
 
@@ -50,7 +50,7 @@ class TableStore:
             checksum, _, payload = self._file.read_bytes().partition(b"\n")
         except OSError:
             return {}
-        if hashlib.sha256(payload).hexdigest().encode() != checksum:
+        if sha256_of(payload).encode() != checksum:
             return {}
         validity, rows = json.loads(payload)
         return dict(rows) if validity == self._validity else {}
@@ -68,4 +68,4 @@ def write_if_possible(file: Path, content: bytes) -> None:
 def _analyser() -> str:
     """Digest of this package itself: tables that another version of it made are not trusted."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    return hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()
+    return sha256_of(b"\0".join(source.read_bytes() for source in sources))

@@ -1,7 +1,6 @@
 """The symbols of one module: what each is defined by, and what it uses."""
 
 import ast
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Self
@@ -23,6 +22,7 @@ from posttrain.provenance.code.normalise import (
 )
 from posttrain.provenance.code.scan import Part, Scanner, renamed_loader
 from posttrain.provenance.code.scopes import Chain
+from posttrain.stage.hashing import sha256_of
 
 BODY = "<body>"
 MAIN = "<main>"
@@ -177,11 +177,11 @@ class _Builder:
     def see_text(self, tree: ast.Module, lines: list[bytes]) -> None:
         """The lines of definitions, for code that reads them; the docstring of the module."""
         if documentation := ast.get_docstring(tree, clean=False):
-            self._define(DOC, tree.body[0], [Part(digest=_sha256(documentation.encode()))])
+            self._define(DOC, tree.body[0], [Part(digest=sha256_of(documentation.encode()))])
         for node in tree.body:
             if isinstance(node, _DEFINITIONS):
                 written_lines = b"\n".join(lines[node.lineno - 1 : node.end_lineno])
-                self._facts[node.name]["text"] = _sha256(written_lines)
+                self._facts[node.name]["text"] = sha256_of(written_lines)
         nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Global))
         self._shared |= {name for node in nodes for name in node.names}
 
@@ -294,7 +294,7 @@ def _merged(name: str, parts: list[Part], facts: dict[str, Any]) -> Symbol:
     """One symbol from everything that defines it, in the order of the file."""
     digests = "\n".join(part.digest for part in parts)
     return Symbol(
-        hashlib.sha256(digests.encode()).hexdigest(),
+        sha256_of(digests),
         uses=_joined([[written(use) for use in part.uses] for part in parts]),
         targets=_joined([part.targets.get(name, []) for part in parts]),
         imports=_joined([part.imports for part in parts]),
@@ -307,10 +307,6 @@ def _merged(name: str, parts: list[Part], facts: dict[str, Any]) -> Symbol:
         climbs=sum(part.climbs for part in parts),
         **facts,
     )
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 def _joined(lists: list[list[str]]) -> list[str]:

@@ -1,7 +1,6 @@
 """The first-party source files: where each module lies, and its table, parsed once."""
 
 import contextlib
-import hashlib
 import sys
 from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
@@ -12,6 +11,7 @@ from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.store import TableStore
 from posttrain.provenance.code.symbols import Definitions, ModuleTable, parse_module
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_file
 from posttrain.stage.installed import SHARED, beside, home
 
 
@@ -88,7 +88,7 @@ class SourceTree:
         folder = place if place.is_dir() else place.parent
         files = (file for file in folder.rglob("*") if file.is_file())
         return {
-            file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
+            file.relative_to(folder).as_posix(): sha256_of_file(file)
             for file in files
             if file.suffix not in (".py", ".pyc")
         }

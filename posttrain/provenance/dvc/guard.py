@@ -2,9 +2,10 @@
 
 import contextlib
 import fcntl
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+
+from posttrain.stage.hashing import sha256_of
 
 _LOCK = "posttrain.lock"
 _PROJECTS = "posttrain-projects"
@@ -34,7 +35,7 @@ def guarded(cache: Path, *, alone: bool = False) -> Iterator[None]:
 
 def register(cache: Path, root: Path) -> None:
     """Note that the project at `root` keeps objects here: a cache may serve several."""
-    note = cache / _PROJECTS / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    note = cache / _PROJECTS / sha256_of(str(root))[:16]
     with contextlib.suppress(OSError):
         if not note.exists():
             note.parent.mkdir(parents=True, exist_ok=True)

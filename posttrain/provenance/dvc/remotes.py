@@ -1,10 +1,10 @@
 """What lies at an address on a DVC remote, without fetching it."""
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import sha256_of
 
 # What object stores and file systems call the version of a file, best first.
 _VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModified")
@@ -28,7 +28,7 @@ def remote_digest(root: Path, address: str) -> str:
     if not found:
         raise UserError(f"{address}: nothing is there")
     lines = [f"{entry} {_version(info)}" for entry, info in sorted(found.items())]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return sha256_of("\n".join(lines))
 
 
 def _files(files: Any, top: str) -> list[str]:

@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from posttrain.provenance.ledger.interning import Derivation, encode
+from posttrain.provenance.ledger.interning import Derivation
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import Adoption, Recall, Release, Verification
 from posttrain.provenance.ledger.store import Store, query_in
 from posttrain.provenance.ledger.writing import intern_derivations
+from posttrain.stage.hashing import canonical_json
 
 _VERIFIED = "verified:"
 _ADOPTED = "adopted"
@@ -70,7 +71,7 @@ class Annotations:
 
     def adopt(self, *adoptions: Adoption) -> None:
         """Say of stage runs that they took a result of another version over."""
-        rows = [(each.subject, _ADOPTED, encode(asdict(each))) for each in adoptions]
+        rows = [(each.subject, _ADOPTED, canonical_json(asdict(each))) for each in adoptions]
         self._append(rows, "DO NOTHING")
 
     def adoptions(self) -> dict[str, Adoption]:

@@ -1,12 +1,11 @@
 """Store what repeats once: artifacts, ports, documents and derivations get a number each."""
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.provenance.ledger.store import Row, Store, query_in
+from posttrain.stage.hashing import canonical_json, sha256_of, sha256_of_json
 
 
 def intern_rows(
@@ -35,15 +34,10 @@ def _numbers(
     return {name: number for name, number in numbers.items() if name in wanted}
 
 
-def encode(value: object) -> str:
-    """JSON with sorted keys and no spaces: equal values, equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
 def document(group: Mapping[str, str]) -> tuple[str, str]:
     """Address and text of one group of key components."""
-    body = encode(dict(group))
-    return hashlib.sha256(body.encode()).hexdigest()[:32], body
+    body = canonical_json(dict(group))
+    return sha256_of(body)[:32], body
 
 
 def port(record: ArtifactRecord) -> tuple[str, str, str]:
@@ -69,4 +63,4 @@ class Derivation(NamedTuple):
 
 
 def _sha(value: object) -> str:
-    return hashlib.sha256(encode(value).encode()).hexdigest()[:32]
+    return sha256_of_json(value)[:32]

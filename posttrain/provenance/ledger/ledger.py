@@ -8,7 +8,6 @@ from typing import Self
 from posttrain.provenance.ledger.annotations import Annotations
 from posttrain.provenance.ledger.compositions import Compositions
 from posttrain.provenance.ledger.history import StageHistory
-from posttrain.provenance.ledger.interning import encode
 from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.processes import is_gone, this_process
 from posttrain.provenance.ledger.reading import StageRunReader, annotated
@@ -16,6 +15,7 @@ from posttrain.provenance.ledger.records import PROVEN, Run, RunStatus, StageRun
 from posttrain.provenance.ledger.store import Params, Row, Store
 from posttrain.provenance.ledger.version import ensure_current
 from posttrain.provenance.ledger.writing import write_stage_runs
+from posttrain.stage.hashing import canonical_json
 
 _WRITTEN = (
     "id,recipe,started,command,ended,status,git_commit,git_dirty,mlflow_run_id,prefect_run_id,"
@@ -66,7 +66,7 @@ class Ledger:
 
     def append_run(self, run: Run, *, process: str) -> None:
         """Record a run of any process, as an import does."""
-        values = {**vars(run), "overrides": encode(dict(run.overrides)), "process": process}
+        values = {**vars(run), "overrides": canonical_json(dict(run.overrides)), "process": process}
         names = ",".join(f":{column}" for column in _WRITTEN.split(","))
         with self.store.transaction():
             self.store.execute_many(f"INSERT INTO runs ({_WRITTEN}) VALUES ({names})", [values])

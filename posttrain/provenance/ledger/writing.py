@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from posttrain.provenance.ledger.interning import Derivation, document, encode, intern_rows, port
+from posttrain.provenance.ledger.interning import Derivation, document, intern_rows, port
 from posttrain.provenance.ledger.records import StageRun
 from posttrain.provenance.ledger.store import Store, query_in
+from posttrain.stage.hashing import canonical_json
 
 _STAGE_RUN = (
     "INSERT INTO stage_runs (id,run_id,stage,task,key,status,derivation,started,ended,components,"
@@ -91,9 +92,9 @@ def _row(run: StageRun, number: int, components: Mapping[str, str]) -> dict[str,
         "derivation": number,
         "started": run.started,
         "ended": run.ended,
-        "components": encode(components),
-        "timings": encode(dict(run.timings)),
-        "metrics": encode(dict(run.metrics)),
+        "components": canonical_json(components),
+        "timings": canonical_json(dict(run.timings)),
+        "metrics": canonical_json(dict(run.metrics)),
         "host": run.host,
         "log_path": run.log_path,
         "error": run.error,

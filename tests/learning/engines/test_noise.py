@@ -4,7 +4,8 @@ import numpy as np
 import torch
 
 from posttrain.data.mixing import splitmix64
-from posttrain.learning.rollouts.engines.noise import purpose_seed, row_keys, uniforms
+from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
+from posttrain.stage.seeds import purpose_seed
 
 
 def test_splitmix_reference_values():

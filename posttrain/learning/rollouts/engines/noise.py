@@ -20,12 +20,6 @@ Keys = npt.NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def purpose_seed(seed: int, *purpose: str | int) -> int:
-    """A seed of its own for every purpose, below 2^63: `purpose_seed(0, "rl", 17)`."""
-    text = "\0".join(str(part) for part in (seed, *purpose))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
-
-
 def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
     """One 64-bit key per sample, `[P * num_samples]`, samples of a prompt adjacent."""
     hashes = [hashlib.blake2b(_name(seed, prompt), digest_size=8).digest() for prompt in prompt_ids]

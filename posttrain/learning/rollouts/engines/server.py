@@ -13,8 +13,8 @@ from posttrain.learning.rollouts.engines.base import (
     check_prompts,
 )
 from posttrain.learning.rollouts.engines.endings import text_before
-from posttrain.learning.rollouts.engines.noise import purpose_seed
 from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
