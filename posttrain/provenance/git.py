@@ -18,9 +18,16 @@ class Revision:
 
 
 def revision_of(root: Path) -> Revision:
-    """The commit that is checked out, and whether there are changes on top of it.
+    """Look up the commit that is checked out, and whether there are changes on top of it.
 
     Tracked files only, since a run's own outputs are untracked or ignored.
+
+    Args:
+        root: Folder of the project.
+
+    Returns:
+        The revision; without a commit where there is no repository.
+
     """
     commit = ask_git(root, "rev-parse", "HEAD")
     changes = ask_git(root, "status", "--porcelain", "--untracked-files=no")
@@ -73,12 +80,15 @@ def ask_git(folder: Path, *arguments: str) -> str | None:
 
 
 def require_git(folder: Path, *arguments: str, purpose: str) -> str:
-    """What git writes, as it is.
+    """Run git, and return what it writes as it is.
 
     Args:
         folder: Where.
         arguments: The command and its arguments.
         purpose: Ends the sentence where git fails: what it was needed for, or what was left.
+
+    Returns:
+        Its standard output.
 
     Raises:
         UserError: There is no git, or it failed.

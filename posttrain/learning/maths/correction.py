@@ -21,7 +21,7 @@ Bound = Literal["none", "truncate", "clamp", "mask"]
 def importance_weights(
     log_ratio_BT: Tensor, *, bound: Bound, low: float = 0.0, high: float = torch.inf
 ) -> Tensor:
-    """``w = exp(log_ratio)``, bounded. ``[B, T]``, without gradient.
+    """Compute bounded importance weights, ``w = exp(log_ratio)``.
 
     ========= ======================= ===================================================
     bound     weight                  source
@@ -32,7 +32,15 @@ def importance_weights(
     mask      w within, 0 outside     IcePop, arXiv 2510.18855; both ends belong to the band
     ========= ======================= ===================================================
 
-    Equal policies give exactly 1.
+    Args:
+        log_ratio_BT: Log-ratio of the trainer's policy to the one that sampled.
+        bound: Which row of the table.
+        low: Lower end, for ``clamp`` and ``mask``.
+        high: Upper end, for all but ``none``.
+
+    Returns:
+        Weights ``[B, T]``, without gradient. Equal policies give exactly 1.
+
     """
     weights_BT = bounded_ratio(log_ratio_BT.detach())
     if bound == "truncate":
@@ -45,11 +53,20 @@ def importance_weights(
 
 
 def within_band(log_ratio_BT: Tensor, *, low: float, high: float) -> Tensor:
-    """True where ``low <= exp(log_ratio) <= high``. ``[B, T]``.
+    """Find where ``low <= exp(log_ratio) <= high``.
 
     With level ``sequence_mean`` it is the geometric-mean filter, which keeps or drops whole
     sequences; multiply it onto the weights of another level (OpenRLHF's seq-mask: onto unbounded
     token weights).
+
+    Args:
+        log_ratio_BT: Log-ratio of the trainer's policy to the one that sampled.
+        low: Lower end of the ratio, which belongs to the band.
+        high: Upper end, which does too.
+
+    Returns:
+        True within the band, ``[B, T]``.
+
     """
     ratio_BT = bounded_ratio(log_ratio_BT.detach())
     return (ratio_BT >= low) & (ratio_BT <= high)
@@ -58,11 +75,20 @@ def within_band(log_ratio_BT: Tensor, *, low: float, high: float) -> Tensor:
 def log_linear_proximal(
     behavior_logprobs_BT: Tensor, logprobs_BT: Tensor, *, position: float | Tensor
 ) -> Tensor:
-    """Log-probabilities of a policy in between, without running it. ``[B, T]``, without gradient.
+    """Interpolate the log-probabilities of a policy in between, without running it.
 
-    ``behavior + position (current - behavior)``, ``position = (v_proximal - v_behavior) /
-    (v_current - v_behavior)`` in policy versions, one number or one per token; 0 is the policy
-    that sampled, 1 the current one. Source: AReaL's approximation of the proximal policy; RLinf.
+    ``behavior + position (current - behavior)``. Source: AReaL's approximation of the proximal
+    policy; RLinf.
+
+    Args:
+        behavior_logprobs_BT: Log-probabilities under the policy that sampled.
+        logprobs_BT: Those under the current one.
+        position: ``(v_proximal - v_behavior) / (v_current - v_behavior)`` in policy versions, one
+            number or one per token; 0 is the policy that sampled, 1 the current one.
+
+    Returns:
+        Log-probabilities ``[B, T]``, without gradient.
+
     """
     behavior_BT = behavior_logprobs_BT.detach()
     return behavior_BT + position * (logprobs_BT.detach() - behavior_BT)

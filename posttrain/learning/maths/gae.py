@@ -16,13 +16,15 @@ def generalized_advantages(
     gamma: float,
     lam: float | Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """GAE over the valid tokens of each row: ``(advantages_BT, returns_BT)``, no gradient.
+    """Compute GAE over the valid tokens of each row.
 
     ``delta_t = r_t + gamma V_next - V_t`` and ``A_t = delta_t + gamma lam A_next``, where *next* is
     the next **valid** token of the row; ``returns = advantages + values``. Source: arXiv
-    1506.02438.
+    1506.02438. Peers differ on gaps: verl, NeMo-RL and AReaL carry over as here; OpenRLHF decays
+    once per masked token; SkyRL and slime let the values at masked tokens into the sum. Without
+    gaps all agree. ``whitening.whiten`` is the usual next step.
 
-    Inputs:
+    Args:
         rewards_BT: Reward of each token; those at masked tokens are ignored, so the reward of the
             whole completion belongs on its last valid token.
         values_BT: The critic's value before each token.
@@ -31,9 +33,9 @@ def generalized_advantages(
         lam: Decay of the trace, one number or one per row ``[B]`` (as VAPO's length-adaptive one,
             arXiv 2504.05118).
 
-    Peers differ on gaps: verl, NeMo-RL and AReaL carry over as here; OpenRLHF decays once per
-    masked token; SkyRL and slime let the values at masked tokens into the sum. Without gaps all
-    agree. Masked tokens have 0 in both results. ``whitening.whiten`` is the usual next step.
+    Returns:
+        Advantages and returns, ``[B, T]`` each, without gradient; 0 at masked tokens.
+
     """
     mask_BT = mask_BT.bool()
     next_value_B = torch.zeros_like(values_BT[:, 0])
@@ -52,11 +54,20 @@ def generalized_advantages(
 
 
 def discounted_returns(rewards_BT: Tensor, mask_BT: Tensor, *, gamma: float) -> Tensor:
-    """``G_t = r_t + gamma G_next`` over the valid tokens of each row; 0 at the others. ``[B, T]``.
+    """Compute ``G_t = r_t + gamma G_next`` over the valid tokens of each row.
 
     The advantage of REINFORCE++ before whitening (arXiv 2501.03262). Also the returns of turns,
-    with a row of turn rewards in place of tokens. Rewards at masked tokens are ignored. gamma 1 and
-    one reward at the end give that reward to every valid token.
+    with a row of turn rewards in place of tokens.
+
+    Args:
+        rewards_BT: Reward of each token; those at masked tokens are ignored.
+        mask_BT: The valid tokens.
+        gamma: Discount per valid token.
+
+    Returns:
+        Returns ``[B, T]``, 0 at masked tokens. gamma 1 and one reward at the end give that reward
+        to every valid token.
+
     """
     mask_BT = mask_BT.bool()
     following_B = torch.zeros_like(rewards_BT[:, 0])

@@ -21,10 +21,18 @@ def widened(values: Tensor) -> Tensor:
 
 
 def masked_sum(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> Tensor:
-    """Sum over the valid tokens, of all of them or along ``dim``.
+    """Sum over the valid tokens.
 
-    Half precision is summed in float32. NaN and infinity at masked positions do not count; a sum
-    over no token is 0.
+    Half precision is summed in float32. NaN and infinity at masked positions do not count.
+
+    Args:
+        values_BT: What to sum.
+        mask_BT: The valid tokens.
+        dim: Along which dimension; None sums all.
+
+    Returns:
+        The sum; over no token it is 0.
+
     """
     wide_BT = widened(values_BT)
     kept_BT = torch.where(mask_BT.bool(), wide_BT, torch.zeros_like(wide_BT))
@@ -55,11 +63,18 @@ TOKEN_WEIGHTS: dict[Aggregation, Callable[[Tensor], Tensor]] = {
 
 
 def token_weights(mask_BT: Tensor, aggregation: Aggregation) -> Tensor:
-    """Weight of each token, so that ``loss = sum(weight x token loss) / denominator``. ``[B, T]``.
+    """Weigh each token, so that ``loss = sum(weight x token loss) / denominator``.
 
-    ``1 / length`` of its sequence for ``sequence_mean_token_mean``, else 1; 0 at masked tokens. The
-    weights depend on nothing but a sequence's own mask, so they may be taken before packing.
-    Float64.
+    The weights depend on nothing but a sequence's own mask, so they may be taken before packing.
+
+    Args:
+        mask_BT: The valid tokens.
+        aggregation: How tokens and sequences are averaged.
+
+    Returns:
+        Weights ``[B, T]``, float64: ``1 / length`` of its sequence for
+        ``sequence_mean_token_mean``, else 1; 0 at masked tokens.
+
     """
     return TOKEN_WEIGHTS[aggregation](mask_BT.bool())
 
@@ -67,7 +82,7 @@ def token_weights(mask_BT: Tensor, aggregation: Aggregation) -> Tensor:
 def loss_denominator(
     mask_BT: Tensor, aggregation: Aggregation, *, constant_length: int | None = None
 ) -> Tensor:
-    """What one part of a batch adds to the denominator of the loss. A scalar.
+    """Count what one part of a batch adds to the denominator of the loss.
 
     ======================== ============================ ==================================
     aggregation              denominator                  source
@@ -79,8 +94,20 @@ def loss_denominator(
     ======================== ============================ ==================================
 
     The denominator of a batch is the sum of this over its micro-batches and ranks. Sequences
-    without a valid token do not count, so rows that only fill up a batch change nothing. Dr.GRPO's
-    constant is the *generation limit*; the width of the padded batch is not a constant.
+    without a valid token do not count, so rows that only fill up a batch change nothing.
+
+    Args:
+        mask_BT: The valid tokens of the part.
+        aggregation: Which row of the table.
+        constant_length: Dr.GRPO's constant, the *generation limit* in tokens; the width of the
+            padded batch is not a constant.
+
+    Returns:
+        A scalar.
+
+    Raises:
+        ValueError: The aggregation is ``constant_length``, and there is none.
+
     """
     if aggregation == "token_mean":
         return mask_BT.bool().sum()
@@ -97,10 +124,17 @@ def loss_denominator(
 def aggregate(
     loss_BT: Tensor, mask_BT: Tensor, *, aggregation: Aggregation, denominator: Tensor | float
 ) -> Tensor:
-    """``sum(weight x loss) / denominator``: this part's share of the loss of the whole batch.
+    """Compute ``sum(weight x loss) / denominator``: a part's share of the loss of the whole batch.
 
-    ``denominator`` is the whole batch's (see ``loss_denominator``). A part without a valid token
-    gives 0, with a gradient of 0.
+    Args:
+        loss_BT: Loss of each token.
+        mask_BT: The valid tokens.
+        aggregation: How tokens and sequences are averaged.
+        denominator: The whole batch's; see ``loss_denominator``.
+
+    Returns:
+        A scalar. A part without a valid token gives 0, with a gradient of 0.
+
     """
     wide_BT = widened(loss_BT)
     weights_BT = token_weights(mask_BT, aggregation).to(wide_BT.dtype)

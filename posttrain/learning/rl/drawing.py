@@ -35,10 +35,18 @@ class Drawing:
     rewarder: Rewarder = field(default_factory=lambda: Rewarder(RewardStack(), VerifierCache()))
 
     def draw(self, step: int, *, version: int) -> Generation:
-        """What 0-based `step` will learn from, sampled with the present policy as `version`.
+        """Sample what a step will learn from, with the present policy.
 
         Rounds of sampling go on until enough groups have signal, the cap is met, or no problem is
         left. The draws depend on the seed, the step, the stream and the policy alone.
+
+        Args:
+            step: Number of the step, from 0.
+            version: Stamped onto the samples as the policy's version.
+
+        Returns:
+            The groups of rollouts, and how many rounds it took.
+
         """
         self.sampler.update(version)
         chosen: list[int] = []

@@ -85,6 +85,13 @@ def train(
     after a kill is the same step. With a staleness, generations are sampled that many steps before
     they are learnt from, by the policy of then: what a sampler beside the learner would do, in one
     process and in one order.
+
+    Args:
+        practice: Everything with a state: learner, drawing, buffer, queue, store.
+        config: Steps, updates, staleness, checkpoints.
+        context: Of the stage: seed, progress, notes.
+        checkpointer: Writes and finds checkpoints.
+
     """
     queue, buffer, learner = practice.queue, practice.buffer, practice.learner
     saving = _Saving(practice.progress(practice.parts(), checkpointer), practice.store, config)

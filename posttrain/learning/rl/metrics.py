@@ -61,10 +61,17 @@ the means over the last steps of reward, length, truncation_rate, entropy and yi
 
 
 def describe(groups: Sequence["Group"], *, signal: Sequence[bool]) -> dict[str, float]:
-    """What a step's rollouts are like, over all of them, trained on or not.
+    """Describe a step's rollouts, over all of them, trained on or not.
 
-    `yield` is the share of rollouts in groups with signal, the only ones that teach. `entropy` is
-    the mean of -log p over the drawn tokens, an unbiased estimate of the policy's.
+    Args:
+        groups: Rollouts of each problem.
+        signal: For each group, True where its rewards differ.
+
+    Returns:
+        Means by name. `yield` is the share of rollouts in groups with signal, the only ones that
+        teach. `entropy` is the mean of -log p over the drawn tokens in nats, an unbiased estimate
+        of the policy's. Lengths are in tokens.
+
     """
     rollouts = [rollout for group in groups for rollout in group]
     rewards = [rollout.reward for rollout in rollouts if rollout.reward is not None]

@@ -20,11 +20,23 @@ from posttrain.stage.seeds import purpose_seed
 def replay(
     config: RlConfig, inputs: Mapping[str, Path], rollouts: Path, context: StageContext
 ) -> str:
-    """Digest of the weights that the stored rollouts lead to, bit by bit as they first did.
+    """Learn again from stored rollouts, to the weights that they first led to, bit by bit.
 
-    Takes the run's own config, seed, threads and starting policy (and reference, where it had
-    one). Which rollouts were learnt from, and in which step, stands in the table; credit, order
-    and updates follow from it as they did then.
+    Which rollouts were learnt from, and in which step, stands in the table; credit, order and
+    updates follow from it as they did then.
+
+    Args:
+        config: The run's own.
+        inputs: The run's starting policy, and its reference where it had one.
+        rollouts: ROLLOUTS of the run.
+        context: With the run's seed and threads.
+
+    Returns:
+        Digest of the weights.
+
+    Raises:
+        UserError: The rollouts are not of a run with this config.
+
     """
     table = read_table(rollouts, ROLLOUTS)
     policy = load_policy(inputs["policy"], device=context.device)

@@ -63,10 +63,18 @@ class RolloutStore:
                 )
 
     def merge(self, path: Path, *, learnt: int) -> int:
-        """Write one table of all rollouts; returns the number of rows.
+        """Write one table of all rollouts.
 
         What was taught after the first `learnt` steps is not in the policy that is saved, so it
         counts as not trained on: a replay of the table ends where the policy does.
+
+        Args:
+            path: The table to write.
+            learnt: How many steps the saved policy has learnt from.
+
+        Returns:
+            The number of rows.
+
         """
         frames = [read_table(shard, ROLLOUTS) for shard in self._shards()]
         merged = pl.concat([*frames, *self._laid_out()], rechunk=True)
