@@ -74,9 +74,9 @@ def gc(
     """
     if context.invoked_subcommand is not None:
         return
-    from posttrain.operations.maintenance.budget import parse_bytes
     from posttrain.operations.maintenance.claims import Keep
     from posttrain.operations.maintenance.collect import carry_out, make_plan
+    from posttrain.operations.maintenance.policy import parse_bytes
     from posttrain.provenance.dvc import DvcStore
 
     asked = context.get_parameter_source("best") is not ParameterSource.DEFAULT

@@ -1,8 +1,11 @@
 """What stays and what goes: pure functions over nodes with bytes and reasons."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
+
+from posttrain.stage.errors import UserError
 
 Kind = Literal[
     "artifact", "rollouts", "checkpoint", "staging", "run cache", "mlflow", "prefect", "requests"
@@ -10,6 +13,8 @@ Kind = Literal[
 
 UNUSED = "nothing names it"
 FITS = "fits the budget"
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -103,3 +108,13 @@ def _counted(node: StoredItem, seen: set[str], among: Collection[str] | None) ->
     new = [p for p in node.parts if p not in seen and (among is None or p in among)]
     seen.update(new)
     return sum(node.parts[piece] for piece in new)
+
+
+def parse_bytes(text: str) -> int:
+    """Read an amount of bytes as people write it: `50GB`, `1.5 TB`, `800MiB` or a number."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise UserError(f"'{text}' is no amount of bytes; write it as 50GB, 800MB or 1.5TB")
+    unit = match[2].lower()
+    scale = 1024 ** "kmgt".index(unit) * 1024 if unit and match[3] else _UNITS[unit]
+    return int(float(match[1]) * scale)

@@ -1,7 +1,6 @@
 """What runs leave beside the cache, as nodes: resume points, half-made outputs, servers' files."""
 
 import re
-import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -10,6 +9,8 @@ from posttrain.operations.maintenance.live import held, workspace_locks
 from posttrain.operations.maintenance.policy import Kind, StoredItem
 from posttrain.provenance.ledger import Ledger
 
+# What MLflow gives at once; those beyond are found by the next gc.
+_MOST_RUNS = 50_000
 _MLFLOW_ID = re.compile(r"[0-9a-f]{32}")
 _SCRATCH = re.compile(r"(?P<stage>.+)-(?P<key>[0-9a-f]{16})")
 
@@ -44,21 +45,43 @@ def staging_nodes(states: Collection[Path]) -> Iterator[StoredItem]:
 def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[StoredItem]:
     """Artifacts that MLflow keeps of runs: those of runs that it deleted, or that are not kept."""
     top = state / "mlartifacts"
-    deleted = _rows(
-        state / "mlflow.db", "SELECT run_uuid FROM runs WHERE lifecycle_stage='deleted'"
-    )
     owners = {run.mlflow_run_id: run.id for run in ledger.runs()}
     owners |= {run.mlflow_run_id: run.run_id for run in ledger.every_stage_run()}
+    kept: dict[Path, str] = {}
     for folder in sorted([*top.glob("*"), *top.glob("*/*")]):
         if not folder.is_dir() or not _MLFLOW_ID.fullmatch(folder.name):
             continue
         owner = owners.get(folder.name)
-        reasons: tuple[str, ...] = ()
-        if folder.name not in deleted and owner is None:
-            reasons = ("no ledger here knows it",)
-        elif folder.name not in deleted and owner in claims.kept_runs:
-            reasons = ("its run is kept",)
-        yield _folder("mlflow", folder, reasons)
+        if owner is None:
+            kept[folder] = "no ledger here knows it"
+        elif owner in claims.kept_runs:
+            kept[folder] = "its run is kept"
+        else:
+            yield _folder("mlflow", folder, ())
+    # Asking costs two seconds of imports: only where the answer matters.
+    deleted = _deleted_runs(state / "mlflow.db") if kept else frozenset()
+    for folder, reason in kept.items():
+        yield _folder("mlflow", folder, () if folder.name in deleted else (reason,))
+
+
+def _deleted_runs(database: Path) -> Collection[str]:
+    """Ids of the runs that MLflow was asked to delete; none where it cannot read its database."""
+    if not database.is_file():
+        return frozenset()
+    from mlflow import MlflowClient, MlflowException
+    from mlflow.entities import ViewType
+
+    try:
+        client = MlflowClient(tracking_uri=f"sqlite:///{database}")
+        experiments = client.search_experiments(view_type=ViewType.ALL)
+        found = client.search_runs(
+            [each.experiment_id for each in experiments],
+            run_view_type=ViewType.DELETED_ONLY,
+            max_results=_MOST_RUNS,
+        )
+    except MlflowException:
+        return frozenset()
+    return {run.info.run_id for run in found}
 
 
 def request_nodes(path: Path, *, clear: bool, live: bool) -> Iterator[StoredItem]:
@@ -98,17 +121,3 @@ def _changed(path: Path) -> float:
 def _finished(ledger: Ledger, key: str) -> bool:
     sql = "SELECT 1 FROM stage_runs WHERE key>=:low AND key<:high AND status='succeeded' LIMIT 1"
     return bool(ledger.store.query(sql, {"low": key, "high": key + "g"}))
-
-
-def _rows(database: Path, sql: str) -> set[str]:
-    """First column of a query on somebody else's database; nothing where it cannot be read."""
-    if not database.is_file():
-        return set()
-    try:
-        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=5)
-        try:
-            return {str(row[0]) for row in connection.execute(sql)}
-        finally:
-            connection.close()
-    except sqlite3.Error:
-        return set()

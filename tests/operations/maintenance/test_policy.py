@@ -4,8 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain.operations.maintenance.budget import parse_bytes
-from posttrain.operations.maintenance.policy import FITS, UNUSED, StoredItem, decide, table
+from posttrain.operations.maintenance.policy import (
+    FITS,
+    UNUSED,
+    StoredItem,
+    decide,
+    parse_bytes,
+    table,
+)
 from posttrain.stage.errors import UserError
 
 
