@@ -175,7 +175,7 @@ def with_advantages(
 def _of_group(sample: TrainSample | None, group: Group | tuple[()]) -> TrainSample | None:
     if sample is None or not group:
         return sample
-    rewards = [0.0 if rollout.reward is None else rollout.reward for rollout in group]
+    rewards = [rollout.reward for rollout in group if rollout.reward is not None]
     return replace(sample, group_mean=fmean(rewards), group_deviation=pstdev(rewards))
 
 

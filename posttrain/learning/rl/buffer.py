@@ -19,16 +19,16 @@ class Generation:
     facts: dict[str, float] = field(default_factory=dict)
 
     def untrained(self) -> list[Group]:
-        """The groups, where the run ends before they are learnt from."""
+        """Return the groups, none of them learnt from: the run ended before."""
         return [marked(group, trained=False) for group in self.groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """As plain values."""
+        """Return plain values by name."""
         return {"step": self.step, "rollouts": plain(self.groups), "facts": dict(self.facts)}
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Generation":
-        """What `state_dict` wrote."""
+        """Return the generation that `state_dict` gave."""
         return cls(int(state["step"]), from_plain(state["rollouts"]), dict(state["facts"]))
 
 
@@ -49,7 +49,7 @@ class Queue:
         return self.waiting.popleft()
 
     def state_dict(self) -> dict[str, Any]:
-        """All that waits."""
+        """Return all that waits, as plain values by name."""
         waiting = [generation.state_dict() for generation in self.waiting]
         return {"num_drawn": self.num_drawn, "waiting": waiting}
 
@@ -60,7 +60,7 @@ class Queue:
 
 
 class Buffer:
-    """The generation that is being learnt from, over several optimiser updates.
+    """The generation that is being learnt from, over several optimizer updates.
 
     What the first update fixes for the later ones (advantages from a critic, log-probabilities of
     the policy before the first update) is kept with the rollouts, as the weights that it was made
@@ -75,13 +75,24 @@ class Buffer:
         self.totals: dict[str, list[float]] = {}
 
     def open(self, generation: Generation, samples: Sequence[Sequence[TrainSample]]) -> None:
-        """Begin to learn from a generation, by samples group by group."""
+        """Begin to learn from a generation.
+
+        Args:
+            generation: All that was drawn for the step.
+            samples: What bears loss of it, group by group.
+
+        """
         self.generation = generation
         self.samples = [list(group) for group in samples]
         self.num_done, self.totals = 0, {}
 
     def plan(self, *, seed: int) -> list[list[TrainSample]]:
-        """The samples of every update: whole groups, shuffled anew in every epoch."""
+        """Return the samples of every update: whole groups, shuffled anew in every epoch.
+
+        Args:
+            seed: Seed of the run; the order depends on it, the step and the epoch alone.
+
+        """
         assert self.generation is not None
         step, plan = self.generation.step, []
         num_parts = min(self._minibatches, len(self.samples))
@@ -94,20 +105,20 @@ class Buffer:
         return plan
 
     def learnt(self, metrics: Mapping[str, float]) -> None:
-        """Count one update as done."""
+        """Count one update as done, with what it measured."""
         self.num_done += 1
         for name, value in metrics.items():
             self.totals.setdefault(name, []).append(value)
 
     def close(self) -> Generation:
-        """The generation, which is now learnt from."""
+        """Return the generation, which is now learnt from, and wait for the next."""
         generation, self.generation = self.generation, None
         assert generation is not None
         self.samples, self.num_done = [], 0
         return generation
 
     def state_dict(self) -> dict[str, Any]:
-        """The open generation, its samples and how many updates were made; nothing if closed."""
+        """Return the open generation, its samples and the number of updates; nothing if closed."""
         if self.generation is None:
             return {}
         return {

@@ -25,7 +25,21 @@ _BATCH_SIZE = 512
 def shared_tools(
     engine: Engine, policy: Policy, learner: PolicyLearner, context: StageContext
 ) -> Iterator[tuple[Sampler, VerifierCache]]:
-    """Open what draws and what verifies, with the same results in every process."""
+    """Open what draws and what verifies, with the same results in every process.
+
+    Args:
+        config: Says which engine draws.
+        policy: What it draws from.
+        learner: This process's part of the learner.
+        context: Says whether actors of a cluster draw.
+
+    Yields:
+        The sampler, and what scores answers by their problems' verifiers.
+
+    Raises:
+        UserError: The engine needs a process of its own beside each of several.
+
+    """
     assert isinstance(learner, ShardedPolicyLearner)
     group = learner.group
     if context.ray is not None and not group.is_main:
@@ -70,11 +84,11 @@ class DividedSampler:
 
     @property
     def context_length(self) -> int:
-        """Positions that the model knows."""
+        """Return the number of positions that the model knows."""
         return self.sampler.context_length
 
     def update(self, policy_version: int) -> None:
-        """Let every engine have the present weights; later samples carry this version."""
+        """Hand every engine the present weights; later samples carry this version."""
         self.learner.lend()
         self.sampler.update(policy_version)
 
@@ -102,11 +116,11 @@ class SharedSampler:
 
     @property
     def context_length(self) -> int:
-        """Positions that the model knows."""
+        """Return the number of positions that the model knows."""
         return int(self.policy.model.config.get_text_config().max_position_embeddings)
 
     def update(self, policy_version: int) -> None:
-        """Let the engine have the present weights; later samples carry this version."""
+        """Hand the engine the present weights; later samples carry this version."""
         self.learner.lend()
         if self.sampler is not None:
             self.sampler.update(policy_version)
