@@ -28,7 +28,7 @@ def shared_tools(
     """Open what draws and what verifies, with the same results in every process.
 
     Args:
-        config: Says which engine draws.
+        engine: The recipe's choice of what draws.
         policy: What it draws from.
         learner: This process's part of the learner.
         context: Says whether actors of a cluster draw.
