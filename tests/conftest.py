@@ -147,11 +147,11 @@ def note_passed(shard: str) -> None:
 _NUMBERS = itertools.count()
 
 TASK = """
-from posttrain.stage.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactKind, Port, Task
 from PACKAGE.config import Config
-REPORT = ArtifactType.REPORT
+REPORT = ArtifactKind.REPORT
 TASK = Task("PACKAGE", Config, {"source": Port(REPORT, "what to add to", optional=True),
-    "files": Port(ArtifactType.SOURCE, "files", many=True, optional=True)},
+    "files": Port(ArtifactKind.SOURCE, "files", many=True, optional=True)},
     {"result": Port(REPORT, "the sum")})
 """
 CONFIG = '''

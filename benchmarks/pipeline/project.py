@@ -13,8 +13,8 @@ SHAPES = ("chain", "wide", "diamond")
 
 _TASK = """
 from noop.config import Config
-from posttrain.stage.spec import ArtifactType, Port, Task
-REPORT = ArtifactType.REPORT
+from posttrain.stage.spec import ArtifactKind, Port, Task
+REPORT = ArtifactKind.REPORT
 TASK = Task("noop", Config, {"sources": Port(REPORT, "what came before", many=True, optional=True)},
     {"result": Port(REPORT, "a constant")})
 """

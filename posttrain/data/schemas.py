@@ -147,7 +147,7 @@ CURVE = pl.Schema({"step": pl.Int64, "metric": pl.String, "value": pl.Float64})
 # The least that a table of dropped rows holds; it keeps the columns of the filtered table too.
 DROPPED = pl.Schema({**_ROW, "reason": pl.String})
 
-# Keyed by the value of posttrain.stage.spec.ArtifactType.
+# Keyed by the value of posttrain.stage.spec.ArtifactKind.
 SCHEMAS: dict[str, pl.Schema] = {
     "problems": PROBLEMS,
     "completions": COMPLETIONS,

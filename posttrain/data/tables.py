@@ -12,6 +12,7 @@ import polars as pl
 
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
 from posttrain.data.schemas import CURVE, DROPPED, NULLABLE, SCHEMAS
+from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, nearest
 
 _ROW_GROUP_ROWS = 65_536
@@ -62,6 +63,24 @@ def read_table(
     for number in range(version, FORMATS[kind]):
         frame = MIGRATIONS[kind, number].migrate(frame)
     return frame.select(wanted)
+
+
+def schema_of(kind: ArtifactKind) -> pl.Schema:
+    """Return the schema of a table's kind.
+
+    Raises:
+        UserError: It is no kind that ships, and states none.
+
+    """
+    if kind in SCHEMAS:
+        return SCHEMAS[kind]
+    if kind.schema is None:
+        raise UserError(
+            f"artifacts of the kind '{kind}' are tables without a schema; give the kind one:"
+            " ArtifactKind(..., schema=...)"
+        )
+    schema: pl.Schema = kind.schema()
+    return schema
 
 
 def check_table(path: Path, schema: pl.Schema) -> int:

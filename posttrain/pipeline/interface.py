@@ -8,7 +8,7 @@ INTERFACE = (
     # Which actor does what decides nothing about its result.
     "posttrain.backends.cluster",
     "posttrain.stage.errors",
-    "posttrain.stage.artifact_types",
+    "posttrain.stage.artifact_kinds",
     "posttrain.stage.config",
     "posttrain.stage.context",
     "posttrain.stage.installed",

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from posttrain.provenance.code import CodeReader, version
 from posttrain.provenance.ledger import Ledger
-from posttrain.stage.artifact_types import ArtifactType
+from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.hashing import sha256_of
 
 VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
@@ -56,5 +56,5 @@ def verifier_entries(ledger: Ledger, tables: Iterable[str] | None) -> list[str]:
         names = set(VERIFIERS.parts)
     else:
         parts = [part for each in known.values() for part in each]
-        names = {p.path.partition(":")[2] for p in parts if p.type == ArtifactType.JUDGE}
+        names = {p.path.partition(":")[2] for p in parts if p.type == ArtifactKind.JUDGE}
     return sorted({entry for name in names if (entry := verifier_entry(name))})

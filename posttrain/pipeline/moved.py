@@ -9,7 +9,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.pipeline.context": "posttrain.stage.context",
     "posttrain.pipeline.spec": "posttrain.stage.spec",
     "posttrain.pipeline.resources": "posttrain.stage.resources",
-    "posttrain.pipeline.artifact_types": "posttrain.stage.artifact_types",
+    "posttrain.pipeline.artifact_kinds": "posttrain.stage.artifact_kinds",
     "posttrain.pipeline.installed": "posttrain.stage.installed",
     "posttrain.pipeline.code": "posttrain.provenance.code",
     "posttrain.pipeline.ledger": "posttrain.provenance.ledger",

@@ -21,7 +21,7 @@ from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
-from posttrain.stage.spec import ArtifactType, Dag, Stage
+from posttrain.stage.spec import ArtifactKind, Dag, Stage
 
 Action = Literal["cached", "restore", "run", "pending"]
 
@@ -326,7 +326,7 @@ def _entries(config: StageConfig) -> list[str]:
 
 def _names(stage: Stage, role: str) -> bool:
     """Return True for an input whose rows name verifiers."""
-    return stage.inputs[role].type == ArtifactType.PROBLEMS if role in stage.inputs else False
+    return stage.inputs[role].type == ArtifactKind.PROBLEMS if role in stage.inputs else False
 
 
 def _texts(value: object) -> list[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
-from posttrain.stage.artifact_types import ArtifactType as ArtifactType
+from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -20,7 +20,7 @@ class Port:
     through a port with `own_tokenizer`: a teacher or a grader that only ever sees text.
     """
 
-    type: ArtifactType
+    type: ArtifactKind
     doc: str
     many: bool = False
     optional: bool = False
@@ -53,7 +53,7 @@ class Task:
 class Reference:
     """An artifact that a stage reads: another stage's output, or a file from outside the DAG."""
 
-    type: ArtifactType
+    type: ArtifactKind
     stage: str | None = None
     output: str | None = None
     path: Path | None = None
@@ -64,7 +64,7 @@ class Reference:
     @classmethod
     def to_file(cls, path: Path) -> "Reference":
         """A file or directory that no stage makes."""
-        return cls(ArtifactType.SOURCE, path=path)
+        return cls(ArtifactKind.SOURCE, path=path)
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Dag:
             raise UserError(f"{where}: {reference.stage} has no output '{reference.output}'{hint}")
         made = source.task.outputs[str(reference.output)].type
         wanted = stage.task.inputs[port.split(".")[0]].type
-        if made is not wanted:
+        if made != wanted:
             raise UserError(f"{where} takes {wanted}, but {reference} is {made}")
 
 

@@ -1,18 +1,18 @@
 """Probe: how often the policy solves each problem, and the samples that say so."""
 
-from posttrain.stage.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactKind, Port, Task
 from tasks.probe.config import ProbeConfig
 
 TASK = Task(
     package="tasks.probe",
     config=ProbeConfig,
     inputs={
-        "policy": Port(ArtifactType.CHECKPOINT, "policy to sample from"),
-        "problems": Port(ArtifactType.PROBLEMS, "problems to attempt"),
+        "policy": Port(ArtifactKind.CHECKPOINT, "policy to sample from"),
+        "problems": Port(ArtifactKind.PROBLEMS, "problems to attempt"),
     },
     outputs={
-        "samples": Port(ArtifactType.COMPLETIONS, "every attempt with its verdict"),
-        "solve_rates": Port(ArtifactType.SOLVE_RATES, "solve rate and interval per problem"),
+        "samples": Port(ArtifactKind.COMPLETIONS, "every attempt with its verdict"),
+        "solve_rates": Port(ArtifactKind.SOLVE_RATES, "solve rate and interval per problem"),
     },
     on_ray=True,
 )

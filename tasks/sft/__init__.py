@@ -1,18 +1,18 @@
 """SFT: teach a policy to answer like verified traces."""
 
-from posttrain.stage.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactKind, Port, Task
 from tasks.sft.config import SftConfig
 
 TASK = Task(
     package="tasks.sft",
     config=SftConfig,
     inputs={
-        "policy": Port(ArtifactType.CHECKPOINT, "model to start from"),
-        "traces": Port(ArtifactType.COMPLETIONS, "verified worked solutions"),
+        "policy": Port(ArtifactKind.CHECKPOINT, "model to start from"),
+        "traces": Port(ArtifactKind.COMPLETIONS, "verified worked solutions"),
     },
     outputs={
-        "policy": Port(ArtifactType.CHECKPOINT, "fine-tuned model and its tokenizer"),
-        "curve": Port(ArtifactType.CURVE, "loss, gradient norm and learning rate per step"),
+        "policy": Port(ArtifactKind.CHECKPOINT, "fine-tuned model and its tokenizer"),
+        "curve": Port(ArtifactKind.CURVE, "loss, gradient norm and learning rate per step"),
     },
     parallel=True,
 )

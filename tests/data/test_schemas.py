@@ -19,7 +19,7 @@ from posttrain.data.schemas import (
     row_id,
     with_row_ids,
 )
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.artifact_kinds import ARTIFACT_KINDS
 
 _PART = st.one_of(st.text(), st.integers(), st.lists(st.integers(), max_size=3))
 
@@ -72,7 +72,8 @@ def test_nulls_and_floats_cannot_name_rows():
 
 
 def test_every_table_artifact_has_a_schema_and_nothing_else_has():
-    tables = {kind.value for kind in ArtifactType if kind.suffix == ".parquet"}
+    tables = {name for name, kind in ARTIFACT_KINDS.items() if kind.suffix == ".parquet"}
+    assert tables == {name for name, kind in ARTIFACT_KINDS.items() if kind.shape == "table"}
     assert set(SCHEMAS) == tables
 
 

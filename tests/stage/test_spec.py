@@ -4,14 +4,14 @@ import pytest
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactType, Dag, Port, Reference, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Reference, Stage, Task
 
 
 class Nothing(StageConfig):
     """No parameters."""
 
 
-REPORT, TABLE = ArtifactType.REPORT, ArtifactType.PROBLEMS
+REPORT, TABLE = ArtifactKind.REPORT, ArtifactKind.PROBLEMS
 MAKE = Task("make", Nothing, {}, {"table": Port(TABLE, "rows"), "report": Port(REPORT, "facts")})
 USE = Task("use", Nothing, {"table": Port(TABLE, "rows")}, {"report": Port(REPORT, "facts")})
 JUDGE = Task("judge", Nothing, {"reports": Port(REPORT, "all", many=True)}, {})

@@ -17,13 +17,13 @@ from tasks.probe.stage import run as probe
 
 ROOT = Path(__file__).parents[2]
 GIVEN_TASK = """
-from posttrain.stage.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactKind, Port, Task
 from given.config import Config
 TASK = Task("given", Config, {}, {
-    "policy": Port(ArtifactType.CHECKPOINT, "a policy"),
-    "problems": Port(ArtifactType.PROBLEMS, "problems"),
-    "samples": Port(ArtifactType.COMPLETIONS, "judged samples"),
-    "solve_rates": Port(ArtifactType.SOLVE_RATES, "their solve rates"),
+    "policy": Port(ArtifactKind.CHECKPOINT, "a policy"),
+    "problems": Port(ArtifactKind.PROBLEMS, "problems"),
+    "samples": Port(ArtifactKind.COMPLETIONS, "judged samples"),
+    "solve_rates": Port(ArtifactKind.SOLVE_RATES, "their solve rates"),
 })
 """
 GIVEN_CONFIG = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.resources import RayResources
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Assignment:
     config: StageConfig
     inputs: Mapping[str, Path]
     outputs: Mapping[str, Path]
-    types: Mapping[str, ArtifactType]
+    types: Mapping[str, ArtifactKind]
     scratch: Path
     log: Path
     seed: int

@@ -24,7 +24,6 @@ from posttrain.pipeline.execution.parts import parts_of
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
-from posttrain.stage.spec import ArtifactType
 
 HEARTBEAT_SECONDS = 1.0
 
@@ -170,13 +169,14 @@ def _verify(assignment: Assignment, name: str) -> int | None:
         if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
             raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
         return None
-    if kind is ArtifactType.REPORT:
+    if kind.shape == "report":
         json.loads(path.read_text(encoding="utf-8"))
         return None
-    from posttrain.data.schemas import SCHEMAS
-    from posttrain.data.tables import check_table
+    if kind.shape != "table":
+        return None
+    from posttrain.data.tables import check_table, schema_of
 
-    return check_table(path, SCHEMAS[kind])
+    return check_table(path, schema_of(kind))
 
 
 def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:

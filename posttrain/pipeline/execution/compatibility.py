@@ -13,10 +13,10 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactType, Stage
+from posttrain.stage.spec import ArtifactKind, Stage
 
 Parts = Sequence[ArtifactRecord]
-_ONE_OF = (ArtifactType.TOKENIZER, ArtifactType.TEMPLATE)
+_ONE_OF = (ArtifactKind.TOKENIZER, ArtifactKind.TEMPLATE)
 
 
 def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None:
@@ -97,7 +97,7 @@ def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRec
         part.path: part
         for parts in planner.ledger.compositions.parts_of(made).values()
         for part in parts
-        if part.type == ArtifactType.JUDGE
+        if part.type == ArtifactKind.JUDGE
     }
     return [
         replace(part, digest=judge_digest(planner.reader, path.partition(":")[2]))

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
 # behind it. Every such model shares this one, which no chat template disagrees with.
-PLAIN = f"{ArtifactType.TEMPLATE}:plain"
+PLAIN = f"{ArtifactKind.TEMPLATE}:plain"
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 
@@ -27,7 +27,7 @@ class ArtifactPart:
     `digest` is None for a judge, which is told by its code: the executor reads that.
     """
 
-    type: ArtifactType
+    type: ArtifactKind
     name: str | None = None
     size: int = 0
     digest: str | None = None
@@ -37,7 +37,7 @@ class ArtifactPart:
         return f"{whole}#{self.type}" if self.name is None else f"{self.type}:{self.name}"
 
 
-def parts_of(path: Path, kind: ArtifactType) -> tuple[ArtifactPart, ...]:
+def parts_of(path: Path, kind: ArtifactKind) -> tuple[ArtifactPart, ...]:
     """Parts of an output that was found to be of its type."""
     if kind.is_directory:
         return _of_model(path)
@@ -58,7 +58,7 @@ def _of_table(path: Path) -> tuple[ArtifactPart, ...]:
     given = pl.when(pl.col("verifier").is_in(configured)).then(metadata).otherwise(pl.lit("{}"))
     rows = frame.select("verifier", given.alias("given")).unique().collect().iter_rows()
     names = {_judge(kind, metadata) for kind, metadata in rows if kind}
-    return tuple(ArtifactPart(ArtifactType.JUDGE, name) for name in sorted(names))
+    return tuple(ArtifactPart(ArtifactKind.JUDGE, name) for name in sorted(names))
 
 
 def _has_parameters(kind: str) -> bool:
@@ -94,10 +94,10 @@ def with_settings(
     full = sorted(name for name in named | set(given) if "/" in name)
 
     def meant(part: ArtifactPart) -> list[ArtifactPart]:
-        if part.type != ArtifactType.JUDGE:
+        if part.type != ArtifactKind.JUDGE:
             return [part]
         found = [name for name in full if name.partition("/")[0] == part.name]
-        return [ArtifactPart(ArtifactType.JUDGE, name) for name in found] or [part]
+        return [ArtifactPart(ArtifactKind.JUDGE, name) for name in found] or [part]
 
     return {role: tuple(m for part in each for m in meant(part)) for role, each in parts.items()}
 
@@ -110,8 +110,8 @@ def _of_model(folder: Path) -> tuple[ArtifactPart, ...]:
     special = {name: _content(settings.get(name)) for name in _SPECIAL}
     template = _template(folder, settings)
     return (
-        _told(ArtifactType.TOKENIZER, None, [rules, special]),
-        _told(ArtifactType.TEMPLATE, "plain" if template is None else None, template),
+        _told(ArtifactKind.TOKENIZER, None, [rules, special]),
+        _told(ArtifactKind.TEMPLATE, "plain" if template is None else None, template),
     )
 
 
@@ -136,7 +136,7 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
     return settings.get("chat_template")
 
 
-def _told(kind: ArtifactType, name: str | None, identity: object) -> ArtifactPart:
+def _told(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
     body = json.dumps(identity, sort_keys=True).encode()
     return ArtifactPart(kind, name, len(body), hashlib.sha256(body).hexdigest())
 

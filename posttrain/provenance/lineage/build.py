@@ -9,7 +9,7 @@ from posttrain.provenance.ledger.records import Adoption, ArtifactRecord, StageR
 from posttrain.provenance.ledger.store import Row, Store, query_in
 from posttrain.provenance.lineage.graph import Edge, Graph, Node
 from posttrain.provenance.lineage.names import Selected
-from posttrain.stage.artifact_types import PARTS
+from posttrain.stage.artifact_kinds import ARTIFACT_KINDS
 
 _EXECUTED = "s.status='succeeded'"
 _REUSED = "s.status IN ('cached','restored')"
@@ -119,7 +119,7 @@ def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
         " ORDER BY e.direction DESC, {newest} LIMIT 1)"
     )
     # A part is known by the first artifact that held it.
-    kinds = ",".join(f"'{kind}'" for kind in PARTS)
+    kinds = ",".join(f"'{kind}'" for kind in ARTIFACT_KINDS.values() if kind.is_inside)
     newest = f"CASE WHEN p.role IN ({kinds}) THEN e.derivation ELSE -e.derivation END"
     columns = ",".join(
         f"{place.format(column=name, newest=newest)} AS {name[2:]}"

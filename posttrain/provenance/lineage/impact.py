@@ -9,9 +9,8 @@ from posttrain.provenance.lineage import walk
 from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.queries import LIMIT, down
+from posttrain.stage.artifact_kinds import kind_named
 
-# How far outside a mistake is seen: what people were given, then what decides, then data.
-PRECEDENCE = ("release", "checkpoint", "reward_model", "report")
 _DONE = ",".join(f"'{status}'" for status in DONE)
 
 
@@ -43,7 +42,8 @@ def impact(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Impa
 
 
 def _rank(node: Node) -> int:
-    return PRECEDENCE.index(node.type) if node.type in PRECEDENCE else len(PRECEDENCE)
+    """How far outside a mistake is seen: what people were given, what decides, then data."""
+    return 0 if node.kind == "release" else kind_named(node.type).rank
 
 
 def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:

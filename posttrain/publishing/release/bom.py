@@ -9,8 +9,8 @@ from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.publishing.release.chain import Chain
 from posttrain.publishing.release.inputs import OutsideInput
 from posttrain.publishing.release.licences import UNKNOWN
+from posttrain.stage.artifact_kinds import kind_named
 
-_MODELS = ("checkpoint", "reward_model")
 _DIGESTS = ("files_sha256", "archive_sha256", "commit")
 
 
@@ -90,7 +90,7 @@ def _artifact(record: ArtifactRecord) -> Any:
     from cyclonedx.model import HashAlgorithm, HashType, Property
     from cyclonedx.model.component import Component, ComponentType
 
-    is_model = str(record.type) in _MODELS
+    is_model = kind_named(record.type).is_directory
     kind = ComponentType.MACHINE_LEARNING_MODEL if is_model else ComponentType.DATA
     facts = {"posttrain:type": str(record.type), "posttrain:bytes": str(record.size)}
     if record.rows is not None:

@@ -13,21 +13,9 @@ from posttrain.provenance.lineage.queries import up
 from posttrain.provenance.lineage.render.as_json import as_object
 from posttrain.publishing.release.canonical import public_path
 from posttrain.publishing.release.config import ReleaseConfig
+from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.spec import ArtifactType
-
-# Tables with training problems in them; a curve or a report holds none.
-TABLES = (
-    "problems",
-    "completions",
-    "solve_rates",
-    "pairs",
-    "rollouts",
-    "turns",
-    "verdicts",
-    "dropped",
-    "curve",
-)
+from posttrain.stage.spec import ArtifactKind
 
 
 @dataclass(frozen=True)
@@ -57,7 +45,7 @@ class Chain:
             record
             for run in self.stages
             for record in run.inputs
-            if str(record.type) == ArtifactType.SOURCE
+            if str(record.type) == ArtifactKind.SOURCE
         ]
         return list({record.digest: record for record in records}.values())
 
@@ -67,9 +55,9 @@ class Chain:
         records = [
             record
             for run in makers
-            if any(str(out.type) == ArtifactType.CHECKPOINT for out in run.outputs)
+            if any(str(out.type) == ArtifactKind.CHECKPOINT for out in run.outputs)
             for record in run.inputs
-            if str(record.type) in TABLES
+            if kind_named(record.type).shape == "table"
         ]
         return list({record.digest: record for record in records}.values())
 
@@ -102,7 +90,7 @@ def read_chain(session: Session, config: ReleaseConfig) -> Chain:
     if policy is None:
         roles = [record.role for record in known[stage].outputs]
         raise UserError(f"release.policy: {stage} has no output '{output}'{nearest(output, roles)}")
-    if str(policy.type) != ArtifactType.CHECKPOINT:
+    if str(policy.type) != ArtifactKind.CHECKPOINT:
         raise UserError(f"release.policy: {config.policy} is a {policy.type}; name a checkpoint")
     needed = _upstream(session, [stage, config.evaluation])
     stages = tuple(known[name] for name in session.dag.order() if name in needed)

@@ -7,7 +7,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from posttrain.stage.formatting import number
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.bars import Bars, bar_chart, count_chart, share_labels
 from posttrain.views.report.evaluation import read_json
 from posttrain.views.report.facts import FoundArtifact, StageFacts, found
@@ -29,7 +29,7 @@ class Detail:
 def reward_models(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
     """Every report that grades a reward model."""
     graded = []
-    for item in found(stages, artifacts, ArtifactType.REPORT):
+    for item in found(stages, artifacts, ArtifactKind.REPORT):
         report = read_json(item.path)
         if "auroc" not in report or "accuracy" not in report:
             continue
@@ -82,7 +82,7 @@ def _reward_figures(report: Mapping[str, object]) -> list[Markup]:
 
 def curricula(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
     """Every table of solve rates."""
-    return [_curriculum(item) for item in found(stages, artifacts, ArtifactType.SOLVE_RATES)]
+    return [_curriculum(item) for item in found(stages, artifacts, ArtifactKind.SOLVE_RATES)]
 
 
 def _curriculum(item: FoundArtifact) -> Detail:
@@ -125,7 +125,7 @@ def dropped_rows(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) ->
     import polars as pl
 
     details = []
-    for item in found(stages, artifacts, ArtifactType.DROPPED):
+    for item in found(stages, artifacts, ArtifactKind.DROPPED):
         reasons = pl.read_parquet(item.path, columns=["reason"])["reason"].value_counts(sort=False)
         rows = reasons.sort(["count", "reason"], descending=[True, False]).rows()
         if rows:

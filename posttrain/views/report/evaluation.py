@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.bars import Bars, IntervalRow, bar_chart, interval_chart, share_labels
 from posttrain.views.report.facts import StageFacts, found
 from posttrain.views.report.lines import LineSeries, line_chart
@@ -68,7 +68,7 @@ def evaluations(
 ) -> list[tuple[str, Json]]:
     """Stage and content of every report that compares policies."""
     contents = (
-        (item.stage, read_json(item.path)) for item in found(stages, artifacts, ArtifactType.REPORT)
+        (item.stage, read_json(item.path)) for item in found(stages, artifacts, ArtifactKind.REPORT)
     )
     return [(stage, content) for stage, content in contents if is_evaluation(content)]
 

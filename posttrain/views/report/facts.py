@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FoundArtifact:
 
 
 def found(
-    stages: Sequence[StageFacts], artifacts: Mapping[str, Path], kind: ArtifactType
+    stages: Sequence[StageFacts], artifacts: Mapping[str, Path], kind: ArtifactKind
 ) -> Iterator[FoundArtifact]:
     """The artifacts of a type, in the order of the stages; those without a path are left out.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.facts import StageFacts, found
 from posttrain.views.report.lines import LineSeries, line_chart, smooth, thin
 
@@ -31,7 +31,7 @@ class Training:
 def trainings(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Training]:
     """Panels of every stage that has curves."""
     drawn = []
-    for item in found(stages, artifacts, ArtifactType.CURVE):
+    for item in found(stages, artifacts, ArtifactKind.CURVE):
         curves = _read(item.path)
         names = sorted(curves, key=_rank)
         first = [name for name in names if _rank(name)[0] < len(_FIRST)]

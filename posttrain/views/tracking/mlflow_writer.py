@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 
 from posttrain.provenance.ledger.processes import is_gone
 from posttrain.provenance.ledger.records import ArtifactRecord
+from posttrain.stage.artifact_kinds import kind_named
 from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.dataset_source import DvcSource
 from posttrain.views.tracking.sqlite import commit_sooner
 
 BATCH = 500
-_MODELS = frozenset({"checkpoint", "reward_model"})
 _STATUS = {
     "running": "KILLED",
     "succeeded": "FINISHED",
@@ -186,8 +186,14 @@ class MlflowWriter:
         """Log tables as dataset inputs, and models that this view knows as model inputs."""
         from mlflow.entities import LoggedModelInput
 
-        datasets = [_dataset_input(record) for record in inputs if record.type not in _MODELS]
-        known = (self._model(record, experiment) for record in inputs if record.type in _MODELS)
+        datasets = [
+            _dataset_input(record) for record in inputs if not kind_named(record.type).is_directory
+        ]
+        known = (
+            self._model(record, experiment)
+            for record in inputs
+            if kind_named(record.type).is_directory
+        )
         models = [LoggedModelInput(model) for model in known if model]
         if datasets or models:
             self.client.log_inputs(run_id, datasets=datasets, models=models)
@@ -209,7 +215,7 @@ class MlflowWriter:
 
         logged = []
         for record in outputs:
-            if record.type not in _MODELS:
+            if not kind_named(record.type).is_directory:
                 continue
             model = self.client.create_logged_model(
                 self.experiment_of[handle],

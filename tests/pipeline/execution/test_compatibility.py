@@ -9,9 +9,9 @@ from posttrain.provenance.lineage.recalls import recall
 from posttrain.stage.errors import UserError
 
 TASK = """
-from posttrain.stage.spec import ArtifactType, Port, Task
+from posttrain.stage.spec import ArtifactKind, Port, Task
 from models.config import Config
-CHECKPOINT = ArtifactType.CHECKPOINT
+CHECKPOINT = ArtifactKind.CHECKPOINT
 TASK = Task("models", Config, {"policy": Port(CHECKPOINT, "", optional=True),
     "teacher": Port(CHECKPOINT, "", optional=True, own_tokenizer=True)},
     {"policy": Port(CHECKPOINT, "")})

@@ -16,9 +16,9 @@ from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactType, Port, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Port, Stage, Task
 
-CHECKPOINT = ArtifactType.CHECKPOINT
+CHECKPOINT = ArtifactKind.CHECKPOINT
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def test_a_table_has_the_judges_that_it_names_each_once(tmp_path):
     pl.DataFrame({"id": list("abcd"), "verifier": ["exact", "", "numeric", "exact"]}).write_parquet(
         path
     )
-    found = parts_of(path, ArtifactType.COMPLETIONS)
+    found = parts_of(path, ArtifactKind.COMPLETIONS)
     assert [(part.type, part.name, part.digest) for part in found] == [
         ("judge", "exact", None),
         ("judge", "numeric", None),
     ]
     pl.DataFrame({"id": ["a"]}).write_parquet(path)
-    assert parts_of(path, ArtifactType.ROLLOUTS) == ()
+    assert parts_of(path, ArtifactKind.ROLLOUTS) == ()
 
 
 def asked(template):
@@ -93,7 +93,7 @@ def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_wit
             "metadata": [asked(each) for each in templates] + ['{"digits": 1}'],
         }
         pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
-        return [part.name for part in parts_of(tmp_path / "p.parquet", ArtifactType.PROBLEMS)]
+        return [part.name for part in parts_of(tmp_path / "p.parquet", ArtifactKind.PROBLEMS)]
 
     exact, one = names("Grade {completion}.")
     assert exact == "exact"
@@ -105,16 +105,16 @@ def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_wit
 
 def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_before_it():
     judge, exact = (
-        ArtifactPart(ArtifactType.JUDGE, "judge"),
-        ArtifactPart(ArtifactType.JUDGE, "exact"),
+        ArtifactPart(ArtifactKind.JUDGE, "judge"),
+        ArtifactPart(ArtifactKind.JUDGE, "exact"),
     )
-    full = ArtifactPart(ArtifactType.JUDGE, "judge/grader.1234")
+    full = ArtifactPart(ArtifactKind.JUDGE, "judge/grader.1234")
     assert with_settings({"a": (exact, judge), "b": (full,)}, ()) == {
         "a": (exact, full),
         "b": (full,),
     }
     assert with_settings({"a": (judge,)}, {"judge/x.1", "exact"}) == {
-        "a": (ArtifactPart(ArtifactType.JUDGE, "judge/x.1"),)
+        "a": (ArtifactPart(ArtifactKind.JUDGE, "judge/x.1"),)
     }
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
 

@@ -9,7 +9,7 @@ import pytest
 from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.supervise import Limits, StageProcesses
 from posttrain.stage.config import StageConfig
-from posttrain.stage.spec import ArtifactType
+from posttrain.stage.spec import ArtifactKind
 
 BODIES = {
     "good": "context.log(1, {'loss': 2.0}); context.progress(1, 2); out(); return {'score': 3}",
@@ -50,7 +50,7 @@ def attempt(tmp_path, processes, monkeypatch):
             config=StageConfig(),
             inputs={},
             outputs={"report": tmp_path / "report.json"},
-            types={"report": ArtifactType.REPORT},
+            types={"report": ArtifactKind.REPORT},
             scratch=tmp_path / "scratch",
             log=tmp_path / "toy.log",
             seed=7,

@@ -2,15 +2,9 @@
 
 from posttrain.provenance.lineage.graph import Node
 from posttrain.provenance.lineage.render.view import View, caption, details, omission
+from posttrain.stage.artifact_kinds import kind_named
 
-_SHAPES = {
-    "checkpoint": "hexagon",
-    "reward_model": "hexagon",
-    "report": "note",
-    "judge": "diamond",
-    "tokenizer": "component",
-    "template": "tab",
-}
+_SHAPES = {"model": "hexagon", "report": "note", "judge": "diamond", "part": "component"}
 _KINDS = {"artifact": "cylinder", "stage": "box", "release": "doubleoctagon"}
 
 
@@ -31,7 +25,7 @@ def render(view: View) -> str:
 
 def _attributes(node: Node) -> str:
     label = "\n".join([caption(node), *details(node)[:1]])
-    shape = _SHAPES.get(node.type, _KINDS[node.kind])
+    shape = _SHAPES.get(kind_named(node.type).shape, _KINDS[node.kind])
     colour = ", color=red, penwidth=3" if node.recalled else ""
     return f"label={_quoted(label)}, shape={shape}{colour}"
 

@@ -2,16 +2,15 @@
 
 from posttrain.provenance.lineage.graph import Node
 from posttrain.provenance.lineage.render.view import View, caption, details, omission
+from posttrain.stage.artifact_kinds import kind_named
 
 # Tables are drawn as drums, models as hexagons, stages as boxes, releases as stadiums,
 # judges as rhombs, what models carry inside as boxes with double sides.
 _SHAPES = {
-    "checkpoint": ("{{", "}}"),
-    "reward_model": ("{{", "}}"),
+    "model": ("{{", "}}"),
     "report": ("[/", "/]"),
     "judge": ("{", "}"),
-    "tokenizer": ("[[", "]]"),
-    "template": ("[[", "]]"),
+    "part": ("[[", "]]"),
 }
 _KINDS = {"artifact": ("[(", ")]"), "stage": ("[", "]"), "release": ("([", "])")}
 
@@ -38,7 +37,7 @@ def render(view: View) -> str:
 
 
 def _shape(node: Node) -> str:
-    opening, closing = _SHAPES.get(node.type, _KINDS[node.kind])
+    opening, closing = _SHAPES.get(kind_named(node.type).shape, _KINDS[node.kind])
     label = "<br/>".join(_text(part) for part in [caption(node), *details(node)[:1]])
     return f'{opening}"{label}"{closing}'
 

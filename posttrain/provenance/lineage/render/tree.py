@@ -7,13 +7,13 @@ import click
 
 from posttrain.provenance.lineage.graph import Edge, Node
 from posttrain.provenance.lineage.render.view import View, caption, details, omission
-from posttrain.stage.artifact_types import PARTS
+from posttrain.stage.artifact_kinds import kind_named
 
 _STYLES: Mapping[str, Mapping[str, Any]] = {
     "artifact": {"fg": "cyan"},
     "stage": {"bold": True},
     "release": {"fg": "magenta", "bold": True},
-    **dict.fromkeys(PARTS, {"fg": "yellow"}),
+    "inside": {"fg": "yellow"},
 }
 
 
@@ -47,7 +47,8 @@ def _branches(edges: list[Edge], indent: str) -> list[tuple[Edge, str, bool]]:
 
 
 def _line(node: Node, role: str = "", *, again: bool = False) -> str:
-    label = click.style(caption(node), **_STYLES.get(node.type, _STYLES[node.kind]))
+    style = "inside" if kind_named(node.type).is_inside else node.kind
+    label = click.style(caption(node), **_STYLES[style])
     if role and node.kind == "artifact":
         label = f"{click.style(role + ':', dim=True)} {label}"
     if again:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from posttrain.data.schemas import NULLABLE, SCHEMAS
-from posttrain.data.tables import check_table
+from posttrain.data.schemas import NULLABLE
+from posttrain.data.tables import check_table, schema_of
 from posttrain.provenance.ledger import ArtifactRecord, Verification, conflicts
 from posttrain.provenance.ledger.annotations import standing
 from posttrain.provenance.lineage.recalls import recalled
@@ -13,6 +13,7 @@ from posttrain.publishing.release.config import RecallGate, ReproducibilityGate,
 from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.names import LEVELS
 from posttrain.publishing.release.statistics import GateResult
+from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.errors import UserError
 
 
@@ -31,13 +32,14 @@ def schema(_gate: SchemaGate, evidence: Evidence) -> GateResult:
 
 def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
     path = evidence.find(record)
-    if str(record.type) in SCHEMAS:
-        num_rows = check_table(path, SCHEMAS[str(record.type)])
+    kind = kind_named(record.type)
+    if kind.shape == "table":
+        num_rows = check_table(path, schema_of(kind))
         if record.rows is not None and num_rows != record.rows:
             raise UserError(f"it has {num_rows} rows, and {record.rows} were recorded")
         _refuse_gaps(path, may_lack=NULLABLE.get(str(record.type), frozenset()))
         return True
-    if record.type == "report":
+    if kind.shape == "report":
         json.loads(path.read_text(encoding="utf-8"))
         return True
     return False

@@ -1,0 +1,145 @@
+"""Kinds of artifacts; apart from the specification, so that asking for them loads nothing else."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Literal
+
+Shape = Literal["table", "model", "report", "file", "part", "judge"]
+"""How a kind is checked when it is written, and drawn in a graph.
+
+A table is a parquet file with a schema, a model a directory with weights, a report JSON. A part or
+a judge is never on a port: an artifact of another kind carries it inside.
+"""
+
+_LEAST_PUBLIC = 9
+
+# Kinds that this process has met, those of imported tasks among them.
+_declared: "dict[str, ArtifactKind]" = {}
+
+
+class ArtifactKind(str):
+    """What the bytes of an artifact mean; an edge may only join ports of one kind.
+
+    A kind is its name, as ledgers and releases keep it, with what is known of such artifacts. A
+    task of one's own may have a kind of its own: `Port(ArtifactKind("rubrics", ...), "...")`.
+
+    >>> kind = ArtifactKind("rubrics", suffix=".parquet", shape="table")
+    >>> kind == "rubrics", kind.suffix, kind.is_directory
+    (True, '.parquet', False)
+    """
+
+    PROBLEMS: ClassVar["ArtifactKind"]
+    COMPLETIONS: ClassVar["ArtifactKind"]
+    SOLVE_RATES: ClassVar["ArtifactKind"]
+    PAIRS: ClassVar["ArtifactKind"]
+    ROLLOUTS: ClassVar["ArtifactKind"]
+    TURNS: ClassVar["ArtifactKind"]
+    VERDICTS: ClassVar["ArtifactKind"]
+    CURVE: ClassVar["ArtifactKind"]
+    DROPPED: ClassVar["ArtifactKind"]
+    CHECKPOINT: ClassVar["ArtifactKind"]
+    REWARD_MODEL: ClassVar["ArtifactKind"]
+    REPORT: ClassVar["ArtifactKind"]
+    SOURCE: ClassVar["ArtifactKind"]
+    TOKENIZER: ClassVar["ArtifactKind"]
+    TEMPLATE: ClassVar["ArtifactKind"]
+    JUDGE: ClassVar["ArtifactKind"]
+
+    suffix: str
+    """File suffix of such an artifact; directories and foreign files have none."""
+    shape: Shape
+    """How it is checked and drawn."""
+    schema: Callable[[], Any] | None
+    """Gives the polars schema of a table that does not ship with posttrain."""
+    rank: int
+    """How far outside a mistake in it is seen, 1 the farthest: models, then reports, then data."""
+
+    def __new__(
+        cls,
+        name: str,
+        *,
+        suffix: str = "",
+        shape: Shape = "file",
+        schema: Callable[[], Any] | None = None,
+        rank: int = _LEAST_PUBLIC,
+    ) -> "ArtifactKind":
+        """Name a kind.
+
+        Args:
+            name: What ledgers call it.
+            suffix: File suffix.
+            shape: How it is checked and drawn.
+            schema: Returns the polars schema of a table; needed for one of a kind of one's own.
+            rank: How far outside a mistake in it is seen, 1 the farthest.
+
+        """
+        kind = super().__new__(cls, name)
+        kind.suffix, kind.shape, kind.schema, kind.rank = suffix, shape, schema, rank
+        if shape != "file":
+            _declared.setdefault(name, kind)
+        return kind
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep everything when it is sent to a stage's process."""
+        return _made, (str(self), self.suffix, self.shape, self.schema, self.rank)
+
+    @property
+    def is_directory(self) -> bool:
+        """True where the artifact is a directory rather than one file."""
+        return self.shape == "model"
+
+    @property
+    def is_inside(self) -> bool:
+        """True where an artifact of another kind carries it inside, so that no port has it."""
+        return self.shape in ("part", "judge")
+
+
+def _made(
+    name: str, suffix: str, shape: Shape, schema: Callable[[], Any] | None, rank: int
+) -> ArtifactKind:
+    return ArtifactKind(name, suffix=suffix, shape=shape, schema=schema, rank=rank)
+
+
+ArtifactKind.PROBLEMS = ArtifactKind("problems", suffix=".parquet", shape="table")
+ArtifactKind.COMPLETIONS = ArtifactKind("completions", suffix=".parquet", shape="table")
+ArtifactKind.SOLVE_RATES = ArtifactKind("solve_rates", suffix=".parquet", shape="table")
+ArtifactKind.PAIRS = ArtifactKind("pairs", suffix=".parquet", shape="table")
+ArtifactKind.ROLLOUTS = ArtifactKind("rollouts", suffix=".parquet", shape="table")
+ArtifactKind.TURNS = ArtifactKind("turns", suffix=".parquet", shape="table")
+ArtifactKind.VERDICTS = ArtifactKind("verdicts", suffix=".parquet", shape="table")
+ArtifactKind.CURVE = ArtifactKind("curve", suffix=".parquet", shape="table")
+ArtifactKind.DROPPED = ArtifactKind("dropped", suffix=".parquet", shape="table")
+ArtifactKind.CHECKPOINT = ArtifactKind("checkpoint", shape="model", rank=1)
+ArtifactKind.REWARD_MODEL = ArtifactKind("reward_model", shape="model", rank=2)
+ArtifactKind.REPORT = ArtifactKind("report", suffix=".json", shape="report", rank=3)
+ArtifactKind.SOURCE = ArtifactKind("source")
+ArtifactKind.TOKENIZER = ArtifactKind("tokenizer", shape="part")
+ArtifactKind.TEMPLATE = ArtifactKind("template", shape="part")
+ArtifactKind.JUDGE = ArtifactKind("judge", shape="judge")
+
+ARTIFACT_KINDS: Mapping[str, ArtifactKind] = {
+    "problems": ArtifactKind.PROBLEMS,
+    "completions": ArtifactKind.COMPLETIONS,
+    "solve_rates": ArtifactKind.SOLVE_RATES,
+    "pairs": ArtifactKind.PAIRS,
+    "rollouts": ArtifactKind.ROLLOUTS,
+    "turns": ArtifactKind.TURNS,
+    "verdicts": ArtifactKind.VERDICTS,
+    "curve": ArtifactKind.CURVE,
+    "dropped": ArtifactKind.DROPPED,
+    "checkpoint": ArtifactKind.CHECKPOINT,
+    "reward_model": ArtifactKind.REWARD_MODEL,
+    "report": ArtifactKind.REPORT,
+    "source": ArtifactKind.SOURCE,
+    "tokenizer": ArtifactKind.TOKENIZER,
+    "template": ArtifactKind.TEMPLATE,
+    "judge": ArtifactKind.JUDGE,
+}
+"""The kinds that ship with posttrain, by name."""
+
+
+def kind_named(name: str) -> ArtifactKind:
+    """Return the kind that a ledger names.
+
+    Of a kind that does not ship, and whose task is not imported, only the name is known.
+    """
+    return ARTIFACT_KINDS.get(name) or _declared.get(name) or ArtifactKind(name)
