@@ -22,6 +22,10 @@ SLOTS: Mapping[str, str] = {
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",
+    "advantage": "posttrain.learning.algorithms.advantages.registry:ADVANTAGES",
+    "surrogate": "posttrain.learning.algorithms.surrogates.registry:SURROGATES",
+    "token_weight": "posttrain.learning.algorithms.token_weights.registry:TOKEN_WEIGHTS",
+    "regularizer": "posttrain.learning.algorithms.regularizers.registry:REGULARIZERS",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""

@@ -410,3 +410,25 @@ def test_a_run_that_a_rule_stops_is_resumed_to_the_same_end(inputs, tmp_path, mo
     monkeypatch.undo()
     train(inputs, tmp_path / "cut", scratch=scratch, **given)
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
+
+
+def test_the_stored_advantages_are_what_was_learnt_from(inputs, tmp_path):
+    """REINFORCE++ whitens over all tokens of the step, which no rollout's own reward says."""
+    algorithm = {"preset": "reinforce_plus_plus", "regularizers": {"kl": None}}
+    train(inputs, tmp_path / "run", steps=2, algorithm=algorithm)
+    rollouts = read_table(tmp_path / "run" / "rollouts.parquet", ROLLOUTS)
+    assert rollouts["trained"].all()
+    for step in rollouts.partition_by("step"):
+        lengths = torch.tensor([len(row) for row in step["logprobs"]])
+        rewards = torch.tensor(step["reward"].to_list()).repeat_interleave(lengths)
+        expected = (rewards - rewards.mean()) / rewards.std(correction=0)
+        stored = step["advantages"].explode().to_list()
+        assert stored == pytest.approx(expected.tolist(), abs=1e-5)
+
+
+def test_what_was_not_learnt_from_has_no_advantage(inputs, tmp_path):
+    train(inputs, tmp_path / "run", steps=2)
+    rollouts = read_table(tmp_path / "run" / "rollouts.parquet", ROLLOUTS)
+    has = rollouts["advantages"].list.len() > 0
+    assert 0 < rollouts["trained"].sum() < len(rollouts)
+    assert has.to_list() == rollouts["trained"].to_list()

@@ -4,11 +4,13 @@ import copy
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
@@ -16,6 +18,7 @@ from posttrain.learning.rewards.config import Earned
 from posttrain.learning.rl.advantages import (
     bearing_loss,
     informative_groups,
+    rollout_batch,
     with_advantages,
 )
 from posttrain.learning.rl.batch import TrainBatch
@@ -26,7 +29,7 @@ from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
-from posttrain.learning.rl.rollout import as_groups, marked, rewarded
+from posttrain.learning.rl.rollout import Span, as_groups, marked, rewarded
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
@@ -399,3 +402,79 @@ def test_an_exact_entropy_bonus_is_the_entropy_of_the_whole_distribution(guesser
         count += rollout.num_drawn
     assert metrics["loss"] == pytest.approx(plain["loss"] - 0.5 * total / count, abs=1e-5)
     assert metrics["entropy_exact"] == pytest.approx(total / count, abs=1e-5)
+
+
+class Undecided(TokenWeight):
+    """The tokens of a generation whose entropy is above its median, as in arXiv 2506.01939."""
+
+    NEEDS = frozenset({"generation_entropy"})
+    kind: Literal["undecided"] = "undecided"
+
+    def of_generation(self, rollouts, advantages_BT):
+        return rollouts.entropy_BT > rollouts.entropy_BT[rollouts.mask_BT].median()
+
+
+def test_a_weight_by_entropy_is_fixed_before_the_first_update(guesser):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0]])
+    learner = learner_of(policy, algorithm={"token_weights": {"undecided": Undecided()}})
+    (samples,) = samples_of(learner, groups)
+    entropies = []
+    for rollout in groups[0]:
+        with torch.no_grad():
+            logits = policy.model(torch.tensor([rollout.token_ids])).logits[0, 2:-1]
+        logprobs = logits.log_softmax(-1)
+        entropies.append(-(logprobs.exp() * logprobs).sum(-1))
+    # Of 4 + 5 + 6 tokens the eighth is the median, and seven are above it.
+    bound = torch.cat(entropies).sort().values[7]
+    expected = [tuple((each > bound).float().tolist()) for each in entropies]
+    assert [sample.weights for sample in samples] == expected
+    metrics = learner.update(samples, step=0, index=0, seed=0)
+    assert metrics["weight_zero_fraction"] == pytest.approx(8 / 15)
+
+
+class Seen(TokenWeight):
+    """Keeps what it is given in an update."""
+
+    NEEDS = frozenset({"entropy", "group_statistics", "whole_groups"})
+    kind: Literal["seen"] = "seen"
+
+    def of_update(self, logprobs_BT, *, old_logprobs_BT, batch):
+        SEEN.append(batch)
+
+
+SEEN = []
+
+
+def test_an_update_gives_what_is_needed_by_whole_groups(guesser):
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.0, 0.0], [0.0, 1.0, 1.0]])
+    config = {"updates": {"micro_batch_tokens": 1}}
+    learner = learner_of(policy, algorithm={"token_weights": {"seen": Seen()}}, **config)
+    samples = [sample for group in samples_of(learner, groups) for sample in group]
+    SEEN.clear()
+    learner.update([*samples[::2], *samples[1::2]], step=0, index=0, seed=0)
+    # A micro-batch would hold one rollout each; groups stay together all the same.
+    assert [batch.group_B.tolist() for batch in SEEN] == [[0, 0, 0], [1, 1, 1]]
+    assert SEEN[0].group_mean_B.tolist() == pytest.approx([1 / 3] * 3)
+    assert SEEN[0].group_deviation_B.tolist() == pytest.approx([(2 / 9) ** 0.5] * 3)
+    assert not SEEN[0].entropy_BT.requires_grad
+    assert (SEEN[0].entropy_BT > 0).equal(SEEN[0].mask_BT)
+    SEEN.clear()
+    learner_of(policy, **config).update(samples, step=0, index=0, seed=0)
+    assert SEEN == []
+
+
+def test_turns_are_those_of_the_drawn_spans(guesser):
+    """Two turns of two tokens and of one, with an answer of a tool in between, paid at the end."""
+    ((first, second),) = groups_of(load_policy(guesser), rewards=[[1.0, 0.0]])
+    spans = (
+        Span(0, 3, 0, drawn=False),
+        Span(3, 5, 0, drawn=True),
+        Span(5, 6, 1, drawn=False),
+        Span(6, 7, 1, drawn=True),
+    )
+    first = first._replace(spans=spans, logprobs=first.logprobs[:3])
+    batch = rollout_batch([first, second], needs={"turns"})
+    assert batch.turn_BT.tolist() == [[0, 0, 1, -1, -1], [0, 0, 0, 0, 0]]
+    assert batch.turn_rewards_BK.tolist() == [[0.0, 1.0], [0.0, 0.0]]

@@ -10,8 +10,8 @@ from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
 
-_STANDARDISED = GroupAdvantage(baseline="mean", scale="sample", epsilon=0.0)
-_CENTRED = GroupAdvantage(baseline="mean", scale="none")
+_STANDARDIZED = GroupAdvantage(baseline="mean", scale="sample", epsilon=0.0)
+_CENTERED = GroupAdvantage(baseline="mean", scale="none")
 _BY_SEQUENCE = AggregationConfig(kind="sequence_mean_token_mean")
 _BY_TOKEN = AggregationConfig(kind="token_mean")
 _PPO_CLIP = ClipSurrogate(low=0.2, high=0.2)
@@ -20,7 +20,7 @@ _DEVIATION = "The paper does not say whether the deviation divides by n - 1 or n
 GROUP_METHODS: dict[str, Preset] = {
     "grpo": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=_PPO_CLIP,
             aggregation=_BY_SEQUENCE,
             regularizers={"kl": KlRegularizer(coefficient=0.04, place="loss", estimator="k3")},
@@ -37,7 +37,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "dr_grpo": Preset(
         algorithm=Algorithm(
-            advantage=_CENTRED,
+            advantage=_CENTERED,
             surrogate=_PPO_CLIP,
             aggregation=AggregationConfig(kind="constant_length"),
         ),
@@ -70,7 +70,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "gspo": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=ClipSurrogate(level="sequence_mean", low=3e-4, high=4e-4),
             aggregation=_BY_SEQUENCE,
         ),
@@ -86,7 +86,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "gspo_token": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=ClipSurrogate(level="sequence_token", low=3e-4, high=4e-4),
             aggregation=_BY_SEQUENCE,
         ),
@@ -102,7 +102,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "cispo": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=CispoSurrogate(bound="upper", high=0.2),
             aggregation=_BY_TOKEN,
         ),
@@ -150,7 +150,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "sapo": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=SapoSurrogate(positive_tau=1.0, negative_tau=1.05),
             aggregation=_BY_SEQUENCE,
         ),
@@ -163,7 +163,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "gmpo": Preset(
         algorithm=Algorithm(
-            advantage=_STANDARDISED,
+            advantage=_STANDARDIZED,
             surrogate=GmpoSurrogate(log_low=0.4, log_high=0.4),
             aggregation=_BY_SEQUENCE,
         ),
@@ -176,7 +176,7 @@ GROUP_METHODS: dict[str, Preset] = {
     ),
     "kimi": Preset(
         algorithm=Algorithm(
-            advantage=_CENTRED,
+            advantage=_CENTERED,
             surrogate=SquaredSurrogate(level="sequence_sum", tau=0.1),
             aggregation=_BY_SEQUENCE,
         ),

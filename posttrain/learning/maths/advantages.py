@@ -43,10 +43,10 @@ class GroupStatistics(NamedTuple):
     rewards_B: Tensor
     size_B: Tensor
     mean_B: Tensor
-    centred_B: Tensor
+    centered_B: Tensor
     """Reward less the mean of the group; exactly 0 throughout a group of equal rewards."""
     squares_B: Tensor
-    """Sum of the squares of ``centred_B`` over the group."""
+    """Sum of the squares of ``centered_B`` over the group."""
     others_equal_B: Tensor
     """True where all *other* rewards of the group are one and the same number, or there is none."""
 
@@ -72,8 +72,8 @@ def group_statistics(rewards_B: Tensor, group_B: Tensor) -> GroupStatistics:
     # plain mean would leave a rounding error for a small scale to blow up.
     above_B = rewards_B - least_B
     mean_above_B = segment_sum(above_B, index_B, num_groups)[index_B] / size_B
-    centred_B = above_B - mean_above_B
-    squares_B = segment_sum(centred_B.square(), index_B, num_groups)[index_B]
+    centered_B = above_B - mean_above_B
+    squares_B = segment_sum(centered_B.square(), index_B, num_groups)[index_B]
 
     def others_at(extreme_B: Tensor) -> Tensor:
         here_B = (rewards_B == extreme_B).long()
@@ -83,21 +83,21 @@ def group_statistics(rewards_B: Tensor, group_B: Tensor) -> GroupStatistics:
         rewards_B=rewards_B,
         size_B=size_B.double(),
         mean_B=least_B + mean_above_B,
-        centred_B=centred_B,
+        centered_B=centered_B,
         squares_B=squares_B,
         others_equal_B=others_at(least_B) | others_at(greatest_B),
     )
 
 
-def _leave_one_out_centred(stats: GroupStatistics) -> Tensor:
+def _leave_one_out_centered(stats: GroupStatistics) -> Tensor:
     # reward - mean of the others = n / (n - 1) x (reward - mean of all); 0 for a group of one.
-    return stats.centred_B * stats.size_B / (stats.size_B - 1).clamp(min=1)
+    return stats.centered_B * stats.size_B / (stats.size_B - 1).clamp(min=1)
 
 
 def _leave_one_out_scale(stats: GroupStatistics) -> Tensor:
     # Squares of the others about their own mean = squares - n / (n - 1) x centred^2; n - 1 others.
     n_B = stats.size_B
-    squares_B = stats.squares_B - stats.centred_B.square() * n_B / (n_B - 1).clamp(min=1)
+    squares_B = stats.squares_B - stats.centered_B.square() * n_B / (n_B - 1).clamp(min=1)
     spread_B = (squares_B.clamp(min=0) / (n_B - 2).clamp(min=1)).sqrt()
     return torch.where(stats.others_equal_B, 0.0, spread_B)
 
@@ -115,8 +115,8 @@ def _batch_scale(stats: GroupStatistics, correction: int) -> Tensor:
 
 BASELINES: dict[Baseline, Callable[[GroupStatistics], Tensor]] = {
     "none": lambda stats: stats.rewards_B,
-    "mean": lambda stats: stats.centred_B,
-    "leave_one_out": _leave_one_out_centred,
+    "mean": lambda stats: stats.centered_B,
+    "leave_one_out": _leave_one_out_centered,
 }
 SCALES: dict[Scale, Callable[[GroupStatistics], Tensor]] = {
     "none": lambda stats: torch.zeros_like(stats.rewards_B),

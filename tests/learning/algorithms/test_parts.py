@@ -1,0 +1,119 @@
+"""The parts of algorithms: what each says of itself, and who is informative by rewards alone."""
+
+from typing import Literal
+
+import pytest
+import torch
+
+from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
+from posttrain.learning.algorithms.batches import RolloutBatch
+from posttrain.learning.algorithms.check import check
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.part import NEEDS
+from posttrain.learning.algorithms.presets import PRESETS
+from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
+from posttrain.learning.algorithms.surrogates.registry import SURROGATES
+from posttrain.learning.algorithms.token_weights.base import TokenWeight
+from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
+from posttrain.stage.errors import UserError
+
+SLOTS = [ADVANTAGES, SURROGATES, TOKEN_WEIGHTS, REGULARIZERS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"), [pair for slot in SLOTS for pair in slot.parts.items()], ids=str
+)
+def test_a_part_names_its_kind_its_source_and_needs_that_there_are(kind, part):
+    assert part.model_fields["kind"].default == kind
+    assert part.SOURCE
+    assert set(NEEDS) >= part.NEEDS
+
+
+def test_what_an_algorithm_needs_is_what_its_parts_need(choose):
+    assert choose("default").needs == set()
+    assert choose("ppo").needs == {"values", "rewards_reference"}
+    assert choose("grpo_verl").needs == {"old_logprobs", "reference"}
+    bonus = {"entropy": {"coefficient": 0.1, "place": "loss"}}
+    assert choose("default", regularizers=bonus).needs == {"entropy_gradient"}
+    assert not choose("default").uses_reference
+    assert choose("grpo").uses_reference
+
+
+def test_parts_that_take_their_turns_are_in_one_order_however_they_are_written():
+    kl, entropy = {"coefficient": 0.1}, {"coefficient": 0.2}
+    one, other = (
+        Algorithm.model_validate({"regularizers": sections})
+        for sections in ({"kl": kl, "entropy": entropy}, {"entropy": entropy, "kl": kl})
+    )
+    assert list(one.regularizers) == list(other.regularizers) == ["kl", "entropy"]
+    twice = {"far": {"kind": "kl", "coefficient": 0.1}, "near": {"kind": "kl", "coefficient": 0.3}}
+    algorithm = Algorithm.model_validate({"regularizers": twice})
+    assert algorithm.describe().endswith("k3 0.1 in loss · k3 0.3 in loss")
+
+
+class Ranked(TokenWeight):
+    """Weighs by something that no learner computes."""
+
+    NEEDS = frozenset({"entropi"})
+    kind: Literal["ranked"] = "ranked"
+
+
+def test_a_need_that_no_learner_knows_is_refused_with_the_nearest():
+    algorithm = Algorithm(token_weights={"ranked": Ranked()})
+    sentence = r"rl.token_weights.ranked: ranked needs entropi; did you mean 'entropy'\?"
+    with pytest.raises(UserError, match=sentence):
+        check(algorithm, where="rl")
+
+
+def groups(*rewards, **more):
+    """One group a list, of rollouts of three tokens."""
+    flat = [reward for group in rewards for reward in group]
+    return RolloutBatch(
+        rewards_B=torch.tensor(flat, dtype=torch.float64),
+        group_B=torch.tensor([i for i, group in enumerate(rewards) for _ in group]),
+        mask_BT=torch.ones(len(flat), 3, dtype=torch.bool),
+        truncated_B=torch.zeros(len(flat), dtype=torch.bool),
+        **more,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        # Equal rewards teach nothing against a mean; a mixed group does.
+        ("grpo", [False, False, False, False, True, True]),
+        ("lite_ppo", [False, False, False, False, True, True]),
+        # Right is 1, wrong is 0: without a baseline only rights count, or only wrongs.
+        ("reinforce", [True, True, False, False, True, False]),
+        ("nsr", [False, False, True, True, False, True]),
+        # A critic, or the spread over the batch, may tell what the rewards of a group do not.
+        ("ppo", [True] * 6),
+        ("reinforce_plus_plus", [True] * 6),
+    ],
+)
+def test_who_is_informative_by_rewards_alone(name, expected):
+    batch = groups([1.0, 1.0], [0.0, 0.0], [1.0, 0.0])
+    assert PRESETS[name].algorithm.advantage.informative(batch).tolist() == expected
+
+
+def test_a_solved_group_of_unequal_lengths_is_not_informative():
+    """DAPO keeps groups of which some are right and some are wrong, whatever they cost."""
+    lengths = torch.tensor([10, 95, 20, 30])
+    batch = RolloutBatch(
+        rewards_B=torch.ones(4, dtype=torch.float64),
+        group_B=torch.zeros(4, dtype=torch.long),
+        mask_BT=torch.arange(100) < lengths[:, None],
+        truncated_B=torch.zeros(4, dtype=torch.bool),
+    )
+    assert not PRESETS["dapo"].algorithm.advantage.informative(batch).any()
+
+
+def test_who_is_cut_off_or_cannot_be_judged_is_not_informative(choose):
+    batch = groups([1.0, 0.0], scored_B=torch.tensor([True, False]))
+    assert choose("default").advantage.informative(batch).tolist() == [False, False]
+    cut = groups([1.0, 0.0, 0.0])
+    cut.truncated_B[1:] = True
+    masked = choose("default", advantage={"truncated": "mask"}).advantage
+    assert masked.informative(cut).tolist() == [True, False, False]
+    dropped = choose("default", advantage={"truncated": "drop"}).advantage
+    assert dropped.informative(cut).tolist() == [False, False, False]
