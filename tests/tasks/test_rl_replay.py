@@ -2,10 +2,12 @@
 
 import polars as pl
 import pytest
+import torch
 
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
@@ -110,3 +112,63 @@ def test_one_changed_reward_is_another_result(inputs, tmp_path):
     changed = rollouts.with_columns(flipped.alias("reward")).drop("row")
     write_table(changed, tmp_path / "changed", ROLLOUTS)
     assert again(config, inputs, tmp_path / "changed", tmp_path) != whole
+
+
+def in_the_form_of_0_1(table):
+    """The same rollouts as 0.1 laid them out: a prompt and a completion."""
+    begin = pl.col("spans").list.first().struct.field("end")
+    return table.select(
+        "id",
+        "parents",
+        "problem_id",
+        "step",
+        "source",
+        pl.col("token_ids").list.head(begin).alias("prompt_ids"),
+        pl.col("token_ids").list.slice(begin).alias("completion_ids"),
+        "logprobs",
+        pl.col("end").replace_strict({"over": "stop", "tokens": "length"}).alias("finish_reason"),
+        "text",
+        "reward",
+        pl.lit('{"verifier": 1.0}').alias("reward_components"),
+        pl.lit(0.25).alias("advantage"),
+        pl.col("versions").list.first().alias("policy_version"),
+        "group",
+        "trained",
+    )
+
+
+def test_rollouts_in_the_form_of_0_1_reach_the_same_weights(inputs, tmp_path):
+    config, outputs, _ = train(inputs, tmp_path, **CASES["one_step_off"])
+    table = read_table(outputs["rollouts"], ROLLOUTS)
+    in_the_form_of_0_1(table).write_parquet(tmp_path / "old.parquet")
+    migrated = read_table(tmp_path / "old.parquet", ROLLOUTS)
+    same = [name for name in ROLLOUTS if name not in ("components", "advantages")]
+    assert migrated.select(same).equals(table.select(same))
+    found = again(config, inputs, tmp_path / "old.parquet", tmp_path)
+    assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+def test_the_table_holds_the_advantages_that_are_learnt_from_again(inputs, tmp_path, monkeypatch):
+    """What the replay hands to its updates is, number by number, what the table says."""
+    config, outputs, _ = train(inputs, tmp_path, **CASES["critic"])
+    taught = {}
+
+    def listen(self, samples, *, step, index, seed):
+        for sample in samples:
+            key = (step + 1, sample.token_ids, sample.logprobs)
+            taught[key] = torch.tensor(sample.advantages).expand(len(sample.logprobs))
+        return update(self, samples, step=step, index=index, seed=seed)
+
+    update = PolicyLearner.update
+    monkeypatch.setattr(PolicyLearner, "update", listen)
+    again(config, inputs, outputs["rollouts"], tmp_path)
+    table = read_table(outputs["rollouts"], ROLLOUTS)
+    rows = table.select("step", "token_ids", "logprobs", "advantages", "trained").rows()
+    found = {
+        (step, tuple(ids), tuple(logprobs)): advantages
+        for step, ids, logprobs, advantages, trained in rows
+        if trained
+    }
+    assert found.keys() == taught.keys()
+    assert all(found[key] == taught[key].tolist() for key in found)
+    assert all(not advantages for *_, advantages, trained in rows if not trained)
