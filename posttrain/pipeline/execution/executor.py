@@ -19,6 +19,7 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun
+from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Tracker
@@ -181,8 +182,8 @@ class Executor:
     def note_late_ids(self) -> None:
         """Let the ledger know the tracker's ids that came after the records they belong to."""
         found = {each: self.tracker.external_id(handle) for each, handle in self.late.items()}
-        self.ledger.annotations.track(
-            {each: name for each, name in found.items() if name is not None}
+        self.ledger.annotations.note(
+            TRACKED, {each: name for each, name in found.items() if name is not None}
         )
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
-from posttrain.provenance.code.graph import IMPORTED, Graph
+from posttrain.provenance.code.graph import IMPORTED, SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
-from posttrain.provenance.code.symbols import BODY, Node, Symbol
+from posttrain.provenance.code.symbols import BODY, ModuleTable, Symbol, SymbolNode, parse_module
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
-from posttrain.provenance.code.tree import SourceTree
+from posttrain.provenance.code.tree import SourceTree, room_to_recurse
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import sha256_of
 
@@ -60,7 +60,8 @@ class CodeReader:
         cache: Path | None = None,
     ) -> None:
         self._tree = SourceTree(root, packages, cache=cache)
-        self._graph = Graph(self._tree, outside=outside)
+        self._graph = SymbolGraph(self._tree, outside=outside)
+        self._packages = tuple(packages)
         self._cache = cache
 
     def closure(self, *entries: str, given: Iterable[str] = ()) -> CodeClosure:
@@ -93,9 +94,9 @@ class CodeReader:
             lazy=self._lazy(reached),
         )
 
-    def _lazy(self, reached: Iterable[Node]) -> dict[str, frozenset[str]]:
+    def _lazy(self, reached: Iterable[SymbolNode]) -> dict[str, frozenset[str]]:
         """Distributions that no module imports while it is imported itself, with who does later."""
-        importers: dict[str, set[Node]] = defaultdict(set)
+        importers: dict[str, set[SymbolNode]] = defaultdict(set)
         for node in reached:
             for found in self._graph.edges(node).nodes:
                 if not found.module:
@@ -111,11 +112,11 @@ class CodeReader:
             for distribution in distributions([name], cache=self._cache)
         }
 
-    def _symbols(self, reached: Iterable[Node]) -> dict[Node, Symbol]:
+    def _symbols(self, reached: Iterable[SymbolNode]) -> dict[SymbolNode, Symbol]:
         found = ((node, self._graph.symbol(node)) for node in reached)
         return {node: symbol for node, symbol in found if symbol is not None}
 
-    def _texts(self, reached: Iterable[Node], reasons: dict[str, set[str]]) -> dict[str, str]:
+    def _texts(self, reached: Iterable[SymbolNode], reasons: dict[str, set[str]]) -> dict[str, str]:
         """How functions are written, where reached code reads that."""
         symbols = self._symbols(reached)
         readers = {
@@ -151,10 +152,8 @@ class CodeReader:
             `module:symbol` by its former name -> digest of the same code, spelled with those names.
 
         """
-        tables = {
-            module: self._tree.respelled(module, names)
-            for module in sorted({symbol.partition(":")[0] for symbol in closure.symbols})
-        }
+        modules = {symbol.partition(":")[0] for symbol in closure.symbols}
+        tables = {module: self._table_of_then(module, names) for module in modules}
         respelled: dict[str, str] = {}
         for symbol, digest in closure.symbols.items():
             module, _, name = symbol.partition(":")
@@ -163,7 +162,20 @@ class CodeReader:
             respelled[f"{names.former(module)}:{name}"] = known.digest if known else digest
         return respelled
 
-    def _start(self, entry: str) -> Node:
+    def _table_of_then(self, module: str, names: Renaming) -> ModuleTable | None:
+        text = self._tree.text(module)
+        if text is None:
+            return None
+        with room_to_recurse():
+            return parse_module(
+                text.source,
+                names.former(module),
+                is_package=text.is_package,
+                packages=self._packages,
+                names=names,
+            ).table
+
+    def _start(self, entry: str) -> SymbolNode:
         module, _, name = entry.partition(":")
         table = self._tree.table(module)
         if table is None:
@@ -171,11 +183,11 @@ class CodeReader:
         if name not in table.symbols:
             hint = nearest(name, table.symbols)
             raise UserError(f"entry '{entry}': {module} does not define '{name}'{hint}")
-        return Node(module, name)
+        return SymbolNode(module, name)
 
     def _reach(
-        self, starts: Sequence[Node], given: Sequence[str]
-    ) -> tuple[set[Node], dict[str, set[str]]]:
+        self, starts: Sequence[SymbolNode], given: Sequence[str]
+    ) -> tuple[set[SymbolNode], dict[str, set[str]]]:
         reasons: dict[str, set[str]] = defaultdict(set)
         reached = {node for start in starts for node in self._graph.entry(start).nodes}
         reached.update(starts)
@@ -193,7 +205,7 @@ class CodeReader:
         return reached, reasons
 
 
-def _heads(reached: Iterable[Node]) -> set[str]:
+def _heads(reached: Iterable[SymbolNode]) -> set[str]:
     return {node.module.partition(".")[0] for node in reached if node.module}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posttrain.provenance.code.registries import Registries
 from posttrain.provenance.code.scopes import BY_NAME
-from posttrain.provenance.code.symbols import BODY, DOC, MAIN, Node, Symbol
+from posttrain.provenance.code.symbols import BODY, DOC, MAIN, Symbol, SymbolNode
 from posttrain.provenance.code.texts import FILES, WHOLE, package_of
 from posttrain.provenance.code.tree import SourceTree
 
@@ -21,28 +21,28 @@ class Edges:
     """Nodes reached in one step, and why static analysis had to take more than it saw."""
 
     def __init__(self) -> None:
-        self.nodes: dict[Node, None] = {}
+        self.nodes: dict[SymbolNode, None] = {}
         self.notes: dict[str, str] = {}
         self.followed: set[tuple[str, ...]] = set()
 
     def reach(self, module: str, name: str) -> None:
         """Add a node."""
-        self.nodes[Node(module, name)] = None
+        self.nodes[SymbolNode(module, name)] = None
 
     def fall_back(self, module: str, reason: str) -> None:
         """Take the whole of a module, and say why; the first reason stays."""
-        self.nodes[Node(module, WHOLE)] = None
+        self.nodes[SymbolNode(module, WHOLE)] = None
         self.notes.setdefault(module, reason)
 
 
-class Graph:
+class SymbolGraph:
     """Direct references between the nodes of a source tree, each resolved once."""
 
     def __init__(self, tree: SourceTree, *, outside: Sequence[str] = ()) -> None:
         self._tree = tree
         self._outside = frozenset(outside)
         self._counted: dict[str, bool] = {}
-        self._edges: dict[Node, Edges] = {}
+        self._edges: dict[SymbolNode, Edges] = {}
         self._registries = Registries(self.symbol, self._meanings)
 
     def counts(self, module: str) -> bool:
@@ -70,14 +70,14 @@ class Graph:
         made = [each for each in symbols.values() if not each.targets]
         return bool(made) and all(len(each.calls) == 1 and each.calls[0] in slots for each in made)
 
-    def symbol(self, node: Node) -> Symbol | None:
+    def symbol(self, node: SymbolNode) -> Symbol | None:
         """The symbol behind a node; imports, whole modules and packages have none."""
         if not node.module or node.name in (IMPORTED, WHOLE):
             return None
         table = self._tree.table(node.module)
         return table.symbols.get(node.name) if table is not None else None
 
-    def edges(self, node: Node) -> Edges:
+    def edges(self, node: SymbolNode) -> Edges:
         """Everything that `node` reaches in one step."""
         if node not in self._edges:
             edges = self._edges[node] = Edges()
@@ -90,12 +90,12 @@ class Graph:
                 self._uses(node, symbol, edges)
         return self._edges[node]
 
-    def entry(self, node: Node) -> Edges:
+    def entry(self, node: SymbolNode) -> Edges:
         """What an entry is, and the types of the arguments that it is called with."""
         edges = Edges()
         self._resolve(node.module, node.name, edges)
         for module, name in list(edges.nodes):
-            symbol, table = self.symbol(Node(module, name)), self._tree.table(module)
+            symbol, table = self.symbol(SymbolNode(module, name)), self._tree.table(module)
             if symbol is not None and table is not None:
                 for use in symbol.signature:
                     root, _, rest = use.partition(".")
@@ -126,7 +126,7 @@ class Graph:
 
     def _exported(self, package: str, edges: Edges) -> None:
         """A star import imports the submodules that `__all__` names."""
-        names = self.symbol(Node(package, "__all__"))
+        names = self.symbol(SymbolNode(package, "__all__"))
         for name in names.strings if names is not None else ():
             if self._tree.place(f"{package}.{name}") is not None:
                 edges.reach(f"{package}.{name}", WHOLE)
@@ -152,7 +152,7 @@ class Graph:
                 if node.name != WHOLE or node.module.startswith(f"{module}."):
                     edges.reach(*node)
 
-    def _uses(self, node: Node, symbol: Symbol, edges: Edges) -> None:
+    def _uses(self, node: SymbolNode, symbol: Symbol, edges: Edges) -> None:
         for target in symbol.imports:
             self._load(target, edges)
         for reason in symbol.opaque:
@@ -248,13 +248,13 @@ class Graph:
             if name and not defined and self._tree.place(submodule) and self.counts(submodule):
                 edges.reach(submodule, IMPORTED)
 
-    def _meanings(self, module: str, use: str) -> list[Node]:
+    def _meanings(self, module: str, use: str) -> list[SymbolNode]:
         """The symbols and whole modules that a chain stands for, import bindings looked through."""
         edges = Edges()
         self._resolve(module, use, edges)
         return [node for node in edges.nodes if node.name != IMPORTED and not self._is_import(node)]
 
-    def _is_import(self, node: Node) -> bool:
+    def _is_import(self, node: SymbolNode) -> bool:
         symbol = self.symbol(node)
         return symbol is not None and bool(symbol.targets) and not symbol.is_function
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from posttrain.provenance.code.effects import CHANGING
-from posttrain.provenance.code.symbols import Node, Symbol
+from posttrain.provenance.code.symbols import Symbol, SymbolNode
 
 # Packages whose decorators, base classes and functions keep nothing, where their names do not say
 # so. Of any other one it is not known.
@@ -38,13 +38,13 @@ class Registries:
 
     def __init__(
         self,
-        symbol: Callable[[Node], Symbol | None],
-        meanings: Callable[[str, str], list[Node]],
+        symbol: Callable[[SymbolNode], Symbol | None],
+        meanings: Callable[[str, str], list[SymbolNode]],
     ) -> None:
         self._symbol = symbol
         self._meanings = meanings
-        self._pure: dict[Node, bool] = {}
-        self._hooking: dict[Node, bool] = {}
+        self._pure: dict[SymbolNode, bool] = {}
+        self._hooking: dict[SymbolNode, bool] = {}
 
     def takes(self, module: str, symbol: Symbol) -> bool:
         """Whether defining a symbol of `module` hands it to code that may call it later."""
@@ -72,13 +72,13 @@ class Registries:
             return False
         return not all(self._is_pure(node) for node in self._meanings(module, argument))
 
-    def _is_pure(self, node: Node) -> bool:
+    def _is_pure(self, node: SymbolNode) -> bool:
         """Whether it is a function or class that changes no object which outlives its call."""
         if node not in self._pure:
             self._pure[node] = self._changes_nothing(node)
         return self._pure[node]
 
-    def _changes_nothing(self, start: Node) -> bool:
+    def _changes_nothing(self, start: SymbolNode) -> bool:
         symbol = self._symbol(start)
         if start.module and (symbol is None or _is_object(symbol)):
             return False
@@ -101,7 +101,7 @@ class Registries:
                 seen.update(found)
         return not (objects and changing)
 
-    def _may_change(self, use: str, found: list[Node]) -> bool:
+    def _may_change(self, use: str, found: list[SymbolNode]) -> bool:
         """Whether a chain calls a method of an object of a module, or says that it registers."""
         *above, last = parts = use.split(".")
         if any(part.startswith(_REMEMBERING) for part in parts):
@@ -115,7 +115,7 @@ class Registries:
         """Whether a base class, by its chain, learns of a class that is based on it."""
         return not base or any(self._hooks(node) for node in self._meanings(module, base))
 
-    def _hooks(self, node: Node) -> bool:
+    def _hooks(self, node: SymbolNode) -> bool:
         """Whether subclasses of a class make themselves known to it."""
         if node not in self._hooking:
             self._hooking[node] = False  # a class may be based on another one of its own name
@@ -129,7 +129,7 @@ class Registries:
         return self._hooking[node]
 
 
-def _is_known(node: Node) -> bool:
+def _is_known(node: SymbolNode) -> bool:
     return node.name in _KNOWN or node.name in sys.stdlib_module_names
 
 

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Self
 
+from posttrain.provenance.code import scan_scopes, scan_uses
 from posttrain.provenance.code.effects import (
     calls_at_import,
     changes_its_arguments,
@@ -20,7 +21,8 @@ from posttrain.provenance.code.normalise import (
     parameters,
     type_only_imports,
 )
-from posttrain.provenance.code.scan import Part, Scanner, renamed_loader
+from posttrain.provenance.code.scan import Scanned, Scanner
+from posttrain.provenance.code.scan_scopes import renamed_loader
 from posttrain.provenance.code.scopes import Chain
 from posttrain.stage.hashing import sha256_of
 
@@ -29,6 +31,7 @@ MAIN = "<main>"
 DOC = "__doc__"
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_HANDLERS = {**scan_uses.HANDLERS, **scan_scopes.HANDLERS}
 _ASSIGNMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
@@ -65,7 +68,7 @@ class Symbol(NamedTuple):
     text: str = ""
 
 
-class Node(NamedTuple):
+class SymbolNode(NamedTuple):
     """A symbol of a module; or the module's import, the whole of it, or the files beside it.
 
     A third-party package is a name without a module.
@@ -139,22 +142,24 @@ class _Builder:
     def __init__(self, module: str, *, is_package: bool, packages: Collection[str]) -> None:
         self._module = module
         self._is_package = is_package
-        self._scanner = Scanner(module, is_package=is_package, packages=packages)
+        self._scanner = Scanner(
+            module, is_package=is_package, packages=packages, handlers=_HANDLERS
+        )
         self.nodes: dict[str, list[ast.AST]] = defaultdict(list)
-        self._parts: dict[str, list[Part]] = defaultdict(list)
+        self._parts: dict[str, list[Scanned]] = defaultdict(list)
         self._facts: dict[str, dict[str, Any]] = defaultdict(dict)
         self._imports: list[str] = []
         self._stars: list[str] = []
         self._type_only: dict[str, str] = {}
         self._packages = packages
-        self._read_after: list[tuple[list[Part], str, int]] = []
+        self._read_after: list[tuple[list[Scanned], str, int]] = []
         self._shared: set[str] = set()
 
     def table(self) -> ModuleTable:
         # Where a name is bound more than once, a value depends on how often it was before.
         for parts, name, times in self._read_after:
             if len(self.nodes.get(name, ())) > (name != BODY):
-                parts.append(Part(digest=f"{name} after {times}"))
+                parts.append(Scanned(digest=f"{name} after {times}"))
         for name in self._shared & self._facts.keys():
             self._facts[name]["is_plain"] = False
         symbols = {
@@ -177,7 +182,7 @@ class _Builder:
     def see_text(self, tree: ast.Module, lines: list[bytes]) -> None:
         """The lines of definitions, for code that reads them; the docstring of the module."""
         if documentation := ast.get_docstring(tree, clean=False):
-            self._define(DOC, tree.body[0], [Part(digest=sha256_of(documentation.encode()))])
+            self._define(DOC, tree.body[0], [Scanned(digest=sha256_of(documentation.encode()))])
         for node in tree.body:
             if isinstance(node, _DEFINITIONS):
                 written_lines = b"\n".join(lines[node.lineno - 1 : node.end_lineno])
@@ -188,7 +193,7 @@ class _Builder:
     def see_main(self, node: ast.stmt) -> None:
         self._define(MAIN, node, [self._scanner.scan(node)])
 
-    def see_block(self, statements: Iterable[ast.stmt], guards: tuple[Part, ...]) -> None:
+    def see_block(self, statements: Iterable[ast.stmt], guards: tuple[Scanned, ...]) -> None:
         for node in statements:
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._see_import(node, guards)
@@ -197,21 +202,21 @@ class _Builder:
             elif isinstance(node, ast.If):
                 test = self._scanner.scan(node.test)
                 self.see_block(node.body, (*guards, test))
-                self.see_block(node.orelse, (*guards, test, Part(digest="else")))
+                self.see_block(node.orelse, (*guards, test, Scanned(digest="else")))
             elif isinstance(node, ast.Try | ast.TryStar):
                 self._see_try(node, guards)
             elif not isinstance(node, ast.Pass):
                 self._see_statement(node, guards)
 
-    def _see_try(self, node: ast.Try | ast.TryStar, guards: tuple[Part, ...]) -> None:
+    def _see_try(self, node: ast.Try | ast.TryStar, guards: tuple[Scanned, ...]) -> None:
         self.see_block(node.body, guards)
         for handler in node.handlers:
-            caught = self._scanner.scan(handler.type) if handler.type else Part(digest="except")
+            caught = self._scanner.scan(handler.type) if handler.type else Scanned(digest="except")
             self.see_block(handler.body, (*guards, caught))
         self.see_block(node.orelse, guards)
         self.see_block(node.finalbody, guards)
 
-    def _see_import(self, node: Import, guards: tuple[Part, ...]) -> None:
+    def _see_import(self, node: Import, guards: tuple[Scanned, ...]) -> None:
         for name, target, loaded in self._bindings(node):
             self._imports.append(loaded)
             if guards and loaded.partition(".")[0].partition(":")[0] in self._packages:
@@ -220,13 +225,13 @@ class _Builder:
             if name == "*":
                 self._stars.append(target.removesuffix(":"))
                 continue
-            part = Part(digest=f"import {target}", targets={name: [target]})
+            part = Scanned(digest=f"import {target}", targets={name: [target]})
             if renamed_loader(name, target):
                 part.opaque.append(f"{target.partition(':')[2]} is called {name}")
                 part.imports_by_name = True
             self._define(name, _as_statement(name, target), (*guards, part))
 
-    def _see_definition(self, node: Any, guards: tuple[Part, ...]) -> None:
+    def _see_definition(self, node: Any, guards: tuple[Scanned, ...]) -> None:
         part = self._scanner.scan(node)
         self._define(node.name, node, (*guards, part))
         facts = self._calling(node.name, node)
@@ -247,7 +252,7 @@ class _Builder:
         facts["handed"] = [*facts.get("handed", ()), *handed]
         return facts
 
-    def _see_statement(self, node: ast.stmt, guards: tuple[Part, ...]) -> None:
+    def _see_statement(self, node: ast.stmt, guards: tuple[Scanned, ...]) -> None:
         """An assignment defines; an assignment into an object, and all else, is an effect."""
         part = self._scanner.scan(node)
         parts = [*guards, part]
@@ -271,7 +276,7 @@ class _Builder:
             self._define(BODY, node, parts)
         self._imports += part.imports
 
-    def _define(self, name: str, node: ast.AST, parts: Iterable[Part]) -> None:
+    def _define(self, name: str, node: ast.AST, parts: Iterable[Scanned]) -> None:
         self.nodes[name].append(node)
         self._parts[name] += parts
 
@@ -290,7 +295,7 @@ def unparsed(nodes: Sequence[ast.AST]) -> str:
     return "\n".join(ast.unparse(node) for node in nodes) + "\n"
 
 
-def _merged(name: str, parts: list[Part], facts: dict[str, Any]) -> Symbol:
+def _merged(name: str, parts: list[Scanned], facts: dict[str, Any]) -> Symbol:
     """One symbol from everything that defines it, in the order of the file."""
     digests = "\n".join(part.digest for part in parts)
     return Symbol(
@@ -327,7 +332,7 @@ def _only_names(node: Any) -> bool:
     return True
 
 
-def _hooks_subclasses(node: ast.ClassDef, part: Part) -> bool:
+def _hooks_subclasses(node: ast.ClassDef, part: Scanned) -> bool:
     """Whether the class learns of its subclasses, when they are defined or by asking for them."""
     if any(reason.startswith("__subclasses__") for reason in part.opaque):
         return True

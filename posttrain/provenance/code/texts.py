@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 
-from posttrain.provenance.code.symbols import MAIN, Node, Symbol
+from posttrain.provenance.code.symbols import MAIN, Symbol, SymbolNode
 from posttrain.provenance.code.tree import SourceTree
 
 WHOLE = "*"
@@ -11,10 +11,10 @@ FILES = "<files>"
 
 def named_in_text(
     tree: SourceTree,
-    symbols: Mapping[Node, Symbol],
-    reached: Collection[Node],
+    symbols: Mapping[SymbolNode, Symbol],
+    reached: Collection[SymbolNode],
     given: Iterable[str],
-) -> set[Node]:
+) -> set[SymbolNode]:
     """Find the nodes that text in reached code leads to, where some of it looks for code or files.
 
     Args:
@@ -27,7 +27,7 @@ def named_in_text(
         Nodes of modules and files that are named.
 
     """
-    found: set[Node] = set()
+    found: set[SymbolNode] = set()
     loading = {node.module for node, symbol in symbols.items() if symbol.imports_by_name}
     if loading:
         for node, symbol in symbols.items():
@@ -41,7 +41,7 @@ def named_in_text(
     return found
 
 
-def loads_by_name(symbols: Mapping[Node, Symbol]) -> bool:
+def loads_by_name(symbols: Mapping[SymbolNode, Symbol]) -> bool:
     """Whether some of the code imports modules by names that are known when it runs."""
     return any(symbol.imports_by_name for symbol in symbols.values())
 
@@ -51,7 +51,7 @@ def package_of(tree: SourceTree, module: str) -> str:
     return module if tree.is_package(module) else module.rpartition(".")[0] or module
 
 
-def _modules(tree: SourceTree, text: str) -> set[Node]:
+def _modules(tree: SourceTree, text: str) -> set[SymbolNode]:
     """The module that a dotted name starts with, and all in it where it is a package."""
     parts = text.replace(":", ".").split(".")
     names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
@@ -60,20 +60,24 @@ def _modules(tree: SourceTree, text: str) -> set[Node]:
         return set()
     inside = tree.submodules(name) if "." in name else [f"{name}.__main__"]
     modules = [name, *(each for each in inside if tree.place(each))]
-    return {Node(each, kind) for each in modules for kind in (WHOLE, MAIN)}
+    return {SymbolNode(each, kind) for each in modules for kind in (WHOLE, MAIN)}
 
 
-def _files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[Node]:
+def _files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[SymbolNode]:
     """Scripts beside a module that it names, and the folders of packages that its text leads to."""
-    found: set[Node] = set()
+    found: set[SymbolNode] = set()
     package = package_of(tree, module)
     for text in (text for symbol in symbols for text in symbol.strings):
         if text.endswith(".py"):
             script = f"{package}.{text.removesuffix('.py')}"
-            found |= {Node(script, WHOLE), Node(script, MAIN)} if tree.place(script) else set()
+            found |= (
+                {SymbolNode(script, WHOLE), SymbolNode(script, MAIN)}
+                if tree.place(script)
+                else set()
+            )
         elif tree.place(text) is not None:
-            found.add(Node(text, FILES))
+            found.add(SymbolNode(text, FILES))
     parts = package.split(".")
     # The first step up leads to the module's own folder.
     climbed = max(1, len(parts) - max(0, sum(symbol.climbs for symbol in symbols) - 1))
-    return found | {Node(".".join(parts[:climbed]), FILES)}
+    return found | {SymbolNode(".".join(parts[:climbed]), FILES)}

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from posttrain.provenance.code.archive import ModuleText
-from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.store import TableStore
 from posttrain.provenance.code.symbols import Definitions, ModuleTable, parse_module
 from posttrain.stage.errors import UserError
@@ -52,25 +51,6 @@ class SourceTree:
             self._tables[module] = None if source is None else self._parsed(module, source)
         return self._tables[module]
 
-    def definitions(self, module: str) -> Definitions | None:
-        """The module's table together with the syntax that it was made from, never cached."""
-        source = self._read(module)
-        return None if source is None else self._parse(module, source)
-
-    def respelled(self, module: str, names: Renaming) -> ModuleTable | None:
-        """The module's table in the spelling of another version."""
-        source = self._read(module)
-        if source is None:
-            return None
-        with _room_to_recurse():
-            return parse_module(
-                source,
-                names.former(module),
-                is_package=self._is_package(module),
-                packages=self._packages,
-                names=names,
-            ).table
-
     def version(self, module: str) -> str | None:
         """Digest of the text that the module's table was made from."""
         return self._versions.get(module)
@@ -78,7 +58,7 @@ class SourceTree:
     def text(self, module: str) -> ModuleText | None:
         """The module's text as it is on disk now."""
         source = self._read(module)
-        return None if source is None else ModuleText(source, self._is_package(module))
+        return None if source is None else ModuleText(source, _is_init(self.place(module)))
 
     def data_files(self, module: str) -> Mapping[str, str]:
         """Digests of the files beside a module that are not Python, by relative path."""
@@ -126,7 +106,7 @@ class SourceTree:
         return None if place is None or place.suffix != ".py" else place.read_bytes()
 
     def _parsed(self, module: str, source: bytes) -> ModuleTable:
-        digest = ModuleText(source, self._is_package(module)).digest
+        digest = ModuleText(source, _is_init(self.place(module))).digest
         self._versions[module] = digest
         table = self._store.get(module, digest)
         if table is None:
@@ -135,29 +115,31 @@ class SourceTree:
         return table
 
     def _parse(self, module: str, source: bytes) -> Definitions:
-        is_package = self._is_package(module)
+        is_package = _is_init(self.place(module))
         try:
-            with _room_to_recurse():
+            with room_to_recurse():
                 return parse_module(source, module, is_package=is_package, packages=self._packages)
         except SyntaxError as error:
-            where = f"{self._shown(module)}:{error.lineno}"
-            raise UserError(f"{where}: not valid Python ({error.msg}); correct it") from None
+            shown = _relative(self.place(module), self._homes[module.partition(".")[0]])
+            raise UserError(
+                f"{shown}:{error.lineno}: not valid Python ({error.msg}); correct it"
+            ) from None
         except ValueError as error:
-            raise UserError(f"{self._shown(module)}: not Python source ({error})") from None
+            shown = _relative(self.place(module), self._homes[module.partition(".")[0]])
+            raise UserError(f"{shown}: not Python source ({error})") from None
 
-    def _is_package(self, module: str) -> bool:
-        place = self.place(module)
-        return place is not None and place.name == "__init__.py"
 
-    def _shown(self, module: str) -> str:
-        place = self.place(module)
-        assert place is not None
-        home = next(home for home in self._homes[module.partition(".")[0]] if home in place.parents)
-        return place.relative_to(home).as_posix()
+def _is_init(place: Path | None) -> bool:
+    return place is not None and place.name == "__init__.py"
+
+
+def _relative(place: Path | None, homes: tuple[Path, ...]) -> str:
+    assert place is not None
+    return place.relative_to(next(home for home in homes if home in place.parents)).as_posix()
 
 
 @contextlib.contextmanager
-def _room_to_recurse() -> Iterator[None]:
+def room_to_recurse() -> Iterator[None]:
     """A sum of a thousand terms is a tree a thousand levels deep, each a few calls to walk."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, 50_000))

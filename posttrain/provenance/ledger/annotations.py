@@ -13,6 +13,8 @@ from posttrain.stage.hashing import canonical_json
 
 _VERIFIED = "verified:"
 _ADOPTED = "adopted"
+TRACKED = "mlflow_run_id"
+"""The note on a run or stage run: id of the MLflow run that shows it, where that came late."""
 _RELEASE = (
     "INSERT INTO releases (tag,created,git_commit,statement,derivation) VALUES"
     " (:tag,:created,:git_commit,:statement,:derivation)"
@@ -59,15 +61,6 @@ class Annotations:
     def noted(self, name: str) -> dict[str, str]:
         """Every subject with a fact of that name, in the order in which they were first noted."""
         return {row.subject: row.value for row in self._store.query(_NOTED, {"name": name})}
-
-    def track(self, ids: Mapping[str, str]) -> None:
-        """Note the MLflow ids of runs and stage runs: those that came late, or of a view made anew.
-
-        Args:
-            ids: Id of a run or stage run -> id of the MLflow run that shows it.
-
-        """
-        self.note("mlflow_run_id", ids)
 
     def adopt(self, *adoptions: Adoption) -> None:
         """Say of stage runs that they took a result of another version over."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
+from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.provenance.ledger.ledger import Ledger
 from posttrain.provenance.ledger.records import (
     Adoption,
@@ -234,5 +235,7 @@ def _append_stages(ledger: Ledger, stages: Sequence[StageRun]) -> int:
     new = [stage for stage in stages if stage.id not in known]
     ledger.record(*new)
     late = {stage.id: stage.mlflow_run_id for stage in stages if known.get(stage.id, "") is None}
-    ledger.annotations.track({each: name for each, name in late.items() if name is not None})
+    ledger.annotations.note(
+        TRACKED, {each: name for each, name in late.items() if name is not None}
+    )
     return len(new)

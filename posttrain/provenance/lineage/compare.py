@@ -8,7 +8,7 @@ from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun
 
 
 @dataclass(frozen=True)
-class Change:
+class ValueChange:
     """One number or artifact in both runs; None where a run does not have it."""
 
     name: str
@@ -24,8 +24,8 @@ class StageComparison:
     before: StageRun | None
     after: StageRun | None
     cause: str | None
-    outputs: tuple[Change, ...]
-    metrics: tuple[Change, ...]
+    outputs: tuple[ValueChange, ...]
+    metrics: tuple[ValueChange, ...]
 
     @property
     def same(self) -> bool:
@@ -74,9 +74,9 @@ def _equal(one: float | str | None, other: float | str | None) -> bool:
 
 def _changes(
     before: Mapping[str, float | str], after: Mapping[str, float | str]
-) -> tuple[Change, ...]:
+) -> tuple[ValueChange, ...]:
     return tuple(
-        Change(name, before.get(name), after.get(name))
+        ValueChange(name, before.get(name), after.get(name))
         for name in {**after, **before}
         if not _equal(before.get(name), after.get(name))
     )

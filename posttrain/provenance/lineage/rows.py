@@ -17,7 +17,7 @@ Mode = Literal["up", "down", "family"]
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """One table on the way, and the numbers of its rows that were reached."""
 
     table: Table
@@ -32,7 +32,7 @@ class Step:
 class Trace:
     """Steps from nearest to farthest, and the paths of tables whose bytes are gone."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     gone: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ def trace(tables: Tables, node: Selected, chosen: pl.Series, *, mode: Mode = "up
 
 
 def came_from(
-    steps: Sequence[Step], table: Table, chosen: pl.Series, *, origin: str, predicate: str
+    steps: Sequence[TraceStep], table: Table, chosen: pl.Series, *, origin: str, predicate: str
 ) -> pl.Series:
     """Keep the rows that have an ancestor in a given table that fits a predicate.
 
@@ -141,7 +141,7 @@ def _sources(graph: Graph) -> dict[str, set[str]]:
 
 def _ascend(
     tables: Sequence[Table], links: Links, chosen: pl.Series
-) -> tuple[list[Step], pl.Series]:
+) -> tuple[list[TraceStep], pl.Series]:
     """Steps upwards, nearest first, and every id that was met."""
     reached = [_and_parents(links, _mask(links.ids.len(), chosen))]
     steps = []
@@ -149,19 +149,19 @@ def _ascend(
         links = table.links()
         met = _among(links.ids, pl.concat(reached))
         if met.any():
-            steps.append(Step(table, met.arg_true()))
+            steps.append(TraceStep(table, met.arg_true()))
             reached.append(_and_parents(links, met))
     return steps, pl.concat(reached)
 
 
-def _descend(tables: Sequence[Table], start: pl.Series) -> tuple[list[Step], pl.Series]:
+def _descend(tables: Sequence[Table], start: pl.Series) -> tuple[list[TraceStep], pl.Series]:
     """Steps downwards in the order of making, and every id that was met."""
     steps, reached = [], [start]
     for table in tables:
         links = table.links()
         met = _is_descendant(links, pl.concat(reached))
         if met.any():
-            steps.append(Step(table, met.arg_true()))
+            steps.append(TraceStep(table, met.arg_true()))
             reached.append(links.ids.filter(met))
     return steps, pl.concat(reached)
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.provenance.ledger.ledger import Ledger
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking.mlflow import MlflowTracker
@@ -29,5 +30,7 @@ def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
     if uri is None and fresh.exists():
         take_place(fresh, database)
         ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
-        ledger.annotations.track({each: name for each, name in ids.items() if name is not None})
+        ledger.annotations.note(
+            TRACKED, {each: name for each, name in ids.items() if name is not None}
+        )
     return len(told.stages)

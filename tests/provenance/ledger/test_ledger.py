@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from posttrain.provenance.ledger import Composition, Recall, Release, Run, conflicts, open_ledger
+from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.stage.errors import UserError
 
 
@@ -179,8 +180,8 @@ def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
 def test_an_mlflow_id_that_came_late_is_read_with_the_record_and_the_last_one_counts(make, ledger):
     ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
     ledger.record(make.stage_run(1), make.stage_run(2, mlflow_run_id="early"))
-    ledger.annotations.track({"r1": "of the run", "s1": "late"})
-    ledger.annotations.track({"s1": "later", "s2": "of the view made anew"})
+    ledger.annotations.note(TRACKED, {"r1": "of the run", "s1": "late"})
+    ledger.annotations.note(TRACKED, {"s1": "later", "s2": "of the view made anew"})
     assert ledger.run("r1").mlflow_run_id == "of the run"
     assert [ledger.stage_run(each).mlflow_run_id for each in ("s1", "s2")] == [
         "later",

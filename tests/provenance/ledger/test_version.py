@@ -8,6 +8,7 @@ import pytest
 import sqlalchemy
 
 from posttrain.provenance.ledger import migrate, open_ledger, schema, version
+from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.stage.errors import UserError
 
 
@@ -82,7 +83,7 @@ def test_a_ledger_of_the_first_schema_gains_parts_and_annotations(make, tmp_path
     stage_run = replace(make.full_stage_run(), mlflow_run_id=None)
     with open_ledger(path) as ledger:
         ledger.record(stage_run)
-        ledger.annotations.track({stage_run.id: "late"})
+        ledger.annotations.note(TRACKED, {stage_run.id: "late"})
         assert ledger.stage_run(stage_run.id).mlflow_run_id == "late"
 
 

@@ -3,7 +3,7 @@
 import math
 
 from posttrain.provenance.ledger import Run
-from posttrain.provenance.lineage.compare import Change, compare_runs
+from posttrain.provenance.lineage.compare import ValueChange, compare_runs
 
 
 def second_run(project):
@@ -27,9 +27,9 @@ def test_cause_outputs_and_metrics_of_each_stage(project):
     assert all(part in curate.cause for part in ("threshold", "0.5", "0.9"))
     kept = project.digest("kept")[:12] + " (3 rows)"
     few = project.digest("few")[:12] + " (1 rows)"
-    assert Change("kept", kept, None) in curate.outputs
-    assert Change("few", None, few) in curate.outputs
-    assert curate.metrics == (Change("kept", 3.0, 1.0), Change("new", None, 2.0))
+    assert ValueChange("kept", kept, None) in curate.outputs
+    assert ValueChange("few", None, few) in curate.outputs
+    assert curate.metrics == (ValueChange("kept", 3.0, 1.0), ValueChange("new", None, 2.0))
     assert not curate.same
     assert synthesize.same
     assert problems.after is None

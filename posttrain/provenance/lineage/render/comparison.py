@@ -7,7 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.provenance.ledger import Run, StageRun
-from posttrain.provenance.lineage.compare import Change, StageComparison
+from posttrain.provenance.lineage.compare import StageComparison, ValueChange
 
 
 def as_table(old: Run, new: Run, compared: Sequence[StageComparison]) -> Table:
@@ -45,7 +45,7 @@ def _shown(value: float | str | None) -> str:
 def as_object(each: StageComparison) -> dict[str, Any]:
     """One stage in JSON types."""
 
-    def changes(found: Sequence[Change]) -> dict[str, Any]:
+    def changes(found: Sequence[ValueChange]) -> dict[str, Any]:
         return {change.name: {"before": change.before, "after": change.after} for change in found}
 
     return {
