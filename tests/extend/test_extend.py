@@ -164,3 +164,10 @@ def test_a_killed_stage_goes_on_with_the_state_of_its_parts(extended):
         file.write_text(text)
     assert records["rl"].attempt == 2
     assert policy.read_bytes() == whole
+
+
+def test_the_document_shows_these_very_examples():
+    from tests.extend.write_extending import DOCUMENT, document
+
+    remedy = "run: python tests/extend/write_extending.py"
+    assert DOCUMENT.read_text() == document(), remedy
