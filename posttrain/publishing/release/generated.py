@@ -17,6 +17,7 @@ from posttrain.publishing.release.environment import environment_lock, requireme
 from posttrain.publishing.release.gates.evidence import Evidence
 from posttrain.publishing.release.inputs import OutsideInput, outside_inputs
 from posttrain.publishing.release.names import Tag
+from posttrain.publishing.release.plugins import used_plugins
 from posttrain.publishing.release.statistics import GateResult, estimates
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
@@ -108,6 +109,7 @@ def _data(chain: Chain, inputs: Sequence[OutsideInput]) -> dict[str, Any]:
         "artifacts": sorted(artifacts, key=lambda each: (each["path"], each["digest"])),
         "inputs": [vars(each) for each in inputs],
         "recipe": chain.recipe.directory.relative_to(chain.root).as_posix(),
+        "plugins": used_plugins(chain.stages),
         "seed": chain.recipe.run.seed,
     }
 
