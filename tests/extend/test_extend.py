@@ -22,6 +22,10 @@ STAGES = {
     "engine": {"probe"},
     "component": {"rl"},
     "combine": {"rl"},
+    "advantage": {"rl"},
+    "surrogate": {"rl"},
+    "token_weight": {"rl"},
+    "regularizer": {"rl"},
     "schedule": {"pretrain"},
 }
 
