@@ -58,7 +58,7 @@ BASE = {"flow": "flows.post_training", "format": 2}
         {"plugins": "mine", "rl": {"draw": {"sampler": {"kind": "mine", "fields": "of its own"}}}},
         {"preference": {"algorithm": "dpo"}},
         {"rl": {"algorithm": "grpo"}},
-        {"rl": {"algorithm": {"preset": "grpo", "ratio": {"low": 0.1}}}},
+        {"rl": {"algorithm": {"preset": "grpo", "surrogate": {"low": 0.1}}}},
         {"release": {"policy": "rl.policy"}},
     ],
     ids=str,
