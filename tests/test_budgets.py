@@ -17,7 +17,8 @@ MAX_ROOMS, MAX_ARROWS = 16, 55
 MAX_CLASS_LINES, MAX_CLASS_METHODS, MAX_FAN_OUT = 180, 15, 15
 BRITISH = (
     "optimise", "optimisa", "optimisi", "normalis", "tokenis", "regularis", "parameteris",
-    "serialis", "initialis", "summaris", "quantis", "behaviour", "colour", "favour", "centre",
+    "serialis", "initialis", "summaris", "quantis", "sensitis",
+    "behaviour", "colour", "favour", "centre",
 )  # fmt: skip
 
 # What was over a budget when the budgets were set. It only shrinks: no entry may be added.

@@ -15,7 +15,7 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from posttrain.operations.maintenance.checks.finding import Finding
 
-_COLOURS = {"ok": "green", "warning": "yellow", "broken": "red"}
+_COLORS = {"ok": "green", "warning": "yellow", "broken": "red"}
 _INDENT = 20
 
 
@@ -68,7 +68,7 @@ def doctor(deep: bool, fix: bool, output: str) -> None:
 
 
 def _show(finding: "Finding") -> None:
-    state = click.style(f"{finding.state:8}", fg=_COLOURS[finding.state])
+    state = click.style(f"{finding.state:8}", fg=_COLORS[finding.state])
     click.echo(f"{state} {finding.check:10} {finding.says}")
     if finding.remedy:
         click.echo(f"{'':{_INDENT}}{click.style('do:', bold=True)} {finding.remedy}")

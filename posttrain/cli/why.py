@@ -16,7 +16,7 @@ from posttrain.stage.errors import UserError, nearest
 
 _MAX_LINES = 60
 _VERBS = {"run": "will run", "pending": "may run", "restore": "will come from the cache"}
-_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
+_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command(
@@ -165,7 +165,7 @@ def _show(session: Session, found: Explanation, *, verbose: bool) -> None:
         lines = found.details(difference, sources)
         cut = lines if verbose else lines[:_MAX_LINES]
         for line in cut:
-            click.echo("    " + (_coloured(line) if difference.component == "code" else line))
+            click.echo("    " + (_colored(line) if difference.component == "code" else line))
         if len(cut) < len(lines):
             click.echo(f"    ... {len(lines) - len(cut)} more lines: -v")
     if len(shown) < len(found.differences):
@@ -173,9 +173,9 @@ def _show(session: Session, found: Explanation, *, verbose: bool) -> None:
         click.echo(f"  and {rest} more: {found.counts(skip=len(shown))} (-v shows them)")
 
 
-def _coloured(line: str) -> str:
-    colour = _COLOURS.get(line[:1])
-    return click.style(line, fg=colour) if colour else line
+def _colored(line: str) -> str:
+    color = _COLORS.get(line[:1])
+    return click.style(line, fg=color) if color else line
 
 
 def _named(record: StageRun) -> str:

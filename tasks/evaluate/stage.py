@@ -24,7 +24,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 from tasks.evaluate.config import EvaluateConfig
 from tasks.evaluate.report import Report, write_report
-from tasks.evaluate.summary import summarise
+from tasks.evaluate.summary import summarize
 from tasks.evaluate.tally import Tally, judged_by_all, tally
 
 _PORT = "policies."
@@ -36,7 +36,7 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Load all models, sample each policy, judge, summarise."""
+    """Load all models, sample each policy, judge, summarize."""
     problems = read_problems(inputs["problems"])
     policies = _load_policies(inputs, context.device)
     tokenizer = next(iter(policies.values())).tokenizer
@@ -81,7 +81,7 @@ def run(
             )
 
     judged = judged_by_all(tallies)
-    report = summarise(judged, config=config, seed=context.seed, reward_model=reward_digest)
+    report = summarize(judged, config=config, seed=context.seed, reward_model=reward_digest)
     write_report(report, outputs["report"])
     write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
     lost = len(problems) - len(judged[0].problems)

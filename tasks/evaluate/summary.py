@@ -23,7 +23,7 @@ SOLVED_AT = 0.5
 """Share of right samples from which a problem counts as solved."""
 
 
-def summarise(
+def summarize(
     tallies: Sequence[Tally], *, config: EvaluateConfig, seed: int, reward_model: str | None
 ) -> Report:
     """The whole report; each policy but the first is compared with the one before it."""

@@ -57,11 +57,11 @@ def wilson_interval(
     z = normal_quantile(confidence)
     successes_N, trials_N = num_successes_N.double(), num_trials_N.double()
     # Multiplied out by n, so that 0 trials need no exception.
-    centre_N = successes_N + z**2 / 2
+    center_N = successes_N + z**2 / 2
     variance_N = successes_N * (trials_N - successes_N) / trials_N.clamp(min=1) + z**2 / 4
     reach_N = z * variance_N.sqrt()
-    low_N = ((centre_N - reach_N) / (trials_N + z**2)).clamp(min=0)
-    high_N = ((centre_N + reach_N) / (trials_N + z**2)).clamp(max=1)
+    low_N = ((center_N - reach_N) / (trials_N + z**2)).clamp(min=0)
+    high_N = ((center_N + reach_N) / (trials_N + z**2)).clamp(max=1)
     return Interval(
         estimate=successes_N / trials_N,
         low=torch.where(successes_N == 0, 0.0, low_N),

@@ -25,7 +25,7 @@ def sequence_logprobs(logprobs_BT: Tensor, mask_BT: Tensor, *, per_token: bool =
     return reduce(logprobs_BT, mask_BT, -1)
 
 
-def desensitised_logprobs(
+def desensitized_logprobs(
     logprobs_BT: Tensor, mask_BT: Tensor, *, shared_length_B: Tensor, alpha: float
 ) -> Tensor:
     """Sum log-probabilities, with tokens beyond the length that a pair shares at a lower weight.

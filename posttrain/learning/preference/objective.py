@@ -17,7 +17,7 @@ from posttrain.learning.maths.preference import (
     preference_loss,
 )
 from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
-from posttrain.learning.maths.sequence_logprobs import desensitised_logprobs, sequence_logprobs
+from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
 from posttrain.learning.models.logprobs import batch_logprobs
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def reduced_logprobs(
     logprobs_BT, mask_BT = batch_logprobs(model, tokens)
     if algorithm.length_alpha < 1 and paired:
         shared_B = torch.minimum(*mask_BT.sum(-1).chunk(2))
-        return desensitised_logprobs(
+        return desensitized_logprobs(
             logprobs_BT,
             mask_BT,
             shared_length_B=torch.cat([shared_B, shared_B]),

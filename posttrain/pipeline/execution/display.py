@@ -132,9 +132,9 @@ class LiveDisplay:
         """Close the bar and leave a line."""
         if stage in self._tasks:
             self._bars.remove_task(self._tasks.pop(stage))
-        colour = "red" if status == "failed" else "green"
+        color = "red" if status == "failed" else "green"
         took = f" [dim]{seconds:.1f} s[/]" if status in ("succeeded", "failed") else ""
-        self._bars.console.print(f"  [{colour}]{_MARKS[status]:<10}[/] {stage:<12}{took}")
+        self._bars.console.print(f"  [{color}]{_MARKS[status]:<10}[/] {stage:<12}{took}")
 
 
 def _short(reasons: Sequence[str]) -> str:

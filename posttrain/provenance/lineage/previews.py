@@ -14,7 +14,7 @@ _ROWS = 5
 _CELL = 200
 _TEXT = 4000
 _LOG_LINES = 40
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def previews(nodes: list[Node], root: Path) -> dict[str, Any]:
@@ -72,4 +72,4 @@ def _log(path: Path) -> dict[str, Any] | None:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return None
-    return {"text": _COLOUR.sub("", "\n".join(lines[-_LOG_LINES:]))}
+    return {"text": _COLOR.sub("", "\n".join(lines[-_LOG_LINES:]))}

@@ -72,14 +72,14 @@ def bar_chart(
     slot = (WIDTH - LEFT - RIGHT) / max(len(labels), 1)
     across = Scale(0, max(len(labels), 1), LEFT, WIDTH - RIGHT)
     width = min(slot * 0.8 / max(len(groups), 1), 30)
-    centres = [index + 0.5 for index in range(len(labels))]
+    centers = [index + 0.5 for index in range(len(labels))]
     room = slot * len(labels) / max(sum(map(bool, labels)), 1)
     short = [_shortened(label, room) for label in labels]
-    parts = [y_axis(up, unit.axis), x_axis(across, centres, short, x_title)]
+    parts = [y_axis(up, unit.axis), x_axis(across, centers, short, x_title)]
     for number_of_group, bars in enumerate(groups):
         shift = (number_of_group - (len(groups) - 1) / 2) * width
         for index, value in enumerate(bars.values):
-            middle = across(centres[index]) + shift
+            middle = across(centers[index]) + shift
             tip = f"{labels[index]}, {bars.name}: {unit.full(value)}{_span(bars, index, unit.full)}"
             parts.append(_bar(middle, width, up(value), bars.style, tip))
             if bars.low:

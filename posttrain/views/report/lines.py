@@ -31,7 +31,7 @@ _MOST_POINTS = 200
 
 @dataclass(frozen=True)
 class LineSeries:
-    """One series of values; `style` names a colour (``c0`` ...) and may add ``dash`` or ``faint``.
+    """One series of values; `style` names a color (``c0`` ...) and may add ``dash`` or ``faint``.
 
     `low` and `high` draw a band; `marks` shows the single points.
     """

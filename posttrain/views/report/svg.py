@@ -1,4 +1,4 @@
-"""Drawing in SVG: elements, scales, axes and figures that a style sheet colours.
+"""Drawing in SVG: elements, scales, axes and figures that a style sheet colors.
 
 Charts are drawn here, in Python, so that the page shows them without a script or a network, prints
 them, and follows the reader's light or dark theme. The script of the page only adds what appears
@@ -151,7 +151,7 @@ def figure(title: str, drawing: Markup, *, legend: Markup = Markup(""), note: st
 
 
 def legend(names: Sequence[tuple[str, str]]) -> Markup:
-    """Names beside their marks; each is (name, class of its colour and style)."""
+    """Names beside their marks; each is (name, class of its color and style)."""
     if len(names) < 2:
         return Markup("")
     items = [element("span", element("i", class_=style), name) for name, style in names]

@@ -11,7 +11,7 @@ from posttrain.learning.maths.preference import (
     optimism_loss,
     preference_loss,
 )
-from posttrain.learning.maths.sequence_logprobs import desensitised_logprobs, sequence_logprobs
+from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
 
 CHOSEN = torch.tensor([-10.0, -12.0]) - torch.tensor([-11.0, -12.5])
 REJECTED = torch.tensor([-14.0, -11.0]) - torch.tensor([-13.0, -11.5])
@@ -133,14 +133,14 @@ def test_sequence_logprobs():
     assert sequence_logprobs(logprobs, mask & False).tolist() == [0.0, 0.0]
 
 
-def test_desensitised_logprobs_by_hand():
+def test_desensitized_logprobs_by_hand():
     # Completions of 3 and 1 tokens share 1; the prompt in front does not count as a place.
     logprobs = torch.tensor([[9.0, -1.0, -2.0, -6.0], [9.0, -4.0, 7.0, 7.0]])
     mask = torch.tensor([[False, True, True, True], [False, True, False, False]])
     shared = torch.tensor([1, 1])
 
     def at(alpha):
-        return desensitised_logprobs(logprobs, mask, shared_length_B=shared, alpha=alpha).tolist()
+        return desensitized_logprobs(logprobs, mask, shared_length_B=shared, alpha=alpha).tolist()
 
     assert at(0.5) == [-1.0 - 0.5 * 8.0, -4.0]
     assert at(1.0) == sequence_logprobs(logprobs, mask).tolist()

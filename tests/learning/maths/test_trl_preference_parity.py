@@ -10,7 +10,7 @@ from posttrain.learning.maths.kto import kto_loss, kto_reference_point
 from posttrain.learning.maths.preference import chosen_likelihood_loss, preference_loss
 from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
 from posttrain.learning.maths.reward_model import bradley_terry_loss
-from posttrain.learning.maths.sequence_logprobs import desensitised_logprobs, sequence_logprobs
+from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 if not trl.__version__.startswith("1.16."):
@@ -55,7 +55,7 @@ def test_dpo_family(
     def sequence(logprobs):
         if ld_alpha is None:
             return sequence_logprobs(logprobs, batch.mask, per_token=per_token)
-        return desensitised_logprobs(logprobs, batch.mask, shared_length_B=shared, alpha=ld_alpha)
+        return desensitized_logprobs(logprobs, batch.mask, shared_length_B=shared, alpha=ld_alpha)
 
     def ours(logprobs):
         chosen, rejected = (sequence(logprobs) - sequence(batch.reference)).chunk(2)

@@ -26,8 +26,8 @@ def render(view: View) -> str:
 def _attributes(node: Node) -> str:
     label = "\n".join([caption(node), *details(node)[:1]])
     shape = _SHAPES.get(kind_named(node.type).shape, _KINDS[node.kind])
-    colour = ", color=red, penwidth=3" if node.recalled else ""
-    return f"label={_quoted(label)}, shape={shape}{colour}"
+    color = ", color=red, penwidth=3" if node.recalled else ""
+    return f"label={_quoted(label)}, shape={shape}{color}"
 
 
 def _quoted(text: str) -> str:

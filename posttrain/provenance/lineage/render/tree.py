@@ -18,7 +18,7 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
 
 
 def render(view: View) -> str:
-    """Draw from the root along the view's direction; colours are dropped where nobody sees them."""
+    """Draw from the root along the view's direction; colors are dropped where nobody sees them."""
     graph = view.graph
     neighbours = graph.before() if view.direction == "up" else graph.after()
     lines = [_line(graph.nodes[graph.root])]
