@@ -192,7 +192,7 @@ def _find(name: str) -> list[_Shown]:
 
 
 def _of_stage(name: str, found: AnyAlgorithm) -> _Shown:
-    """An algorithm of a recipe, with the story of the preset that it equals, if it equals one."""
+    """An algorithm of a recipe, with the description of the preset that it equals, if any."""
     for known_as in _names():
         each = _of_preset(known_as)
         if each.algorithm == found:

@@ -173,7 +173,7 @@ def _list(plan: "CollectionPlan") -> None:
 
 
 def _progress() -> Callable[[int], None]:
-    """Counts on the terminal what was removed; says nothing where nobody looks."""
+    """Counts on the terminal what was removed; silent where there is no terminal."""
     done = 0
 
     def more(count: int) -> None:

@@ -40,7 +40,7 @@ def open_place() -> Iterator["ReleaseStore"]:
 
 
 def settle() -> None:
-    """Take back what a killed command left half-done, so that nobody is shown it."""
+    """Take back what a killed command left half-done, so that it is not shown."""
     from posttrain.publishing.release.pointers import is_pending
 
     if is_pending(workspace_root(None) / STATE_DIR):

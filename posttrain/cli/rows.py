@@ -142,7 +142,7 @@ def _made_by(maker: "Node | None") -> str:
 
 
 def _shortened(value: str) -> str:
-    """A parameter such as a list of sources would bury the rows; the lineage shows it whole."""
+    """A parameter such as a list of sources would hide the rows; the lineage shows it whole."""
     return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 3]}..."
 
 

@@ -210,12 +210,12 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
             journal.schedule(name)
         for tick in journal.history(name, limit=limit):
             owner = declared.get(tick.schedule) or Schedule(tick.schedule, "", "* * * * *")
-            why = _why(journal, owner, tick, verbose=verbose)
+            why = _explain_tick(journal, owner, tick, verbose=verbose)
             table.add_row(clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), why)
     _print(table)
 
 
-def _why(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str:
+def _explain_tick(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str:
     story = journal.story(tick)
     if verbose:
         return "\n".join(f"{clock(owner, at, seconds=True)} {said}" for at, said in story)

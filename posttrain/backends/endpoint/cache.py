@@ -60,7 +60,7 @@ class RequestCache:
                 ).fetchone()
         except sqlite3.Error as error:
             raise self._refusal(error) from None
-        if found is None or _digest(found[1]) != found[0]:
+        if found is None or _digest_text(found[1]) != found[0]:
             return None
         return json.loads(found[1])
 
@@ -70,7 +70,8 @@ class RequestCache:
         try:
             with self._lock, self._database:
                 self._database.execute(
-                    "insert or replace into answers values (?, ?, ?)", (key, _digest(text), text)
+                    "insert or replace into answers values (?, ?, ?)",
+                    (key, _digest_text(text), text),
                 )
         except sqlite3.Error as error:
             raise self._refusal(error) from None
@@ -82,5 +83,5 @@ class RequestCache:
         )
 
 
-def _digest(text: str) -> str:
+def _digest_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()

@@ -30,7 +30,7 @@ def reply_to(
 ) -> list[str]:
     """The model's replies, in order; an empty one where it had nothing to say."""
     asked = [Asked(_body(question), str(question.draw)) for question in questions]
-    return client.ask("chat/completions", asked, _text, report=report)
+    return client.ask("chat/completions", asked, _text_of_answer, report=report)
 
 
 def _body(question: Question) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def _body(question: Question) -> dict[str, Any]:
     }
 
 
-def _text(answer: Any) -> str:
+def _text_of_answer(answer: Any) -> str:
     content = answer["choices"][0]["message"]["content"]
     if not isinstance(content, str | None):
         raise TypeError("the message's content is no text")

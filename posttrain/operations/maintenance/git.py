@@ -17,7 +17,7 @@ def named(root: Path) -> dict[str, str]:
     found = dict.fromkeys(named_now(root), "a dvc.lock names it")
     for ref, commit in _commits(root):
         reason = "a release names it" if "@v" in ref else f"{ref} names it"
-        for md5 in _MD5.findall(_text(root, commit)):
+        for md5 in _MD5.findall(_read_locks(root, commit)):
             found.setdefault(md5, reason)
     for md5 in _ARCHIVE.findall(_answer(root, "for-each-ref", "--format=%(contents)", "refs/tags")):
         found.setdefault(md5, "a release names it")
@@ -84,7 +84,7 @@ def _short(ref: str) -> str:
     return ref
 
 
-def _text(root: Path, commit: str) -> str:
+def _read_locks(root: Path, commit: str) -> str:
     """The lock files of a commit, one after the other."""
     listed = ask_git(root, "ls-tree", "-r", "-z", "--full-tree", commit) or ""
     blobs = [
@@ -96,5 +96,5 @@ def _text(root: Path, commit: str) -> str:
 
 
 def _answer(folder: Path, *arguments: str) -> str:
-    """A failure is a refusal: without git nobody knows what is needed."""
+    """Refuse where git fails: without it what is needed cannot be known."""
     return require_git(folder, *arguments, purpose="nothing was removed")

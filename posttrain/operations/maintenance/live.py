@@ -1,4 +1,4 @@
-"""Whether somebody is at work: by the locks that a run holds, and by what the ledger says."""
+"""Find out who is at work, by the locks that a run holds and by what the ledger says."""
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ _NOTES = (".json", ".digest")
 
 
 def at_work(root: Path) -> str | None:
-    """Who uses this project, a worktree of it, or another project on its cache; None if nobody."""
+    """Return who uses this project, a worktree of it or its cache; None if it is not used."""
     cache = object_folder(root).parents[1]
     for state in {*states(root), *(other / STATE_DIR for other in projects(cache))}:
         for lock in workspace_locks(state):
@@ -46,7 +46,7 @@ def workspace_locks(state: Path) -> Iterator[Path]:
 
 
 def held(lock: Path) -> bool:
-    """Whether a living process holds a lock file."""
+    """Return whether a living process holds a lock file."""
     try:
         handle = os.open(lock, os.O_RDWR)
     except OSError:

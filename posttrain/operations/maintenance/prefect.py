@@ -1,4 +1,4 @@
-"""Prefect's history in the database beside the runs: what ended long ago and nobody keeps.
+"""Prefect's history in the database beside the runs: what ended long ago and is not kept.
 
 Through SQL rather than through its API: that would start a server, for minutes. Only tables that
 the pinned Prefect has are touched, and only where no server of `posttrain up` uses the file.

@@ -62,7 +62,7 @@ def remove_paths(paths: Collection[str]) -> None:
 def _remove(
     cache: Path, objects: Objects, chunk: Sequence[str], progress: Callable[[int], None]
 ) -> int:
-    """Remove some objects while nobody stores or restores; what was touched since stays."""
+    """Remove some objects while no process stores or restores; what was touched since stays."""
     freed = 0
     with guarded(cache, alone=True):
         for oid in chunk:

@@ -34,7 +34,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[StoredIt
 
 
 def staging_nodes(states: Collection[Path]) -> Iterator[StoredItem]:
-    """Outputs that were being made: of nobody, once nobody holds the workspace."""
+    """Outputs that were being made: left over, once no process holds the workspace."""
     for state in states:
         busy = any(held(lock) for lock in workspace_locks(state))
         for folder in sorted((state / "staging").glob("*/*")):

@@ -1,4 +1,4 @@
-"""Whether a tick may run now: asked by the worker before it starts a process for it.
+"""Decide if a tick may run now: asked by the worker before it starts a process for it.
 
 Also by the flow itself, where another worker than ours started it.
 """
@@ -134,7 +134,7 @@ def _claim(journal: Journal, tick: Tick) -> Admission:
 
 
 def _unmoved(journal: Journal, schedule: Schedule, root: Path) -> str | None:
-    """Why there is nothing to do; None if something moved, or nobody can tell."""
+    """Why there is nothing to do; None if something moved, or it cannot be known."""
     last = journal.last_success(schedule.name)
     frozen = last.frozen_values() if last else {}
     if last is None or not frozen or frozen["overrides"] != list(schedule.overrides):

@@ -120,13 +120,13 @@ class Journal:
         return known[name]
 
     def deployed(self) -> dict[str, tuple[str | None, bool]]:
-        """What the server was last told of each schedule, and whether it is removed."""
+        """What was last sent to the server of each schedule, and whether it is removed."""
         query = select(SCHEDULES.c.name, SCHEDULES.c.deployed, SCHEDULES.c.removed)
         with self._engine.connect() as connection:
             return {name: (told, gone) for name, told, gone in connection.execute(query)}
 
     def set_deployed(self, name: str, told: str | None) -> None:
-        """Remember what the server was told."""
+        """Remember what was sent to the server."""
         with self.writing() as connection:
             connection.execute(
                 update(SCHEDULES).where(SCHEDULES.c.name == name).values(deployed=told)
@@ -166,7 +166,7 @@ class Journal:
         return Tick(**{**vars(tick), **values})
 
     def note(self, tick: Tick, said: str) -> None:
-        """Append a line to the story of a tick."""
+        """Append a line to the history of a tick."""
         with self.writing() as connection:
             _note(connection, tick.num, said)
 

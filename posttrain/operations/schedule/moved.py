@@ -1,4 +1,4 @@
-"""Whether what a run starts from has moved: one digest for each thing that a schedule watches.
+"""Find out what moved of what a run starts from: one digest for each thing that a schedule watches.
 
 A watched thing is `kind:place`. The run itself adds the recipe's local files and Hugging Face
 sources. In places, $NAME stands for a variable of the environment, so that no password is stored.
@@ -17,7 +17,7 @@ Fingerprint = Mapping[str, str]
 
 def fingerprint(root: Path, watched: Sequence[str]) -> dict[str, str]:
     """The digest of each of `watched`; paths are relative to `root`."""
-    return {item: _digest(root, item) for item in sorted(set(watched))}
+    return {item: _digest_item(root, item) for item in sorted(set(watched))}
 
 
 def moved(before: Fingerprint, now: Fingerprint) -> list[str]:
@@ -40,7 +40,7 @@ def require_watchable(item: str) -> str:
     return item
 
 
-def _digest(root: Path, item: str) -> str:
+def _digest_item(root: Path, item: str) -> str:
     kind, _, place = require_watchable(item).partition(":")
     return WATCHERS[kind](root, os.path.expandvars(place))
 

@@ -1,4 +1,4 @@
-"""What becomes of ticks that nobody was there to start: a pure function of times."""
+"""What becomes of ticks at which no worker was up: a pure function of times."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

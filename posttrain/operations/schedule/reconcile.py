@@ -136,7 +136,7 @@ def _check_waiting(
 def _after_failure(
     journal: Journal, server: Server, schedule: Schedule, tick: Tick, root: Path
 ) -> None:
-    """Try again while the policy allows it, else tell somebody, once."""
+    """Try again while the policy allows it, else notify, once."""
     allowed = schedule.retries + (CRASHES if tick.status == "crashed" else 0)
     refused = tick.not_before == float("inf")
     assert tick.flow_run_id is not None

@@ -34,7 +34,7 @@ def sweep(pid: int) -> None:
 
 
 def kill_hung(journal: Journal, watch: Watch) -> list[Tick]:
-    """End the runs of this machine whose heart stands still; they count as crashed."""
+    """End the runs of this machine that send no heartbeat; they count as crashed."""
     here = [tick for tick in journal.live() if tick.status == "running" and _pid(tick) is not None]
     stopped = []
     for tick in watch.hung(here):

@@ -27,7 +27,7 @@ _DEPLOY_SECONDS = 60.0
 
 
 class Served(Server):
-    """A server that is told of deployments by the runner which serves them."""
+    """A server that gets its deployments from the runner which serves them."""
 
     def __init__(self, client: Any, runner: Any, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(client, SERVED)

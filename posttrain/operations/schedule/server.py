@@ -44,7 +44,7 @@ class FlowRun:
 
     @property
     def final(self) -> bool:
-        """Whether Prefect takes it for over."""
+        """Return whether Prefect takes it for over."""
         return self.state in _FINAL
 
 
@@ -127,7 +127,7 @@ class Server:
         return found
 
     def has_laid_out(self, schedule: Schedule, due: float) -> bool:
-        """Whether `lay_out` did this lately; after a minute it is worth asking again."""
+        """Return whether `lay_out` did this lately; after a minute it is worth asking again."""
         told = self._laid_out.get((schedule.name, due), float("-inf"))
         return time.monotonic() - told < _ASK_SECONDS
 
@@ -266,7 +266,7 @@ def failure(tick: Tick, recipe: str) -> dict[str, Any]:
 
 
 def deployment_digest(schedule: Schedule, pool: str) -> str:
-    """Text that changes with everything that the server is told."""
+    """Return a text that changes with everything that is sent to the server."""
     told = [description(schedule), tags(schedule), schedule.cron, schedule.timezone, pool]
     return json.dumps([*told, schedule.paused, schedule.notify_url])
 

@@ -31,7 +31,7 @@ def next_ticks(schedule: Schedule, after: float, count: int) -> list[float]:
 
 
 def is_tick(schedule: Schedule, moment: float) -> bool:
-    """Whether the schedule, as it is now, names this instant."""
+    """Return whether the schedule, as it is now, names this instant."""
     return moment in ticks_between(schedule, moment - 1, moment)
 
 

@@ -14,7 +14,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, program: str, *arguments: str) -> None:
-    """Ask to be told of the parent's end, then give the process to the program."""
+    """Ask the kernel for a signal at the parent's end, then give the process to the program."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:

@@ -23,12 +23,12 @@ _POLL_SECONDS = 0.5
 _HEALTH_SECONDS = 5.0
 _STALE_SECONDS = 180.0
 _RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0)
-# A service that ran this long has come up: its next end is a new story.
+# A service that ran this long has come up: an end after that counts from one again.
 _STABLE_SECONDS = 30.0
 
 
 def healthy(service: Service, *, since: float) -> bool:
-    """Whether the service answers, or has touched its file after `since`."""
+    """Return whether the service answers, or has touched its file after `since`."""
     if not service.health.startswith("http"):
         beat = Path(service.health)
         return beat.exists() and beat.stat().st_mtime >= max(since, time.time() - _STALE_SECONDS)

@@ -192,7 +192,7 @@ def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
 
 
 def _shortage(error: Exception, assignment: Assignment) -> dict[str, object] | None:
-    """Memory that a stage found missing on its way, where it could not be told beforehand."""
+    """Return a refusal if the error says that memory ran out, which no check could foresee."""
     from posttrain.learning.models.memory import refused_memory
 
     asked = refused_memory(error)

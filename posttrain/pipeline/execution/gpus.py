@@ -53,7 +53,7 @@ def held(count: int, *, give_up: Callable[[], bool]) -> Iterator[tuple[str, ...]
 
 @contextmanager
 def used(names: Sequence[str]) -> Iterator[None]:
-    """In the stage's process: see these devices only, once nobody else works on them."""
+    """In the stage's process: see these devices only, once no other process works on them."""
     with ExitStack() as stack:
         for name in sorted(names):
             lock = stack.enter_context(_file(f"{name}.used"))

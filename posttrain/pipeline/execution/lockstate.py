@@ -33,15 +33,15 @@ def refresh_lock(
     if (
         lock.is_file()
         and memory.is_file()
-        and memory.read_text() == _digest(workspace, ready, made, stat_cache)
+        and memory.read_text() == _digest_lock(workspace, ready, made, stat_cache)
     ):
         return False
     store.write_lock(ready, keep=[entry.name for entry in entries])
-    memory.write_text(_digest(workspace, ready, made, stat_cache))
+    memory.write_text(_digest_lock(workspace, ready, made, stat_cache))
     return True
 
 
-def _digest(
+def _digest_lock(
     workspace: Workspace, entries: Sequence[LockEntry], made: Made, stat_cache: StatCache
 ) -> str:
     """One hash of the lock file and of everything that it states."""
@@ -50,7 +50,10 @@ def _digest(
         [
             entry.name,
             entry.cmd,
-            [[dep, produced.get(dep) or _of(workspace, dep, stat_cache)] for dep in entry.deps],
+            [
+                [dep, produced.get(dep) or _digest_dependency(workspace, dep, stat_cache)]
+                for dep in entry.deps
+            ],
             dict(entry.params),
             [[out, produced[out]] for out in entry.outs],
         ]
@@ -60,5 +63,5 @@ def _digest(
     return hashlib.sha256(json.dumps([lock, facts], default=str).encode()).hexdigest()
 
 
-def _of(workspace: Workspace, relative: str, stat_cache: StatCache) -> str:
+def _digest_dependency(workspace: Workspace, relative: str, stat_cache: StatCache) -> str:
     return digest_path(Path(workspace.recipe_dir, relative), cache=stat_cache).sha256

@@ -85,7 +85,7 @@ def _judge(kind: str, metadata: str) -> str:
 def with_settings(
     parts: Mapping[str, Sequence[ArtifactPart]], given: Collection[str]
 ) -> dict[str, tuple[ArtifactPart, ...]]:
-    """The same parts, but a judge told by its verifier alone is one of those told in full.
+    """The same parts, but a judge named by its verifier alone is one of those named in full.
 
     A table of completions says only that a model judged it; which model, and asked what, is with
     the problems: in another output of the stage, or among its inputs (`given`, names of judges).
@@ -110,8 +110,8 @@ def _of_model(folder: Path) -> tuple[ArtifactPart, ...]:
     special = {name: _content(settings.get(name)) for name in _SPECIAL}
     template = _template(folder, settings)
     return (
-        _told(ArtifactKind.TOKENIZER, None, [rules, special]),
-        _told(ArtifactKind.TEMPLATE, "plain" if template is None else None, template),
+        _part_of_identity(ArtifactKind.TOKENIZER, None, [rules, special]),
+        _part_of_identity(ArtifactKind.TEMPLATE, "plain" if template is None else None, template),
     )
 
 
@@ -136,7 +136,7 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
     return settings.get("chat_template")
 
 
-def _told(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
+def _part_of_identity(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
     body = json.dumps(identity, sort_keys=True).encode()
     return ArtifactPart(kind, name, len(body), hashlib.sha256(body).hexdigest())
 

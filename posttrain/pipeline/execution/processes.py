@@ -104,7 +104,7 @@ class Workers:
             self._leaving.clear()
 
     def _waiting(self) -> StageWorker | None:
-        """The worker that was forked ahead, unless somebody else took or killed it."""
+        """The worker that was forked ahead, unless another thread took it or it was killed."""
         with self._lock:
             spare, self._spare = self._spare, None
         if spare is not None and not spare.process.is_alive():
@@ -113,7 +113,7 @@ class Workers:
         return spare
 
     def _replenish(self) -> None:
-        """Bury who has left, and fork one ahead."""
+        """Collect the workers that have exited, and fork one ahead."""
         with self._forking:
             with self._lock:
                 while self._leaving and not self._leaving[0].process.is_alive():

@@ -1,4 +1,4 @@
-"""Put verified outputs in their place by rename, so that nobody ever sees half of one."""
+"""Put verified outputs in their place by rename, so that half of one is never seen."""
 
 import errno
 import os

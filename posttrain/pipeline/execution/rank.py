@@ -1,4 +1,4 @@
-"""One of the processes that share a stage: started by torch's launcher, told what to do by us."""
+"""One of the processes that share a stage: started by torch's launcher, led by the stage's own."""
 
 import contextlib
 import importlib

@@ -135,15 +135,15 @@ def _cause(
     for rank in sorted(killed, key=lambda rank: (killed[rank] == signal.SIGTERM, rank)):
         name = signal.Signals(killed[rank]).name
         memory = " (often: out of memory)" if name == "SIGKILL" else ""
-        return _told("lost", assignment, rank, f"was killed by {name}{memory}")
+        return _describe_failure("lost", assignment, rank, f"was killed by {name}{memory}")
     for rank, final in finals.items():
         if final["kind"] == "failed":
-            return _told("failed", assignment, rank, f"failed with {final['error']}")
+            return _describe_failure("failed", assignment, rank, f"failed with {final['error']}")
     rank = min(failures, default=0)
-    return _told("lost", assignment, rank, "ended before it was done")
+    return _describe_failure("lost", assignment, rank, "ended before it was done")
 
 
-def _told(kind: str, assignment: Assignment, rank: int, what: str) -> dict[str, Any]:
+def _describe_failure(kind: str, assignment: Assignment, rank: int, what: str) -> dict[str, Any]:
     log = rank_log(assignment, rank)
     error = f"rank {rank} of {assignment.processes} {what}; {_tail(log)}"
     return {"kind": kind, "error": error}

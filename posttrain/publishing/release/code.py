@@ -16,7 +16,7 @@ _FILES = ("pyproject.toml", "constraints.txt", ".dvcignore", ".gitignore")
 
 def code_archive(workspace: Workspace) -> bytes:
     """Every file of the project's packages and of this library, as one deterministic tar."""
-    files = {name: path.read_bytes() for name, path in _files(workspace)}
+    files = {name: path.read_bytes() for name, path in _files_of_project(workspace)}
     target = io.BytesIO()
     write_archive(MemoryContents(files), target)
     return target.getvalue()
@@ -28,7 +28,7 @@ def unpack_code(archive: bytes, folder: Path) -> None:
         tar.extractall(folder, filter="data")
 
 
-def _files(workspace: Workspace) -> Iterator[tuple[str, Path]]:
+def _files_of_project(workspace: Workspace) -> Iterator[tuple[str, Path]]:
     for package in workspace.packages():
         own = workspace.root / package
         module = own.with_suffix(".py")

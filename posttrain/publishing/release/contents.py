@@ -153,7 +153,7 @@ def write_archive(contents: Contents, target: IO[bytes]) -> None:
 
 
 def is_canonical(archive: Path, contents: Contents) -> bool:
-    """Whether the archive has exactly the bytes that its files give when they are packed again.
+    """Return whether the archive has exactly the bytes that packing its files again gives.
 
     Headers and padding are covered by no digest of a file; this covers them.
     """

@@ -107,7 +107,7 @@ def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": distribution.version,
         "licence": licence_of(distribution.metadata.json),
-        "files_sha256": _digest(distribution),
+        "files_sha256": _digest_distribution(distribution),
     }
     given = json.loads(distribution.read_text("direct_url.json") or "{}")
     archive = given.get("archive_info", {}).get("hashes", {}).get("sha256")
@@ -121,7 +121,7 @@ def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
     return found
 
 
-def _digest(distribution: importlib.metadata.Distribution) -> str:
+def _digest_distribution(distribution: importlib.metadata.Distribution) -> str:
     """SHA-256 over the package's own list of files and their hashes (RECORD), sorted."""
     lines = [
         f"{path}\0{digest}\n"

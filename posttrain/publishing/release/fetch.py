@@ -1,4 +1,4 @@
-"""Find a release that somebody names: a folder, an archive, or a tag of the project around us."""
+"""Find a release by what the user names: a folder, an archive, or a tag of this project."""
 
 import os
 import shutil

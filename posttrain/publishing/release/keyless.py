@@ -67,7 +67,7 @@ class Sigstore:
 
 
 def check_identity() -> None:
-    """Refuse at once, before anything is judged, where nobody could be certified."""
+    """Refuse at once, before anything is judged, where no identity could be certified."""
     _token()
 
 

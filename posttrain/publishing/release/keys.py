@@ -67,7 +67,7 @@ def make_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def load_signer(path: Path) -> "CryptoSigner":
-    """The signer of a private key file that nobody else may read."""
+    """The signer of a private key file that no other user may read."""
     signers = _library()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 

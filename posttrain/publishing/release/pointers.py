@@ -138,7 +138,7 @@ def repair(store: ReleaseStore) -> list[str]:
 
 
 def is_pending(state: Path) -> bool:
-    """Whether a command is changing pointers, or was killed while it did."""
+    """Return whether a command is changing pointers, or was killed while it did."""
     return _journal(state).exists()
 
 

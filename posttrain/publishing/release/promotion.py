@@ -8,8 +8,8 @@ from posttrain.stage.errors import UserError
 
 
 def promote(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tags.Promotion:
-    """Point `environment` to a release that nobody recalled."""
-    _check(store, tag)
+    """Point `environment` to a release that was not recalled."""
+    _refuse_unknown_or_recalled(store, tag)
     now = tags.current(store.root, tag.name, environment)
     if now is not None and now.version == tag.version:
         raise UserError(
@@ -28,7 +28,7 @@ def rollback(
     if not history:
         raise UserError(f"{name} was never in {environment}; see posttrain release list")
     version = to or _before(history)
-    _check(store, Tag(name, version))
+    _refuse_unknown_or_recalled(store, Tag(name, version))
     return pointers.assign(store, name, environment, version, reason)
 
 
@@ -48,7 +48,7 @@ def _before(history: list[tags.Promotion]) -> Version:
     return stack[-2]
 
 
-def _check(store: ReleaseStore, tag: Tag) -> None:
+def _refuse_unknown_or_recalled(store: ReleaseStore, tag: Tag) -> None:
     if tag not in tags.release_tags(store.root):
         raise UserError(f"there is no release {tag}; see posttrain release list")
     for release in store.ledger.annotations.releases():

@@ -41,7 +41,7 @@ class Rebuilt:
 
     @property
     def agrees(self) -> bool:
-        """Whether everything that the level promises came out again."""
+        """Return whether everything that the level promises came out again."""
         return all(each.agrees for each in self.comparisons if each.binding)
 
 

@@ -47,7 +47,7 @@ def shell_line(command: list[str]) -> str:
 
 
 def has_vllm() -> bool:
-    """Whether vLLM's command is on the path."""
+    """Return whether vLLM's command is on the path."""
     return shutil.which("vllm") is not None
 
 
@@ -56,7 +56,7 @@ def serve(folder: Path, command: list[str], *, host: str, port: int) -> "subproc
     process = subprocess.Popen(command)
     try:
         _wait(process, f"http://{host}:{port}/health")
-        _check(folder, command[command.index("--served-model-name") + 1], host, port)
+        _check_completion(folder, command[command.index("--served-model-name") + 1], host, port)
     except BaseException:
         process.terminate()
         process.wait(30)
@@ -77,7 +77,7 @@ def _wait(process: "subprocess.Popen[bytes]", url: str) -> None:
     raise UserError(f"vllm did not answer at {url} within {_START_SECONDS:.0f} s; see its messages")
 
 
-def _check(folder: Path, name: str, host: str, port: int) -> None:
+def _check_completion(folder: Path, name: str, host: str, port: int) -> None:
     """Ask for the stored completion, greedily and by token ids."""
     stored = json.loads((folder / EVIDENCE / "example.json").read_text(encoding="utf-8"))
     answer = _post(

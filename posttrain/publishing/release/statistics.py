@@ -23,7 +23,7 @@ _FEWEST_PROBLEMS = 20
 
 @dataclass(frozen=True)
 class GateResult:
-    """Whether a gate passed, the rule in words, and the figures that it was decided by."""
+    """The outcome of a gate: passed or not, the rule in words, and its figures."""
 
     passed: bool
     rule: str

@@ -114,7 +114,7 @@ def delete_tag(root: Path, ref: str) -> None:
 
 
 def has_tag(root: Path, ref: str) -> bool:
-    """Whether git has this tag."""
+    """Return whether git has this tag."""
     return run_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{ref}").returncode == 0
 
 

@@ -80,7 +80,7 @@ def verify_contents(
     checks = (
         _chain_of_claims(claims),
         _expected(claims, expect),
-        _files(claims, contents, proven),
+        _check_files(claims, contents, proven),
         _links(claims),
     )
     findings += [finding for check in checks for finding in check]
@@ -146,7 +146,9 @@ def _expected(claims: SignedClaims, expect: Tag | None) -> Iterator[str]:
         yield f"it is the release {stated}, not {expect}"
 
 
-def _files(claims: SignedClaims, contents: Contents, proven: Collection[str]) -> Iterator[str]:
+def _check_files(
+    claims: SignedClaims, contents: Contents, proven: Collection[str]
+) -> Iterator[str]:
     """Every file is the signed one, none is missing and none was added."""
     signed = {each["name"]: each["digest"]["sha256"] for each in claims.last["subject"]}
     present = set(contents.names()) - {CLAIMS, *proven}

@@ -23,7 +23,7 @@ class OutputComparison:
 
     @property
     def equal(self) -> bool:
-        """Whether they are the same bytes."""
+        """Return whether they are the same bytes."""
         return self.recorded == self.again
 
 

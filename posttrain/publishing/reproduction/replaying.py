@@ -28,7 +28,7 @@ class ReplayOutcome:
 
     @property
     def equal(self) -> bool:
-        """Whether they are the same weights, bit for bit."""
+        """Return whether they are the same weights, bit for bit."""
         return self.stored == self.replayed
 
 

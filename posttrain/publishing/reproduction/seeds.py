@@ -41,13 +41,13 @@ class SeedSpread:
 
     @property
     def inside(self) -> bool:
-        """Whether the recorded value is one that a further seed could have given."""
+        """Return whether the recorded value is one that a further seed could have given."""
         slack = 1e-12 * max(1.0, abs(self.recorded))
         return self.low - slack <= self.recorded <= self.high + slack
 
     @property
     def enough(self) -> bool:
-        """Whether the seeds tell the mean closely enough for a verdict."""
+        """Return whether the seeds tell the mean closely enough for a verdict."""
         return (self.mean_high - self.mean_low) / 2 <= self.within
 
     @property

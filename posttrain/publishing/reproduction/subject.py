@@ -26,7 +26,7 @@ class Subject:
     run: Run
     records: Mapping[str, StageRun]
     alone: bool
-    """Whether one stage was asked for, and not a whole run."""
+    """Return whether one stage was asked for, and not a whole run."""
 
     @property
     def id(self) -> str:

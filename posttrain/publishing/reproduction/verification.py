@@ -33,7 +33,7 @@ class VerifiedItem:
 
 @dataclass(frozen=True)
 class LevelCheck:
-    """Whether a run holds at a level, by which rule, and what that was decided by."""
+    """The outcome of a verification: at which level, by which rule, and what was compared."""
 
     name: str
     level: str
@@ -46,7 +46,7 @@ class LevelCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether everything that was compared agrees."""
+        """Return whether everything that was compared agrees."""
         return all(finding.agrees for finding in self.findings)
 
     def verifications(self) -> list[Verification]:

@@ -80,7 +80,7 @@ def read_json(path: Path) -> Json:
 
 
 def is_evaluation(content: Json) -> bool:
-    """Whether a report is about policies."""
+    """Return whether a report is about policies."""
     policies = content.get("policies")
     return isinstance(policies, list) and bool(policies) and "pass_at" in policies[0]
 

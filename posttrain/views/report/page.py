@@ -83,8 +83,8 @@ def write_report(
         rows=[_stage_row(stage) for stage in stages],
         facts=facts,
         problems=problems,
-        style=_text("page.css"),
-        script=_text("page.js"),
+        style=_read_asset("page.css"),
+        script=_read_asset("page.js"),
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(page, encoding="utf-8")
@@ -144,10 +144,10 @@ def _template() -> Any:
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["number"] = number
-    return environment.from_string(_text("page.html"))
+    return environment.from_string(_read_asset("page.html"))
 
 
-def _text(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (
         importlib.resources.files("posttrain.views.report")
         .joinpath(name)

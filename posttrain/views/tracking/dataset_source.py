@@ -28,7 +28,7 @@ class DvcSource:
 
     @staticmethod
     def _can_resolve(raw_source: Any) -> bool:
-        """Whether something that a user passed as a source is one of ours."""
+        """Return whether something that a user passed as a source is one of ours."""
         return isinstance(raw_source, str) and raw_source.startswith(_SCHEME)
 
     @classmethod

@@ -16,7 +16,7 @@ class TrackedRun:
 
 
 class MemoryTracker(Tracker):
-    """Remembers what it was told, in order; the id is the name and a number."""
+    """Remembers every call, in order; the id is the name and a number."""
 
     def __init__(self) -> None:
         self.runs: dict[str, TrackedRun] = {}

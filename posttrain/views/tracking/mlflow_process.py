@@ -25,7 +25,7 @@ _Answer = tuple[dict[str, str], str | None]
 
 
 class WriterFailed(Exception):
-    """The writer could not do what it was told; the text says why in one line."""
+    """The writer could not carry out an order; the text says why in one line."""
 
 
 class WriterProcess:
@@ -78,7 +78,7 @@ class WriterProcess:
 
 
 def main() -> None:
-    """Body of the process: do what is asked until nobody is there to ask."""
+    """Body of the process: carry out orders until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with Connection(int(sys.argv[1])) as connection:
         try:

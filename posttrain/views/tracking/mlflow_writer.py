@@ -93,7 +93,7 @@ class MlflowWriter:
         self._inputs(run.info.run_id, started.inputs, experiment)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
-        """Buffer the metrics of one step, but for what an earlier attempt has told."""
+        """Buffer the metrics of one step, without what an earlier attempt has sent."""
         told = self.told.get(handle)
         if told:
             values = {k: value for k, value in values.items() if step > told.get(_name(k), -1)}
@@ -169,7 +169,7 @@ class MlflowWriter:
         return self.experiments[name]
 
     def _close_dead_runs(self, experiment: str) -> None:
-        """Close runs whose process was killed: nobody else will, and they would run forever."""
+        """Close runs whose process was killed: without this they would count as running forever."""
         for run in self.client.search_runs([experiment], "attributes.status = 'RUNNING'"):
             process = run.data.tags.get(_PROCESS)
             if process and is_gone(process):

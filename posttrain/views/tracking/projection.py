@@ -52,7 +52,7 @@ def stage_finished(stage: StageRun) -> Finished:
 
 
 class Replay(NamedTuple):
-    """The tracker's own ids of what it was told, by run and by stage run."""
+    """The tracker's own ids, by run and by stage run."""
 
     runs: dict[str, str]
     stages: dict[str, str]

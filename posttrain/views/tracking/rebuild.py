@@ -11,7 +11,7 @@ from posttrain.views.tracking.sqlite import take_place
 
 
 def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
-    """Replay the ledger, oldest run first; return the number of stages that were told.
+    """Replay the ledger, oldest run first; return the number of stages in it.
 
     Without `uri`, our own SQLite database is built beside the old one and then takes its place, so
     that a failure leaves the old one as it was; the ledger then knows the new ids. Curves of

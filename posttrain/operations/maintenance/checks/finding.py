@@ -48,7 +48,7 @@ class CheckScope:
 
     @property
     def fixes(self) -> bool:
-        """Whether to repair what is safe to repair."""
+        """Return whether to repair what is safe to repair."""
         return self.fix and self.busy is None
 
     def how(self, remedy: str) -> str:

@@ -51,7 +51,7 @@ def _memory(name: str, driver: str, free: str, total: str) -> Finding:
 
 
 def _torch(driver: str) -> Finding:
-    """Whether torch computes there; some builds see a GPU that they have no code for."""
+    """Return whether torch computes there; some builds see a GPU that they have no code for."""
     import torch
 
     built = f"torch {torch.__version__}"

@@ -62,7 +62,7 @@ def commands(_: CheckScope) -> Iterator[Finding]:
     remedy = f"source {folder / 'activate'}; only stock dvc commands need it"
     if shutil.which("git") is None:
         yield Finding("path", "broken", "git is not installed", "install git")
-    elsewhere = [name for name in ("python", "dvc") if not _of(folder, name)]
+    elsewhere = [name for name in ("python", "dvc") if not _belongs_to(folder, name)]
     if elsewhere:
         says = f"{' and '.join(elsewhere)} of this environment not on PATH"
         yield Finding("path", "warning", says, remedy)
@@ -101,7 +101,7 @@ def version_of(name: str) -> str | None:
 
 def install_line(what: str) -> str:
     """The command that installs posttrain, or an extra of it, into this environment."""
-    program = "python" if _of(Path(sys.executable).parent, "python") else sys.executable
+    program = "python" if _belongs_to(Path(sys.executable).parent, "python") else sys.executable
     pinned = " -c constraints.txt" if Path("constraints.txt").is_file() else ""
     quoted = f"'{what}'" if "[" in what else what
     return f"{program} -m pip install{pinned} {quoted}"
@@ -111,8 +111,8 @@ def _wanted(requirement: Requirement, extra: str) -> bool:
     return requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
 
 
-def _of(folder: Path, name: str) -> bool:
-    """Whether a command on PATH is the one of this environment."""
+def _belongs_to(folder: Path, name: str) -> bool:
+    """Return whether a command on PATH is the one of this environment."""
     found = shutil.which(name)
     return found is not None and os.path.realpath(Path(found).parent) == os.path.realpath(folder)
 

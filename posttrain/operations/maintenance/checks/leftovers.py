@@ -18,7 +18,7 @@ _NAMES = "SELECT name FROM schedules WHERE NOT removed"
 
 
 def leftovers(place: CheckScope) -> Iterator[Finding]:
-    """Everything of nobody; `--fix` removes what no run would miss."""
+    """Find files that no process owns any more; `--fix` removes what no run would need."""
     found = [*_dead(place), *_half_made(place), *_pruned(place), *_orphans(place)]
     yield from found or [Finding("leftovers", "ok", "none: no dead locks, no half-made outputs")]
 
@@ -29,7 +29,7 @@ def _dead(place: CheckScope) -> Iterator[Finding]:
         says = f"{path.relative_to(place.project)} is of {who}, which is gone"
         if place.fixes:
             path.unlink(missing_ok=True)
-        yield _told(place, says)
+        yield _finding_of_leftovers(place, says)
 
 
 def _half_made(place: CheckScope) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def _half_made(place: CheckScope) -> Iterator[Finding]:
         says = f"{folder.relative_to(place.project)}, which a killed run was making"
         if place.fixes:
             shutil.rmtree(folder, ignore_errors=True)
-        yield _told(place, says)
+        yield _finding_of_leftovers(place, says)
 
 
 def _pruned(place: CheckScope) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def _pruned(place: CheckScope) -> Iterator[Finding]:
         says = f"git knows {len(gone)} worktrees whose folder is gone"
         if place.fixes:
             run_git(place.project, "worktree", "prune")
-        yield _told(place, says)
+        yield _finding_of_leftovers(place, says)
 
 
 def _orphans(place: CheckScope) -> Iterator[Finding]:
@@ -74,7 +74,7 @@ def _orphans(place: CheckScope) -> Iterator[Finding]:
             yield Finding("leftovers", "warning", says, f"git worktree remove --force {tree}")
 
 
-def _told(place: CheckScope, says: str) -> Finding:
+def _finding_of_leftovers(place: CheckScope, says: str) -> Finding:
     if place.fixes:
         return Finding("leftovers", "ok", f"{says}: removed")
     return Finding("leftovers", "warning", says, place.how(_FIX))

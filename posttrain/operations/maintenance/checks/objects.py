@@ -35,7 +35,7 @@ def cache(place: CheckScope) -> Iterator[Finding]:
     )
     known = owners(place.project, objects)
     lost, elsewhere = _missing(place, objects, known)
-    yield from _told(
+    yield from _report_damage(
         place, objects, known, {**dict.fromkeys(lost, "gone"), **dict.fromkeys(bad, "damaged")}
     )
     if elsewhere:
@@ -44,7 +44,7 @@ def cache(place: CheckScope) -> Iterator[Finding]:
 
 
 def sound(objects: Objects, oid: str) -> bool:
-    """Whether the bytes hash to the name; what is gone meanwhile is nobody's damage."""
+    """Return whether the bytes hash to the name; what is gone meanwhile is not damaged."""
     try:
         with objects.path(oid).open("rb") as stream:
             return hashlib.file_digest(stream, "md5").hexdigest() == oid.removesuffix(".dir")
@@ -54,7 +54,7 @@ def sound(objects: Objects, oid: str) -> bool:
         return False
 
 
-def _told(
+def _report_damage(
     place: CheckScope, objects: Objects, known: Known, bad: Mapping[str, str]
 ) -> Iterator[Finding]:
     """One line for each of the first bad objects; with `--fix` each of them is seen to."""

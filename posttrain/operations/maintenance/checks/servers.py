@@ -74,7 +74,7 @@ def servers(place: CheckScope) -> Iterator[Finding]:
 
 
 def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
-    """Whether a server says that it is well, and what time it has."""
+    """Return whether a server says that it is well, and what time it has."""
     shown = public(url)
     # A proxy of the environment has no business between this machine and its own servers.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -24,13 +24,13 @@ def schema(_gate: SchemaGate, evidence: Evidence) -> GateResult:
     checked = 0
     for record in made:
         try:
-            checked += _check(record, evidence)
+            checked += _check_artifact(record, evidence)
         except (UserError, ValueError) as error:
             return GateResult(False, rule, {"checked": float(checked)}, f"{record.path}: {error}")
     return GateResult(True, rule, {"checked": float(checked), "artifacts": float(len(made))})
 
 
-def _check(record: ArtifactRecord, evidence: Evidence) -> bool:
+def _check_artifact(record: ArtifactRecord, evidence: Evidence) -> bool:
     path = evidence.find(record)
     kind = kind_named(record.type)
     if kind.shape == "table":

@@ -61,7 +61,7 @@ def limit(gate: LimitGate, evidence: Evidence) -> GateResult:
 
 
 def _is_estimate(metric: str) -> bool:
-    """Whether other samples of the same policy would give another value, as chance has it."""
+    """Return whether other samples of the same policy would give another value by chance."""
     return re.search(r"/(pass_at|best_of|majority)\w*$", metric) is not None
 
 
