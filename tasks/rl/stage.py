@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
@@ -11,23 +10,13 @@ from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.curriculum.base import ProblemPool
-from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.models.load import Policy, load_policy, save_policy, weights_digest
-from posttrain.learning.rewards.config import Rewarder
-from posttrain.learning.rewards.verify import VerifierCache
-from posttrain.learning.rl.buffer import Buffer, Queue
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.rl.build import build_learner
-from posttrain.learning.rl.drawing import Drawing
-from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.loop import Practice, train
-from posttrain.learning.rl.stop import Stopping
-from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.engines.base import Sampler
-from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.scoring import make_prompts, problems_of, verifying
+from posttrain.learning.rl.loop import train
+from posttrain.learning.rl.state import RlState, start_state
+from posttrain.learning.rl.tools import open_workbench
 from posttrain.learning.training.best_weights import BestWeights
-from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -58,16 +47,15 @@ def run(
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
-    # Opened on the policy as the learner left it: its precision, and with its adapters.
-    with _tools(config, policy, learner, context) as tools:
-        drawing = _drawing(config, inputs, policy, tools=tools, seed=context.seed, digest=before)
-        practice = _practice(config, context, drawing=drawing, learner=learner)
-        train(practice, config=config, context=context, checkpointer=checkpointer)
+    pool = _pool(inputs, policy=before)
+    with open_workbench(config.engine, config.reward, policy, learner, context) as bench:
+        state = start_state(config, pool, learner, bench, context)
+        train(state, context=context, checkpointer=checkpointer)
 
-    practice.learner.finish()
-    if practice.best is not None:
-        _take_best(practice.best, context)
-    practice.learner.trainable.merge()
+    learner.finish()
+    if state.best is not None:
+        _take_best(state.best, context)
+    learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == before:
         raise UserError(
@@ -76,8 +64,8 @@ def run(
             " sometimes, a larger group_size, or a larger max_tokens if rl/rollouts_masked is not 0"
         )
     save_policy(policy.model, policy.tokenizer, outputs["policy"])
-    metrics = _finish(practice, config, outputs)
-    reason = practice.stopping.reason if practice.stopping else ""
+    metrics = _finish(state, config, outputs)
+    reason = state.stopping.reason if state.stopping else ""
     report = {
         "algorithm": {
             "digest": digest(config.algorithm),
@@ -93,24 +81,6 @@ def run(
     return metrics
 
 
-@contextmanager
-def _tools(
-    config: RlStageConfig, policy: Policy, learner: PolicyLearner, context: StageContext
-) -> Iterator[tuple[Sampler, VerifierCache]]:
-    """Open what draws, and what verifies."""
-    if context.processes > 1:
-        from posttrain.learning.rl.shared_drawing import shared_tools
-
-        with shared_tools(config.engine, policy, learner, context) as tools:
-            yield tools
-        return
-    with (
-        open_sampler(config.engine, policy, ray=context.ray) as sampler,
-        verifying(context.ray) as verify,
-    ):
-        yield sampler, verify
-
-
 def _take_best(best: BestWeights, context: StageContext) -> None:
     if not best.step:
         raise UserError(
@@ -121,71 +91,33 @@ def _take_best(best: BestWeights, context: StageContext) -> None:
     context.note(f"the policy is that after step {best.step}, the best that was measured")
 
 
-def _drawing(
-    config: RlStageConfig,
-    inputs: Mapping[str, Path],
-    policy: Policy,
-    *,
-    tools: tuple[Sampler, VerifierCache],
-    seed: int,
-    digest: str,
-) -> Drawing:
-    table = read_table(inputs["problems"], PROBLEMS)
-    problems = problems_of(table)
+def _pool(inputs: Mapping[str, Path], *, policy: str) -> ProblemPool:
+    """Read the problems, and the solve rates where they are connected."""
     rates = inputs.get("solve_rates")
-    pool = ProblemPool(
-        problems=table,
+    return ProblemPool(
+        problems=read_table(inputs["problems"], PROBLEMS),
         solve_rates=None if rates is None else read_table(rates, SOLVE_RATES),
-        policy=digest,
+        policy=policy,
         where=str(rates or inputs["problems"]),
     )
-    draw = config.draw
-    stream = start_sampler(draw.sampler, pool, count=config.problems_per_step, sources=draw.sources)
-    return Drawing(
-        problems=problems,
-        prompts=make_prompts(policy.tokenizer, problems),
-        stream=stream,
-        sampler=tools[0],
-        config=config,
-        seed=seed,
-        rewarder=Rewarder(config.reward, tools[1]),
-    )
 
 
-def _practice(
-    config: RlStageConfig, context: StageContext, *, drawing: Drawing, learner: PolicyLearner
-) -> Practice:
-    return Practice(
-        drawing=drawing,
-        learner=learner,
-        curve=Curve(context),
-        store=RolloutStore(context.scratch),
-        queue=Queue(),
-        buffer=Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches),
-        stopping=None if config.stop is None else Stopping(config.stop),
-        best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
-        progress=learner.progress,
-    )
-
-
-def _finish(
-    practice: Practice, config: RlStageConfig, outputs: Mapping[str, Path]
-) -> dict[str, float]:
+def _finish(state: RlState, config: RlStageConfig, outputs: Mapping[str, Path]) -> dict[str, float]:
     """Write rollouts and curve; the stage's own metrics."""
-    curve, steps = practice.curve, practice.num_steps
-    for ahead, generation in enumerate(practice.queue.waiting, start=1):
-        practice.store.add(generation.untrained(), step=steps + ahead)
-    kept = practice.best.step if practice.best is not None else steps
-    num_rollouts = practice.store.merge(outputs["rollouts"], learnt=kept)
+    curve, steps = state.curve, state.num_steps
+    for ahead, generation in enumerate(state.queue.waiting, start=1):
+        state.store.add(generation.untrained(), step=steps + ahead)
+    kept = state.best.step if state.best is not None else steps
+    num_rollouts = state.store.merge(outputs["rollouts"], learnt=kept)
     curve.write(outputs["curve"])
     window = min(_WINDOW, steps)
     names = ("reward", "length", "truncation_rate", "entropy", "yield")
     return {f"rl/{name}": curve.last(f"rl/{name}", window=window) for name in names} | {
         "rl/num_rollouts": float(num_rollouts),
-        "rl/num_updates": float(practice.learner.num_updates),
+        "rl/num_updates": float(state.learner.num_updates),
         "rl/steps": float(steps),
         "rl/stopped_early": float(steps < config.steps),
-        **({"rl/kept_steps": float(kept)} if practice.best is not None else {}),
+        **({"rl/kept_steps": float(kept)} if state.best is not None else {}),
     }
 
 

@@ -89,6 +89,7 @@ def test_it_holds_everything_that_changes(checkpoint):
     assert set(manifest["states"]) == {
         "model", "average", "optimizer", "critic", "reference", "learner", "curriculum", "queue",
         "buffer", "stopping", "curve", "rollouts", "generators", "reward",
+        "producer",
     }  # fmt: skip
     assert manifest[TRACKED_RUN] == "b0a1"
     weights, followed = state(checkpoint, "model"), state(checkpoint, "reference")

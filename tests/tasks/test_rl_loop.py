@@ -11,10 +11,14 @@ from posttrain.data.tables import read_table
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
+from posttrain.learning.rewards.config import Rewarder
+from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.buffer import Buffer, Queue
-from posttrain.learning.rl.drawing import Drawing
-from posttrain.learning.rl.loop import Practice, train
+from posttrain.learning.rl.loop import train
+from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.rollouter import Rollouter
+from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.rollouts.engines.fake import LOGPROB, FakeSampler
@@ -24,6 +28,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import Schedules
 from tasks.rl.config import RlStageConfig
 
 GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
@@ -74,18 +79,22 @@ class Loop:
         given = {"steps": 3, "problems_per_step": 6, "group_size": 4, "max_tokens": 16}
         config = RlStageConfig(**given | settings)
         context = StageContext(0, 1, "cpu", self.folder, self.events.append)
-        drawing = Drawing(
+        sampler = self.sampler_type(self.policy.tokenizer, self.script)
+        rewarder = Rewarder(config.reward, VerifierCache())
+        bench = Workbench(sampler, rewarder, self.policy.tokenizer)
+        rollouter = Rollouter(
             problems=self.problems,
             prompts=make_prompts(self.policy.tokenizer, self.problems),
             stream=self.stream_type(
                 list(self.place), "abcdef", solved=[2] * 6, attempts=[4] * 6, config=SolveRate()
             ),
-            sampler=self.sampler_type(self.policy.tokenizer, self.script),
-            config=config,
+            bench=bench,
+            production=config.producer.start(bench),
             seed=0,
         )
-        practice = Practice(
-            drawing=drawing,
+        state = RlState(
+            schedules=Schedules(config),
+            rollouter=rollouter,
             learner=Listener(self.policy.model),
             curve=Curve(context),
             store=RolloutStore(self.folder),
@@ -94,11 +103,11 @@ class Loop:
             stopping=None if config.stop is None else Stopping(config.stop),
         )
         checkpointer = Checkpointer(self.folder, every=0)
-        train(practice, config=config, context=context, checkpointer=checkpointer)
-        return practice
+        train(state, context=context, checkpointer=checkpointer)
+        return state
 
-    def rollouts(self, practice):
-        return pl.concat(practice.store._laid_out())
+    def rollouts(self, state):
+        return pl.concat(state.store._laid_out())
 
 
 @pytest.fixture
@@ -107,22 +116,22 @@ def loop(guesser, coins, tmp_path):
 
 
 @pytest.fixture
-def practised(loop):
+def trained(loop):
     return loop.run(), loop.events
 
 
-def test_only_groups_with_a_difference_are_learnt_from(practised, coins):
-    practice, _ = practised
-    assert [step for step, _ in practice.learner.heard] == [0, 1, 2]
-    for _, groups in practice.learner.heard:
+def test_only_groups_with_a_difference_are_learnt_from(trained, coins):
+    state, _ = trained
+    assert [step for step, _ in state.learner.heard] == [0, 1, 2]
+    for _, groups in state.learner.heard:
         assert {g[0].problem_id for g in groups} == {coins[4].id, coins[5].id}
         for group in groups:
             assert [rollout.reward for rollout in group] == [1.0, 0.0, 1.0, 0.0]
 
 
-def test_metrics_count_all_groups(practised):
-    practice, events = practised
-    metrics = practice.curve.metrics()
+def test_metrics_count_all_groups(trained):
+    state, events = trained
+    metrics = state.curve.metrics()
     assert metrics["rl/reward"] == pytest.approx(0.5)
     assert metrics["rl/yield"] == pytest.approx(1 / 3)
     assert metrics["rl/all_solved"] == pytest.approx(1 / 3)
@@ -135,15 +144,15 @@ def test_metrics_count_all_groups(practised):
     assert not any("seconds" in name for name in metrics)
 
 
-def test_the_curriculum_learns_the_outcomes(practised):
-    practice, _ = practised
-    stream = practice.drawing.stream
+def test_the_curriculum_learns_the_outcomes(trained):
+    state, _ = trained
+    stream = state.rollouter.stream
     rates = stream.solved_P / stream.attempts_P
     assert rates[:2].min() > 0.8
     assert rates[2:4].max() < 0.2
     assert rates[4:].tolist() == pytest.approx([0.5, 0.5])
     # What the sampler measures stands in the curve after every step.
-    assert practice.curve.last("rl/curriculum_solve_rate") == pytest.approx(stream.rates().mean())
+    assert state.curve.last("rl/curriculum_solve_rate") == pytest.approx(stream.rates().mean())
 
 
 def test_a_rule_may_watch_what_the_sampler_measures(loop):
@@ -161,27 +170,27 @@ def test_what_is_ahead_is_drawn_before_the_results_of_the_step_that_is_learnt(lo
             return super().draw(count, **where)
 
     loop.stream_type = Watching
-    practice = loop.run(steps=3, staleness=1)
+    state = loop.run(steps=3, staleness=1)
     assert [step for step, _ in seen] == [0, 1, 2]
     assert [total for _, total in seen] == pytest.approx([24, 24, 24 * 0.98 + 24])
-    assert practice.num_steps == 3
+    assert state.num_steps == 3
 
 
-def test_rollouts_carry_the_version_of_the_policy_that_drew_them(practised, tmp_path):
-    practice, _ = practised
-    assert practice.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
+def test_rollouts_carry_the_version_of_the_policy_that_drew_them(trained, tmp_path):
+    state, _ = trained
+    assert state.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
     steps = read_table(tmp_path / "rollouts.parquet", ROLLOUTS).partition_by("step")
     assert [frame["versions"].unique().to_list() for frame in steps] == [[[0]], [[1]], [[2]]]
 
 
 def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins):
-    practice = loop.run()
-    rollouts = loop.rollouts(practice)
+    state = loop.run()
+    rollouts = loop.rollouts(state)
     learnt = rollouts.filter("trained")
     assert len(rollouts) == 3 * 6 * 4
     assert set(learnt["problem_id"]) == {coins[4].id, coins[5].id}
     assert len(learnt) == 3 * 2 * 4
-    metrics = practice.curve.metrics()
+    metrics = state.curve.metrics()
     assert metrics["rl/rollouts_drawn"] == 24
     assert metrics["rl/rollouts_trained"] == 8
     assert metrics["rl/trained_share"] == pytest.approx(1 / 3)
@@ -190,8 +199,8 @@ def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins
 
 def test_more_is_drawn_until_enough_groups_have_signal_or_the_cap(loop):
     """Two of six problems teach: two rounds of two groups rarely find both, six rounds do."""
-    practice = loop.run(problems_per_step=2, draw={"max_rounds": 6}, steps=4)
-    for part in loop.rollouts(practice).partition_by("step", maintain_order=True):
+    state = loop.run(problems_per_step=2, draw={"max_rounds": 6}, steps=4)
+    for part in loop.rollouts(state).partition_by("step", maintain_order=True):
         drawn = part["problem_id"].unique()
         assert part.filter("trained")["problem_id"].n_unique() == 2
         assert part["group"].to_list() == [g for g in range(len(drawn)) for _ in range(4)]
@@ -202,13 +211,13 @@ def test_more_is_drawn_until_enough_groups_have_signal_or_the_cap(loop):
 def test_drawing_on_ends_where_no_problem_is_left(loop):
     """All six problems are solved always: nothing teaches, and each is drawn once."""
     loop.script = lambda prompt, index, seed: f"#### {loop.problems[loop.place[prompt.id]].answer}"
-    practice = loop.run(problems_per_step=4, draw={"max_rounds": 9}, steps=1)
-    rollouts = loop.rollouts(practice)
+    state = loop.run(problems_per_step=4, draw={"max_rounds": 9}, steps=1)
+    rollouts = loop.rollouts(state)
     assert rollouts["problem_id"].n_unique() == 6
     assert len(rollouts) == 6 * 4
     assert not rollouts["trained"].any()
-    assert practice.curve.metrics()["rl/rounds"] == 2
-    assert practice.curve.metrics()["rl/yield"] == 0
+    assert state.curve.metrics()["rl/rounds"] == 2
+    assert state.curve.metrics()["rl/yield"] == 0
 
 
 def test_everything_is_learnt_from_where_the_recipe_says_so(loop):
@@ -216,16 +225,16 @@ def test_everything_is_learnt_from_where_the_recipe_says_so(loop):
 
 
 def test_sampling_runs_ahead_by_the_staleness(loop):
-    practice = loop.run(steps=5, staleness=2)
+    state = loop.run(steps=5, staleness=2)
     versions = (
-        loop.rollouts(practice)
+        loop.rollouts(state)
         .group_by("step", maintain_order=True)
         .agg(pl.col("versions").list.first().unique())
     )
     # Steps 1 to 3 are drawn before anything is learnt; step 4 after the first, step 5 after two.
     assert versions["versions"].to_list() == [[0], [0], [0], [1], [2]]
-    assert practice.curve.metrics()["rl/staleness"] == 2
-    assert practice.queue.num_drawn == 5
+    assert state.curve.metrics()["rl/staleness"] == 2
+    assert state.queue.num_drawn == 5
 
 
 def test_rollouts_older_than_the_bound_are_dropped_and_counted(loop):
@@ -236,29 +245,27 @@ def test_rollouts_older_than_the_bound_are_dropped_and_counted(loop):
             super().update(0)
 
     loop.sampler_type = Stuck
-    practice = loop.run(staleness=1)
-    learnt = (
-        loop.rollouts(practice).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
-    )
+    state = loop.run(staleness=1)
+    learnt = loop.rollouts(state).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
     assert learnt["trained"].to_list() == [8, 8, 0]
-    assert practice.curve.metrics()["rl/rollouts_stale"] == 8
+    assert state.curve.metrics()["rl/rollouts_stale"] == 8
 
 
 def test_a_rule_ends_the_run_and_says_why(loop):
-    practice = loop.run(steps=9, stop={"metric": "rl/reward", "patience": 2}, staleness=1)
+    state = loop.run(steps=9, stop={"metric": "rl/reward", "patience": 2}, staleness=1)
     # The reward is 1/2 at every step: the first is the best, the next two are no better.
-    assert practice.num_steps == 3
+    assert state.num_steps == 3
     notes = [event["line"] for event in loop.events if event["kind"] == "note"]
     assert notes == [
         "stopped after step 3 of 9: rl/reward was no better than 0.5 for 2 steps",
     ]
     # What was sampled ahead is not lost.
-    assert len(practice.queue.waiting) == 1
+    assert len(state.queue.waiting) == 1
 
 
 def test_a_target_ends_the_run_at_once(loop):
-    practice = loop.run(steps=9, stop={"metric": "rl/yield", "better": "lower", "target": 0.4})
-    assert practice.num_steps == 1
+    state = loop.run(steps=9, stop={"metric": "rl/yield", "better": "lower", "target": 0.4})
+    assert state.num_steps == 1
 
 
 def test_a_sampler_that_disagrees_is_refused_before_its_rollouts_wait(loop, monkeypatch):

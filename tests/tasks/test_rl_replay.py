@@ -4,12 +4,13 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.schemas import CURVE, ROLLOUTS
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.replay import replay
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
 from tasks.rl.config import RlStageConfig
@@ -69,6 +70,17 @@ CASES = {
         "learner": {"activation_checkpointing": True},
     },
     "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3}},
+    "scheduled_one_step_off": {
+        **SEVERAL,
+        "staleness": 1,
+        "temperature": {"from": 1.0, "to": 1.5, "over": 3},
+        "group_size": {"from": 4, "to": 6, "over": 4},
+    },
+    "following_a_metric": {
+        **SEVERAL,
+        "temperature": {"metric": "rl/length", "from": 1.0, "to": 1.4, "low": 3.0, "high": 6.0},
+        "optimization": {"learning_rate": {"from": 5e-3, "to": 1e-3, "over": 3}},
+    },
     "stopped": {**SEVERAL, "staleness": 1, "stop": {"patience": 2}},
 }
 
@@ -101,6 +113,31 @@ def test_replay_reaches_the_same_weights(inputs, tmp_path, case):
     assert metrics["rl/num_updates"] >= 4
     found = again(config, inputs, outputs["rollouts"], tmp_path)
     assert found == weights_digest(load_policy(outputs["policy"]).model)
+
+
+@pytest.mark.parametrize("case", ["scheduled_one_step_off", "following_a_metric"])
+def test_sampler_and_learner_have_the_temperature_of_the_draw(inputs, tmp_path, case):
+    """Of rollouts that waited the gap is measured when they are drawn; another would be 0.1."""
+    _, outputs, _ = train(inputs, tmp_path, **CASES[case])
+    curve = read_table(outputs["curve"], CURVE)
+    gaps = curve.filter(pl.col("metric") == "rl/logprob_gap")["value"]
+    assert len(gaps) >= 4
+    assert gaps.max() < 1e-5
+    temperatures = curve.filter(metric="schedule/temperature")["value"].to_list()
+    assert len(set(temperatures)) > 1
+    if case == "scheduled_one_step_off":
+        assert temperatures == pytest.approx([1, 1 + 0.5 / 3, 1 + 1 / 3, 1.5, 1.5])
+        # Drawn at steps 0, 0, 1, 2, 3: groups of 4, 4, 4.5, 5 and 5.5, to the nearest even number.
+        rows = read_table(outputs["rollouts"], ROLLOUTS).group_by("step", "group").len()
+        sizes = rows.group_by("step").agg(pl.col("len").max()).sort("step")["len"].to_list()
+        assert sizes == [4, 4, 4, 5, 6]
+
+
+def test_a_number_that_follows_what_a_replay_cannot_measure_is_refused(inputs, tmp_path):
+    way = {"metric": "rl/curriculum_signal", "from": 1.0, "to": 1.2, "low": 0.2, "high": 0.9}
+    config, outputs, _ = train(inputs, tmp_path, temperature=way)
+    with pytest.raises(UserError, match="follows rl/curriculum_signal, which a replay"):
+        again(config, inputs, outputs["rollouts"], tmp_path)
 
 
 def test_one_changed_reward_is_another_result(inputs, tmp_path):

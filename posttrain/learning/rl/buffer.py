@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posttrain.learning.rl.batch import TrainSample
+from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
 from posttrain.stage.seeds import shuffler
+
+_OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
 
 
 @dataclass
@@ -17,6 +20,23 @@ class Generation:
     step: int
     groups: list[Group]
     facts: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Numbers of the config that the learner must use as they were drawn with."""
+
+    @classmethod
+    def drawn(
+        cls, step: int, groups: list[Group], config: RlConfig, *, facts: dict[str, float]
+    ) -> "Generation":
+        """Keep groups with the numbers of the config that they were drawn with."""
+        return cls(step, groups, facts, {name: getattr(config, name) for name in _OF_THE_DRAW})
+
+    def drawn_with(self, config: RlConfig) -> RlConfig:
+        """Return the config of a later step, with the numbers that the rollouts were drawn with.
+
+        Log-probabilities are those of the sampler only at its own temperature.
+        """
+        changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
+        return config.model_copy(update=changed) if changed else config
 
     def untrained(self) -> list[Group]:
         """Return the groups, none of them learnt from: the run ended before."""
@@ -24,12 +44,18 @@ class Generation:
 
     def state_dict(self) -> dict[str, Any]:
         """Return plain values by name."""
-        return {"step": self.step, "rollouts": plain(self.groups), "facts": dict(self.facts)}
+        return {
+            "step": self.step,
+            "rollouts": plain(self.groups),
+            "facts": dict(self.facts),
+            "numbers": dict(self.numbers),
+        }
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Generation":
         """Return the generation that `state_dict` gave."""
-        return cls(int(state["step"]), from_plain(state["rollouts"]), dict(state["facts"]))
+        facts, numbers = dict(state["facts"]), dict(state["numbers"])
+        return cls(int(state["step"]), from_plain(state["rollouts"]), facts, numbers)
 
 
 class Queue:

@@ -1,6 +1,6 @@
 """Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,11 +13,15 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.draw_config import DrawConfig
 from posttrain.learning.rl.metrics import CURRICULUM
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
+from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.producers.plain import Plain
+from posttrain.learning.rl.producers.registry import PRODUCERS
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import Schedulable
+from posttrain.stage.slots import InSlot
 
 # What the learner of this stage can compute: a rollout has one turn, and no states.
 _PROVIDED = frozenset(NEEDS) - {"states"}
@@ -63,6 +67,8 @@ class RlConfig(Schedulable):
     """Rollouts per problem."""
     draw: DrawConfig = DrawConfig()
     """Which problems are practised on, and which of their groups are learnt from."""
+    producer: Annotated[Producer, InSlot(PRODUCERS)] = Plain()
+    """How the rollouts of a problem come about: `plain`, or a mapping with a kind."""
     staleness: int = Field(0, ge=0)
     """Steps by which sampling runs ahead of learning; older rollouts are dropped and counted."""
     temperature: float = Field(1.0, gt=0.0)

@@ -2,148 +2,83 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.rl.advantages import bearing_loss, with_advantages
+from posttrain.learning.rl.advantages import bearing_loss, informative_groups, with_advantages
 from posttrain.learning.rl.batch import TrainSample
-from posttrain.learning.rl.buffer import Buffer, Generation, Queue
+from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.drawing import Drawing
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import CURRICULUM, describe
 from posttrain.learning.rl.rollout import Group, marked
-from posttrain.learning.rl.stop import Stopping
+from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.training.best_weights import BestWeights
-from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.generators import seed_torch
-from posttrain.learning.training.progress import Progress, Stateful
+from posttrain.learning.training.progress import Progress
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 
 
-@dataclass(frozen=True)
-class Practice:
-    """Everything that takes part in a run, and changes while it goes on."""
-
-    drawing: Drawing
-    learner: PolicyLearner
-    curve: Curve
-    store: RolloutStore
-    queue: Queue
-    buffer: Buffer
-    stopping: Stopping | None
-    best: BestWeights | None = None
-    progress: Callable[[Mapping[str, Stateful], Checkpointer], Progress] = Progress
-
-    @property
-    def num_steps(self) -> int:
-        """Steps that were learnt from."""
-        return self.queue.num_drawn - len(self.queue.waiting)
-
-    def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
-        """Let the stopping rule see what 0-based `step` measured."""
-        if self.stopping is None:
-            return
-        self.stopping.observe(metrics)
-        if self.best is not None and self.stopping.improved:
-            # A step's rollouts are of the policy that it starts from.
-            self.best.keep(step)
-
-    def parts(self) -> dict[str, Stateful]:
-        """What a checkpoint holds, by name; of the rollouts, which lie beside it, the digests."""
-        learner = self.learner
-        optional: Mapping[str, Stateful | None] = {
-            "reference": learner.passes.reference,
-            "critic": learner.passes.critic,
-            "stopping": self.stopping,
-            "best": self.best,
-        }
-        return {
-            **learner.trainable.parts(),
-            "optimizer": learner.optimizer,
-            "learner": learner,
-            "curriculum": self.drawing.stream,
-            "reward": self.drawing.rewarder,
-            "queue": self.queue,
-            "buffer": self.buffer,
-            "curve": self.curve,
-            "rollouts": self.store,
-            **{name: part for name, part in optional.items() if part is not None},
-        }
-
-
-def train(
-    practice: Practice, *, config: RlConfig, context: StageContext, checkpointer: Checkpointer
-) -> None:
+def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) -> None:
     """Train the policy in place; goes on from a killed attempt, also from between two updates.
 
     Everything random in a step follows from the seed and the step, so a step that is run again
     after a kill is the same step. With a staleness, generations are sampled that many steps before
     they are learnt from, by the policy of then: what a sampler beside the learner would do, in one
-    process and in one order.
+    process and in one order. What they are drawn with is the config of the step that draws.
 
     Args:
-        practice: Everything with a state: learner, drawing, buffer, queue, store.
-        config: Steps, updates, staleness, checkpoints.
-        context: Of the stage: seed, progress, notes.
+        state: Everything that takes part, before its first step.
+        context: Seed, scratch folder and channels of the stage.
         checkpointer: Writes and finds checkpoints.
 
     """
-    queue, buffer, learner = practice.queue, practice.buffer, practice.learner
-    saving = _Saving(practice.progress(practice.parts(), checkpointer), practice.store, config)
+    queue, buffer, learner = state.queue, state.buffer, state.learner
+    saving = _Saving(
+        state.progress(state.parts(), checkpointer), state.store, state.schedules.at(0)
+    )
     first = saving.restore(context)
     weights = learner.fingerprint()
-    for step in range(first, config.steps):
-        if practice.stopping is not None and practice.stopping.reason:
-            context.note(f"stopped after step {step} of {config.steps}: {practice.stopping.reason}")
+    for step in range(first, saving.config.steps):
+        config = state.schedules.at(step)
+        if state.stopping is not None and state.stopping.reason:
+            context.note(f"stopped after step {step} of {config.steps}: {state.stopping.reason}")
             break
         started = time.perf_counter()
         if buffer.generation is None:
             # Else a checkpoint between two updates brought the generators' states with it.
             seed_torch(purpose_seed(context.seed, "rl", step))
-            if practice.best is not None:
-                practice.best.mark()
+            if state.best is not None:
+                state.best.mark()
+        learner.passes.config = config
         while queue.num_drawn <= min(step + config.staleness, config.steps - 1):
-            queue.put(draw(practice, queue.num_drawn, version=step))
+            queue.put(draw(state, queue.num_drawn, config, version=step))
         if buffer.generation is None:
-            generation = drop_stale(queue.take(), version=step, bound=config.staleness)
-            trained = [group for group in generation.groups if group[0].trained]
-            earned = learner.training_samples(trained, step=step)
-            samples = bearing_loss(earned)
-            if step == 0:
-                check_taught(trained, samples, max_tokens=config.max_tokens)
-            num_masked = sum(map(len, trained)) - sum(map(len, samples))
-            if num_masked:
-                generation.facts["rollouts_masked"] = float(num_masked)
-            # Only now everything is known of a group that a problem sampler may ask.
-            practice.drawing.observe(generation.groups)
-            groups = with_advantages(generation.groups, earned)
-            buffer.open(replace(generation, groups=groups), samples)
+            open_generation(state, config, step=step)
+        assert buffer.generation is not None
+        learner.passes.config = buffer.generation.drawn_with(config)
 
         sampled = time.perf_counter()
         plan = buffer.plan(seed=context.seed)
         for index in range(buffer.num_done, len(plan)):
             metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
             if index == 0:
-                gate(practice, metrics, stale=is_stale(buffer, version=step))
+                gate(learner, metrics, stale=is_stale(buffer, version=step))
             weights = check_moved(learner, weights, gradient=metrics["grad_norm"])
             buffer.learnt(metrics)
             if index + 1 < len(plan):
                 saving.save_if_due(step, index + 1)
 
-        measured = means(buffer.totals)
-        generation = buffer.close()
-        measured = figures(practice, generation, version=step) | measured
-        named = {f"rl/{name}": value for name, value in measured.items()}
-        sampler = practice.drawing.stream.metrics()
-        named |= {CURRICULUM + name: value for name, value in sampler.items()}
-        practice.curve.log(step + 1, named)
-        practice.store.add(generation.groups, step=step + 1)
-        practice.observe(named, step=step)
+        totals, generation = buffer.totals, buffer.close()
+        named = measure(generation, totals, config, version=step)
+        named |= {CURRICULUM + n: value for n, value in state.rollouter.stream.metrics().items()}
+        named |= state.schedules.metrics(step)
+        state.curve.log(step + 1, named)
+        state.store.add(generation.groups, step=step + 1)
+        state.observe(named, step=step)
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         seconds = {"rl/seconds_sampling": sampled - started}
@@ -152,20 +87,38 @@ def train(
         saving.save_if_due(step + 1, 0)
 
 
-def draw(practice: Practice, step: int, *, version: int) -> Generation:
+def draw(state: RlState, step: int, config: RlConfig, *, version: int) -> Generation:
     """Sample for `step`; where it will wait, hold the sampler against the trainer at once."""
-    generation = practice.drawing.draw(step, version=version)
+    generation = state.rollouter.generate(step, config, version=version)
     if step > version:
-        gap = practice.learner.gap(generation.groups[0])
-        practice.learner.check_gap(gap["logprob_gap"])
+        gap = state.learner.gap(generation.groups[0])
+        state.learner.check_gap(gap["logprob_gap"])
         generation.facts |= gap
     return generation
 
 
-def gate(practice: Practice, metrics: dict[str, float], *, stale: bool) -> None:
+def open_generation(state: RlState, config: RlConfig, *, step: int) -> None:
+    """Take the oldest generation, and fix what all updates of the step will learn from it."""
+    generation = drop_stale(state.queue.take(), version=step, bound=config.staleness)
+    state.learner.passes.config = generation.drawn_with(config)
+    trained = [group for group in generation.groups if group[0].trained]
+    earned = state.learner.training_samples(trained, step=step)
+    samples = bearing_loss(earned)
+    if step == 0:
+        check_taught(trained, samples, max_tokens=config.max_tokens)
+    num_masked = sum(map(len, trained)) - sum(map(len, samples))
+    if num_masked:
+        generation.facts["rollouts_masked"] = float(num_masked)
+    generation = replace(generation, groups=with_advantages(generation.groups, earned))
+    # Only now everything is known of a group that a problem sampler may ask.
+    state.rollouter.observe(generation.groups)
+    state.buffer.open(generation, samples)
+
+
+def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> None:
     """Stop where sampler and trainer disagree; of stale rollouts the distance is another thing."""
     if not stale:
-        practice.learner.check_gap(metrics["logprob_gap"])
+        learner.check_gap(metrics["logprob_gap"])
         return
     for name in ("", "_max", "_k3"):
         metrics[f"drift{name}"] = metrics.pop(f"logprob_gap{name}")
@@ -194,17 +147,32 @@ def drop_stale(generation: Generation, *, version: int, bound: int) -> Generatio
     return replace(generation, groups=groups, facts=facts)
 
 
-def figures(practice: Practice, generation: Generation, *, version: int) -> dict[str, float]:
-    """What is measured of a generation itself."""
-    signal = practice.drawing.informative(generation.groups)
+def measure(
+    generation: Generation,
+    totals: Mapping[str, Sequence[float]],
+    config: RlConfig,
+    *,
+    version: int,
+) -> dict[str, float]:
+    """Compute the metrics of a step, by the names in `rl.metrics`.
+
+    Args:
+        generation: What was learnt from, with all that was drawn for it.
+        totals: What each update measured, by name.
+        config: The numbers of the step.
+        version: The policy's version at the beginning of the step.
+
+    Returns:
+        Figures of the rollouts, and the mean of every metric over the updates that measured it.
+
+    """
+    signal = informative_groups(generation.groups, config.algorithm.advantage)
     ages = [version - r.policy_version for g in generation.groups for r in g if r.trained]
     found = describe(generation.groups, signal=signal) | generation.facts
-    return found | {"staleness": sum(ages) / len(ages)} if ages else found
-
-
-def means(totals: Mapping[str, list[float]]) -> dict[str, float]:
-    """Mean of every metric over the updates that measured it."""
-    return {name: math.fsum(values) / len(values) for name, values in totals.items()}
+    if ages:
+        found["staleness"] = sum(ages) / len(ages)
+    found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}
+    return {f"rl/{name}": value for name, value in found.items()}
 
 
 def check_taught(

@@ -1,6 +1,6 @@
 """Retrain the learner from stored rollouts alone: no problems, no sampling, no rewards computed."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from posttrain.data.schemas import ROLLOUTS
@@ -10,10 +10,12 @@ from posttrain.learning.rl.advantages import bearing_loss
 from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.rollout import stored_groups
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.schedule import Schedules
 from posttrain.stage.seeds import purpose_seed
 
 
@@ -42,6 +44,7 @@ def replay(
     policy = load_policy(inputs["policy"], device=context.device)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
+    schedules, configs = Schedules(config), dict[int, RlConfig]()
     for number, groups in stored_groups(table):
         if number > config.steps:
             raise UserError(
@@ -49,13 +52,29 @@ def replay(
                 f" {config.steps} steps; give the config of the run that made them"
             )
         step = number - 1
+        configs[step] = schedules.at(step)
+        drawn = configs[min(version for group in groups for r in group for version in r.versions)]
+        generation = Generation.drawn(step, groups, drawn, facts={})
+        learner.passes.config = generation.drawn_with(configs[step])
         seed_torch(purpose_seed(context.seed, "rl", step))
         trained = [group for group in groups if group[0].trained]
         samples = bearing_loss(learner.training_samples(trained, step=step))
-        buffer.open(Generation(step, groups), samples)
+        buffer.open(generation, samples)
         for index, update in enumerate(buffer.plan(seed=context.seed)):
-            learner.update(update, step=step, index=index, seed=context.seed)
+            buffer.learnt(learner.update(update, step=step, index=index, seed=context.seed))
+        measured = measure(generation, buffer.totals, configs[step], version=step)
+        _require_measured(schedules.followed, measured)
+        schedules.observe(measured)
         context.progress(number, config.steps)
     learner.trainable.finish()
     learner.trainable.merge()
     return weights_digest(policy.model)
+
+
+def _require_measured(followed: Collection[str], measured: Mapping[str, float]) -> None:
+    """Refuse a number that follows what only sampling measures: the rollouts do not tell it."""
+    for name in sorted(set(followed) - set(measured)):
+        raise UserError(
+            f"rl: a number follows {name}, which a replay of stored rollouts cannot measure"
+            f"{nearest(name, measured)}; let it follow another metric, or the step"
+        )

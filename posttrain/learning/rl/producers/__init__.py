@@ -1,0 +1,1 @@
+"""Producers: from problems to groups of rewarded rollouts, one way a file."""

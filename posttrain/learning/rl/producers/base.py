@@ -1,0 +1,93 @@
+"""The slot of the producers: what a part of it implements."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from posttrain.data.schemas import Problem
+from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+    from posttrain.learning.rewards.config import Rewarder
+    from posttrain.learning.rl.rollout import Group
+    from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What a producer works with for the whole run."""
+
+    sampler: "Sampler"
+    """Draws tokens from the present policy."""
+    rewarder: "Rewarder"
+    """Rewards answers, and remembers what its combination has to."""
+    tokenizer: "PreTrainedTokenizerBase"
+    """The policy's own."""
+
+    def rewarded(
+        self, groups: Sequence["Group"], problems: Sequence[Problem], *, step: int
+    ) -> list["Group"]:
+        """Return the same groups, with what each rollout earned.
+
+        Args:
+            groups: Rollouts that have earned nothing yet.
+            problems: The problem of each group.
+            step: 0-based step that they will be learnt from in.
+
+        """
+        from posttrain.learning.rl.rollout import answers_of, rewarded
+
+        answers = [answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
+        return rewarded(groups, self.rewarder.earned(answers, step=step))
+
+
+@dataclass(frozen=True)
+class SamplingRound:
+    """One round of sampling within a step."""
+
+    step: int
+    """0-based step that the rollouts will be learnt from in."""
+    params: "SamplingParams"
+    """How to sample; `num_samples` is the size of a group, and the seed is this round's own."""
+    first_group: int
+    """Number of the first group that the round makes; groups are numbered through the step."""
+
+
+class Production:
+    """A started producer; `state_dict` holds what it changes from round to round."""
+
+    def produce(
+        self, problems: Sequence[Problem], prompts: Sequence["Prompt"], at: SamplingRound
+    ) -> list["Group"]:
+        """Make the rollouts of one round.
+
+        What is drawn may depend on the round, the policy and this producer's state alone, so that
+        a resumed run draws the same.
+
+        Args:
+            problems: Different problems, ``[P]``.
+            prompts: Their prompts as tokens, in the same order.
+            at: Step, seed, size of a group, and the other settings of the round.
+
+        Returns:
+            One group of rewarded rollouts per problem, in the order of the problems.
+
+        """
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that changes, as tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+
+
+class Producer(Part):
+    """How the rollouts of a problem come about."""
+
+    def start(self, bench: Workbench) -> Production:
+        """Begin a run with a sampler, a rewarder and the policy's tokenizer."""
+        raise NotImplementedError

@@ -1,0 +1,39 @@
+"""Answers of the policy to the problem as it is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
+
+if TYPE_CHECKING:
+    from posttrain.learning.rl.rollout import Group
+    from posttrain.learning.rollouts.engines.base import Prompt
+
+
+class Plain(Producer):
+    """Sample a group of answers to every problem, each by the policy alone."""
+
+    kind: Literal["plain"] = "plain"
+
+    def start(self, bench: Workbench) -> Production:
+        """Begin a run."""
+        return PlainProduction(bench)
+
+
+@dataclass(frozen=True)
+class PlainProduction(Production):
+    """Samples and rewards; it has no state."""
+
+    bench: Workbench
+
+    def produce(
+        self, problems: Sequence[Problem], prompts: Sequence["Prompt"], at: SamplingRound
+    ) -> list["Group"]:
+        """Draw as many answers to each problem as a group has."""
+        from posttrain.learning.rl.rollout import as_groups
+
+        samples = self.bench.sampler.sample(prompts, at.params)
+        groups = as_groups(samples, problems, prompts, first=at.first_group)
+        return self.bench.rewarded(groups, problems, step=at.step)

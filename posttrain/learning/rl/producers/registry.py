@@ -1,0 +1,7 @@
+"""The producers that ship with posttrain."""
+
+from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.producers.plain import Plain
+from posttrain.stage.slots import Slot
+
+PRODUCERS = Slot("producer", Producer, {"plain": Plain})

@@ -1,0 +1,125 @@
+"""Everything that takes part in an RL run, put together."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from posttrain.learning.curriculum.base import ProblemPool
+from posttrain.learning.curriculum.start import start_sampler
+from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.rl.buffer import Buffer, Queue
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.rollouter import Rollouter
+from posttrain.learning.rl.stop import Stopping
+from posttrain.learning.rl.store import RolloutStore
+from posttrain.learning.rollouts.scoring import make_prompts, problems_of
+from posttrain.learning.training.best_weights import BestWeights
+from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.progress import Progress, Stateful
+from posttrain.stage.context import StageContext
+from posttrain.stage.schedule import Schedules
+
+
+@dataclass(frozen=True)
+class RlState:
+    """Everything that takes part in a run, and changes while it goes on."""
+
+    schedules: Schedules[RlConfig]
+    rollouter: Rollouter
+    learner: PolicyLearner
+    curve: Curve
+    store: RolloutStore
+    queue: Queue
+    buffer: Buffer
+    stopping: Stopping | None = None
+    best: BestWeights | None = None
+    progress: Callable[[Mapping[str, Stateful], Checkpointer], Progress] = Progress
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that were learnt from."""
+        return self.queue.num_drawn - len(self.queue.waiting)
+
+    def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
+        """Let schedules and the stopping rule see what 0-based `step` measured."""
+        self.schedules.observe(metrics)
+        if self.stopping is None:
+            return
+        self.stopping.observe(metrics)
+        if self.best is not None and self.stopping.improved:
+            # A step's rollouts are of the policy that it starts from.
+            self.best.keep(step)
+
+    def parts(self) -> dict[str, Stateful]:
+        """Return what a checkpoint holds, by name.
+
+        Of the rollouts, which lie beside it, it holds the digests.
+        """
+        passes = self.learner.passes
+        optional: Mapping[str, Stateful | None] = {
+            "reference": passes.reference,
+            "critic": passes.critic,
+            "stopping": self.stopping,
+            "best": self.best,
+            # Numbers that go by the step alone have no state.
+            "schedules": self.schedules if self.schedules.followed else None,
+        }
+        return {
+            **self.learner.trainable.parts(),
+            "optimizer": self.learner.optimizer,
+            "learner": self.learner,
+            "curriculum": self.rollouter.stream,
+            "producer": self.rollouter.production,
+            "reward": self.rollouter.bench.rewarder,
+            "queue": self.queue,
+            "buffer": self.buffer,
+            "curve": self.curve,
+            "rollouts": self.store,
+            **{name: part for name, part in optional.items() if part is not None},
+        }
+
+
+def start_state(
+    config: RlConfig,
+    pool: ProblemPool,
+    learner: PolicyLearner,
+    bench: Workbench,
+    context: StageContext,
+) -> RlState:
+    """Put a run together, as it is before its first step.
+
+    Args:
+        config: Parameters of the run; its numbers may be schedules.
+        pool: The problems, and what is known of them.
+        learner: The policy and what learns with it.
+        bench: What draws from the policy, and what rewards.
+        context: Seed, scratch folder and channels of the stage.
+
+    Raises:
+        UserError: The problem sampler cannot begin from this pool.
+
+    """
+    schedules = Schedules(config)
+    count, problems = schedules.at(0).problems_per_step, problems_of(pool.problems)
+    stream = start_sampler(config.draw.sampler, pool, count=count, sources=config.draw.sources)
+    rollouter = Rollouter(
+        problems=problems,
+        prompts=make_prompts(bench.tokenizer, problems),
+        stream=stream,
+        bench=bench,
+        production=config.producer.start(bench),
+        seed=context.seed,
+    )
+    return RlState(
+        schedules=schedules,
+        rollouter=rollouter,
+        learner=learner,
+        curve=Curve(context),
+        store=RolloutStore(context.scratch),
+        queue=Queue(),
+        buffer=Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches),
+        stopping=None if config.stop is None else Stopping(config.stop),
+        best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
+        progress=learner.progress,
+    )
