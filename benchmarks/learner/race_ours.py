@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.learner.pace import Pace
-from posttrain.learning.rl.learner import Learner
+from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.execution.allocator import keep_freed_memory
 from posttrain.stage.context import StageContext
@@ -24,19 +24,19 @@ def main() -> None:
     folder, weights, burst, steps, data = sys.argv[1:]
     keep_freed_memory()
     make_deterministic(0, 1)
-    seen: list[Learner] = []
+    seen: list[PolicyLearner] = []
     pace = Pace(
         warm_up=1,
         burst=int(burst),
         keep=lambda: torch.save(seen[0].model.state_dict(), weights),
     )
-    update = Learner.update
+    update = PolicyLearner.update
 
-    def watched(learner: Learner, *given: Any, **options: Any) -> dict[str, float]:
+    def watched(learner: PolicyLearner, *given: Any, **options: Any) -> dict[str, float]:
         seen[:] = [learner]
         return update(learner, *given, **options)
 
-    Learner.update = watched  # type: ignore[method-assign]
+    PolicyLearner.update = watched  # type: ignore[method-assign]
 
     def hear(event: Mapping[str, Any]) -> None:
         if event["kind"] == "progress":
