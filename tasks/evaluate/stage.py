@@ -62,7 +62,7 @@ def run(
             with open_sampler(
                 config.engine, policy, batch_size=config.batch_size, ray=context.ray
             ) as sampler:
-                attempts = sample_and_score_all(
+                scored = sample_and_score_all(
                     sampler,
                     problems,
                     prompts,
@@ -74,7 +74,7 @@ def run(
                 tally(
                     name,
                     weights_digest(policy.model),
-                    attempts,
+                    scored,
                     num_samples=config.num_samples,
                     reward_model=reward_model,
                 )
@@ -113,7 +113,7 @@ def _completions(tallies: list[Tally]) -> pl.DataFrame:
     rows = [
         made.completion(tally.digest)
         for tally in tallies
-        for group in tally.attempts
+        for group in tally.samples
         for made in group
     ]
     return with_row_ids(completions_table(rows), IDENTITY["completions"])

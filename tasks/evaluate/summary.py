@@ -111,7 +111,7 @@ def _exhibit(tallies: Sequence[Tally], place: int) -> Exhibit:
     problem = tallies[0].problems[place]
     shown = []
     for tally in tallies:
-        made = tally.attempts[place][0]
+        made = tally.samples[place][0]
         shown.append(
             ShownCompletion(
                 policy=tally.name,

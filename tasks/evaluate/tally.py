@@ -17,12 +17,12 @@ from posttrain.stage.errors import UserError
 
 @dataclass(frozen=True)
 class Tally:
-    """The attempts of one policy, `num_samples` per problem in the order of the problems."""
+    """The scored samples of one policy, `num_samples` per problem in the order of the problems."""
 
     name: str
     digest: str
     problems: tuple[Problem, ...]
-    attempts: tuple[tuple[ScoredSample, ...], ...]
+    samples: tuple[tuple[ScoredSample, ...], ...]
     correct_PN: Tensor
     """1 where a sample was accepted in full, else 0; float64."""
     rewards_PN: Tensor | None
@@ -30,7 +30,7 @@ class Tally:
 
     def judged(self) -> list[bool]:
         """Return of each problem whether all of its samples could be judged."""
-        return [all(made.score.value is not None for made in group) for group in self.attempts]
+        return [all(made.score.value is not None for made in group) for group in self.samples]
 
     def of(self, kept: Sequence[bool]) -> "Tally":
         """Return the tally of the problems that are kept."""
@@ -38,7 +38,7 @@ class Tally:
         return replace(
             self,
             problems=tuple(compress(self.problems, kept)),
-            attempts=tuple(compress(self.attempts, kept)),
+            samples=tuple(compress(self.samples, kept)),
             correct_PN=self.correct_PN[kept_P],
             rewards_PN=None if self.rewards_PN is None else self.rewards_PN[kept_P],
         )
@@ -55,42 +55,41 @@ class Tally:
 
     def answers(self) -> list[list[str | None]]:
         """What each sample states as its answer; None where it states nothing."""
-        return [[final_answer(made.sample.text) for made in group] for group in self.attempts]
+        return [[final_answer(made.sample.text) for made in group] for group in self.samples]
 
     def mean_length(self) -> float:
         """Tokens per sample, the end token included."""
-        lengths = [len(made.sample.token_ids) for group in self.attempts for made in group]
+        lengths = [len(made.sample.token_ids) for group in self.samples for made in group]
         return sum(lengths) / len(lengths)
 
     def truncation_rate(self) -> float:
         """Share of samples that met the token limit."""
-        reasons = [made.sample.finish_reason for group in self.attempts for made in group]
+        reasons = [made.sample.finish_reason for group in self.samples for made in group]
         return sum(reason is FinishReason.LENGTH for reason in reasons) / len(reasons)
 
 
 def tally(
     name: str,
     digest: str,
-    attempts: Sequence[ScoredSample],
+    samples: Sequence[ScoredSample],
     *,
     num_samples: int,
     reward_model: RewardModel | None,
 ) -> Tally:
-    """Arrange a policy's attempts by problem, and score them where there is a reward model."""
+    """Arrange a policy's samples by problem, and score them where there is a reward model."""
     grouped = tuple(
-        tuple(attempts[begin : begin + num_samples])
-        for begin in range(0, len(attempts), num_samples)
+        tuple(samples[begin : begin + num_samples]) for begin in range(0, len(samples), num_samples)
     )
     correct = [[float(bool(made.score.correct)) for made in group] for group in grouped]
     rewards_PN = None
     if reward_model is not None:
-        rewards_PN = torch.tensor(_rewards(reward_model, attempts), dtype=torch.float64)
+        rewards_PN = torch.tensor(_rewards(reward_model, samples), dtype=torch.float64)
         rewards_PN = rewards_PN.view(-1, num_samples)
     return Tally(
         name=name,
         digest=digest,
         problems=tuple(group[0].problem for group in grouped),
-        attempts=grouped,
+        samples=grouped,
         correct_PN=torch.tensor(correct, dtype=torch.float64),
         rewards_PN=rewards_PN,
     )
@@ -112,10 +111,10 @@ def judged_by_all(tallies: Sequence[Tally]) -> list[Tally]:
     return [tally.of(kept) for tally in tallies]
 
 
-def _rewards(reward_model: RewardModel, attempts: Sequence[ScoredSample]) -> list[float]:
-    """Reward of every attempt; equal texts are scored once, an empty one ranks last."""
-    pairs = {(made.problem.prompt, made.sample.text) for made in attempts if made.sample.text}
+def _rewards(reward_model: RewardModel, samples: Sequence[ScoredSample]) -> list[float]:
+    """Reward of every sample; equal texts are scored once, an empty one ranks last."""
+    pairs = {(made.problem.prompt, made.sample.text) for made in samples if made.sample.text}
     ordered = sorted(pairs)
     scores = reward_model.score([p for p, _ in ordered], [t for _, t in ordered]) if ordered else []
     known = dict(zip(ordered, scores, strict=True))
-    return [known.get((m.problem.prompt, m.sample.text), float("-inf")) for m in attempts]
+    return [known.get((m.problem.prompt, m.sample.text), float("-inf")) for m in samples]

@@ -58,7 +58,7 @@ def run(
         ) as sampler,
         verifying(context.ray) as verify,
     ):
-        attempts = sample_and_score_all(
+        scored = sample_and_score_all(
             sampler,
             problems,
             make_prompts(policy.tokenizer, problems),
@@ -67,12 +67,12 @@ def run(
             report=lambda done: context.progress(done, len(problems), unit="problem"),
         )
 
-    samples = completions_table([made.completion(digest) for made in attempts])
+    samples = completions_table([made.completion(digest) for made in scored])
     samples = with_row_ids(samples, IDENTITY["completions"])
     rates = solve_rates(samples, policy=digest)
     write_table(samples, outputs["samples"], COMPLETIONS)
     write_table(rates, outputs["solve_rates"], SOLVE_RATES)
-    return _metrics(attempts, rates)
+    return _metrics(scored, rates)
 
 
 def even_share(problems: pl.DataFrame, num_problems: int | None, *, seed: int) -> pl.DataFrame:
@@ -123,18 +123,18 @@ def solve_rates(samples: pl.DataFrame, *, policy: str) -> pl.DataFrame:
     )
 
 
-def _metrics(attempts: Sequence[ScoredSample], rates: pl.DataFrame) -> dict[str, float]:
+def _metrics(scored: Sequence[ScoredSample], rates: pl.DataFrame) -> dict[str, float]:
     mixed = (rates["solved"] > 0) & (rates["solved"] < rates["attempts"])
-    cut = [made.sample.finish_reason is FinishReason.LENGTH for made in attempts]
-    stated = [final_answer(made.sample.text) is not None for made in attempts]
-    lengths = [len(made.sample.token_ids) for made in attempts]
-    unjudged = sum(made.score.value is None for made in attempts)
+    cut = [made.sample.finish_reason is FinishReason.LENGTH for made in scored]
+    stated = [final_answer(made.sample.text) is not None for made in scored]
+    lengths = [len(made.sample.token_ids) for made in scored]
+    unjudged = sum(made.score.value is None for made in scored)
     return {
         "probe/solve_rate": float(rates["solve_rate"].to_numpy().mean()),
         "probe/share_with_signal": float(mixed.to_numpy().mean()),
-        "probe/truncation_rate": sum(cut) / len(attempts),
-        "probe/format_rate": sum(stated) / len(attempts),
-        "probe/mean_length": sum(lengths) / len(attempts),
+        "probe/truncation_rate": sum(cut) / len(scored),
+        "probe/format_rate": sum(stated) / len(scored),
+        "probe/mean_length": sum(lengths) / len(scored),
         "probe/num_problems": float(len(rates)),
-        **({"probe/unjudged": unjudged / len(attempts)} if unjudged else {}),
+        **({"probe/unjudged": unjudged / len(scored)} if unjudged else {}),
     }

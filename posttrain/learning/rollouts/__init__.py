@@ -1,1 +1,1 @@
-"""A policy's attempts at problems, and the engines that draw them."""
+"""A policy's samples of problems, scored, and the engines that draw them."""
