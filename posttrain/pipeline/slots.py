@@ -26,6 +26,7 @@ SLOTS: Mapping[str, str] = {
     "surrogate": "posttrain.learning.algorithms.surrogates.registry:SURROGATES",
     "token_weight": "posttrain.learning.algorithms.token_weights.registry:TOKEN_WEIGHTS",
     "regularizer": "posttrain.learning.algorithms.regularizers.registry:REGULARIZERS",
+    "strategy": "posttrain.learning.rollouts.strategies.registry:STRATEGIES",
     "schedule": "posttrain.stage.shapes.registry:SCHEDULE_SHAPES",
 }
 """Name -> `module:variable`, in the order of the pipeline; a module is imported when it is used."""

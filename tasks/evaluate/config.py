@@ -1,12 +1,15 @@
 """Parameters of an evaluation."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from posttrain.learning.rollouts.engines.config import EngineConfig
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.rollouts.strategies.base import Strategy
+from posttrain.learning.rollouts.strategies.registry import STRATEGIES
 from posttrain.stage.config import StageConfig
+from posttrain.stage.slots import InSlot
 
 
 class EvaluateConfig(StageConfig):
@@ -16,6 +19,8 @@ class EvaluateConfig(StageConfig):
     """Samples per problem and policy."""
     pass_at: tuple[int, ...] = (1, 2, 4, 8)
     """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
+    strategies: tuple[Annotated[Strategy, InSlot(STRATEGIES)], ...] = ()
+    """Further inference strategies to grade, beside pass@k, the vote and best-of-k."""
     temperature: float = Field(1.0, gt=0.0)
     """Sampling temperature; at 1 pass@1 is the policy's own probability of being right."""
     max_tokens: int = Field(72, ge=1)
@@ -35,4 +40,8 @@ class EvaluateConfig(StageConfig):
                 f"pass_at asks for k={beyond[0]} of {self.num_samples} samples;"
                 " raise num_samples or set pass_at to smaller ones"
             )
+        kinds = [strategy.kind for strategy in self.strategies]
+        twice = next((kind for kind in kinds if kinds.count(kind) > 1), None)
+        if twice is not None:
+            raise ValueError(f"strategies has '{twice}' twice; leave one out")
         return self

@@ -1,12 +1,12 @@
 """Estimates over problems: each problem is one draw, however often it was sampled."""
 
-from math import comb
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from posttrain.learning.maths.intervals import clustered_mean_interval, wilson_interval
-from posttrain.learning.maths.pass_at_k import majority_vote
+from posttrain.learning.rollouts.strategies.base import DrawnSamples, Strategy
 from tasks.evaluate.report import Estimate, EstimateAt
 
 
@@ -31,44 +31,22 @@ def at(k: int, estimate: Estimate) -> EstimateAt:
     return EstimateAt(k, estimate.value, estimate.low, estimate.high)
 
 
-def best_of(rewards_PN: Tensor, correct_PN: Tensor, *, k: int) -> Tensor:
-    """Chance that the best-rewarded of k samples is right, over all k-subsets of the N. `[P]`.
+def estimates_of(
+    strategy: Strategy, samples: DrawnSamples, wanted: Sequence[int]
+) -> tuple[EstimateAt, ...]:
+    """Grade a strategy on a policy's samples.
 
-    With the samples by falling reward, the i-th (from 0) is the best of C(N-1-i, k-1) subsets out
-    of C(N, k). Samples of equal reward share their places evenly. k = 1 is the mean; k = N is the
-    best of all.
+    Args:
+        strategy: What makes one answer of several samples.
+        samples: What was drawn.
+        wanted: The k that the recipe asks for, rising.
+
+    Returns:
+        An estimate for each of the strategy's budgets; none where it needs a reward model and
+        there is none.
+
     """
-    num_samples = rewards_PN.shape[1]
-    weights_N = torch.tensor(
-        [comb(num_samples - 1 - i, k - 1) / comb(num_samples, k) for i in range(num_samples)],
-        dtype=torch.float64,
-    )
-    # Of a sample with `above` better ones and `equal` like it (itself included), the weight is
-    # the mean of the weights of the places above .. above + equal - 1.
-    cumulative = torch.cat([weights_N.new_zeros(1), weights_N.cumsum(0)])
-    above_PN = (rewards_PN[:, None, :] > rewards_PN[:, :, None]).sum(-1)
-    equal_PN = (rewards_PN[:, None, :] == rewards_PN[:, :, None]).sum(-1)
-    share_PN = (cumulative[above_PN + equal_PN] - cumulative[above_PN]) / equal_PN
-    return (share_PN * correct_PN).sum(-1)
-
-
-def majority(answers: list[list[str | None]], correct_PN: Tensor) -> Tensor:
-    """Whether the commonest stated answer of each problem is right; 0 where none is. `[P]`."""
-    votes = [
-        (problem, index, answer)
-        for problem, given in enumerate(answers)
-        for index, answer in enumerate(given)
-        if answer is not None
-    ]
-    values_P = torch.zeros(len(answers), dtype=torch.float64)
-    if not votes:
-        return values_P
-    problems, indices, stated = zip(*votes, strict=True)
-    numbers = {answer: number for number, answer in enumerate(dict.fromkeys(stated))}
-    problem_B = torch.tensor(problems)
-    values_P[torch.unique(problem_B)] = majority_vote(
-        torch.tensor([numbers[answer] for answer in stated]),
-        correct_PN[problem_B, torch.tensor(indices)],
-        problem_B,
-    )
-    return values_P
+    if "reward_model" in strategy.NEEDS and samples.rewards_PN is None:
+        return ()
+    ks = strategy.budgets(samples, wanted)
+    return tuple(at(k, mean_of_problems(strategy.solved(samples, k))) for k in ks)

@@ -10,7 +10,7 @@ the last policy's pass@1.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter
@@ -85,6 +85,8 @@ class PolicyReport:
     by_difficulty: tuple[Slice, ...]
     solve_histogram: tuple[int, ...]
     change: Change | None
+    strategies: dict[str, tuple[EstimateAt, ...]] = field(default_factory=dict)
+    """Estimates of the further strategies of the recipe, by kind; left out where there is none."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,11 @@ class Report:
 
 def write_report(report: Report, path: Path) -> None:
     """Write the report as JSON with sorted keys: equal reports are equal bytes."""
-    path.write_text(json.dumps(asdict(report), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    written = asdict(report)
+    for policy in written["policies"]:
+        if not policy["strategies"]:
+            del policy["strategies"]
+    path.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def read_report(path: Path) -> Report:

@@ -131,6 +131,8 @@ def _metrics(report: Report) -> dict[str, float]:
         if policy.best_of:
             best = policy.best_of[-1]
             metrics[f"{prefix}/best_of_{best.k}"] = best.value
+        for kind, graded in policy.strategies.items():
+            metrics |= {f"{prefix}/{kind}_at_{each.k}": each.value for each in graded}
         if policy.change:
             metrics[f"{prefix}/gain"] = policy.change.difference.value
     return metrics

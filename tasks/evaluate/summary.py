@@ -5,9 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.pass_at_k import pass_at_k
+from posttrain.learning.rollouts.strategies.base import Strategy
+from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
+from posttrain.learning.rollouts.strategies.sample import SampleStrategy
+from posttrain.learning.rollouts.strategies.vote import VoteStrategy
 from tasks.evaluate.config import EvaluateConfig
-from tasks.evaluate.estimates import at, best_of, majority, mean_of_problems
+from tasks.evaluate.estimates import estimates_of, mean_of_problems
 from tasks.evaluate.report import (
     LAYOUT,
     Change,
@@ -29,7 +32,7 @@ def summarize(
     """The whole report; each policy but the first is compared with the one before it."""
     parents: list[Tally | None] = [None, *tallies[:-1]]
     policies = tuple(
-        describe(tally, parent, ks=sorted({1, *config.pass_at}))
+        describe(tally, parent, ks=sorted({1, *config.pass_at}), strategies=config.strategies)
         for tally, parent in zip(tallies, parents, strict=True)
     )
     return Report(
@@ -45,26 +48,25 @@ def summarize(
     )
 
 
-def describe(tally: Tally, parent: Tally | None, *, ks: Sequence[int]) -> PolicyReport:
+def describe(
+    tally: Tally,
+    parent: Tally | None,
+    *,
+    ks: Sequence[int],
+    strategies: Sequence[Strategy] = (),
+) -> PolicyReport:
     """What one policy can do, and how that differs from its parent."""
+    samples = tally.drawn()
+    stated = [answer is not None for given in samples.answers for answer in given]
     num_correct_P = tally.correct_PN.sum(-1)
-    num_samples_P = torch.full_like(num_correct_P, tally.num_samples)
-    answers = tally.answers()
-    stated = [answer is not None for given in answers for answer in given]
     counts = torch.bincount(num_correct_P.long(), minlength=tally.num_samples + 1)
-    best = [] if tally.rewards_PN is None else ks
+    (majority,) = estimates_of(VoteStrategy(), samples, ks)
     return PolicyReport(
         name=tally.name,
         digest=tally.digest,
-        pass_at=tuple(
-            at(k, mean_of_problems(pass_at_k(num_correct_P, num_samples_P, k=k))) for k in ks
-        ),
-        majority=at(tally.num_samples, mean_of_problems(majority(answers, tally.correct_PN))),
-        best_of=tuple(
-            at(k, mean_of_problems(best_of(tally.rewards_PN, tally.correct_PN, k=k)))
-            for k in best
-            if tally.rewards_PN is not None
-        ),
+        pass_at=estimates_of(SampleStrategy(), samples, ks),
+        majority=majority,
+        best_of=estimates_of(BestOfNStrategy(), samples, ks),
         mean_length=tally.mean_length(),
         truncation_rate=tally.truncation_rate(),
         format_rate=sum(stated) / len(stated),
@@ -74,6 +76,7 @@ def describe(tally: Tally, parent: Tally | None, *, ks: Sequence[int]) -> Policy
         ),
         solve_histogram=tuple(counts.tolist()),
         change=change(tally, parent) if parent else None,
+        strategies={each.kind: estimates_of(each, samples, ks) for each in strategies},
     )
 
 

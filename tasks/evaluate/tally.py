@@ -12,6 +12,7 @@ from posttrain.learning.models.reward_head import RewardModel
 from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.scoring import ScoredSample
+from posttrain.learning.rollouts.strategies.base import DrawnSamples
 from posttrain.stage.errors import UserError
 
 
@@ -53,9 +54,10 @@ class Tally:
         """Share of each problem's samples that were right, `[P]`."""
         return self.correct_PN.mean(-1)
 
-    def answers(self) -> list[list[str | None]]:
-        """What each sample states as its answer; None where it states nothing."""
-        return [[final_answer(made.sample.text) for made in group] for group in self.samples]
+    def drawn(self) -> DrawnSamples:
+        """Return what inference strategies work with."""
+        answers = [[final_answer(made.sample.text) for made in group] for group in self.samples]
+        return DrawnSamples(answers, self.correct_PN, self.rewards_PN)
 
     def mean_length(self) -> float:
         """Tokens per sample, the end token included."""

@@ -27,6 +27,7 @@ STAGES = {
     "token_weight": {"rl"},
     "regularizer": {"rl"},
     "schedule": {"pretrain"},
+    "strategy": {"evaluate"},
 }
 
 

@@ -12,10 +12,13 @@ from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rollouts.strategies.base import DrawnSamples
+from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
+from posttrain.learning.rollouts.strategies.vote import VoteStrategy
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
-from tasks.evaluate.estimates import best_of, majority, mean_of_problems
+from tasks.evaluate.estimates import estimates_of, mean_of_problems
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run
 
@@ -201,6 +204,14 @@ def test_a_prompt_beyond_the_context_is_refused_by_its_id(guesser, coins, tmp_pa
         evaluate(tmp_path / "run", inputs)
 
 
+def best_of(rewards, correct, *, k):
+    return BestOfNStrategy().solved(DrawnSamples([], correct, rewards), k)
+
+
+def majority(answers, correct):
+    return VoteStrategy().solved(DrawnSamples(answers, correct), correct.shape[1])
+
+
 def test_best_of_two_of_three_by_enumeration():
     """Pairs of (3: right, 2: wrong, 1: right): 3 wins two of the three, 2 wins one: 2/3 right."""
     rewards = torch.tensor([[2.0, 3.0, 1.0]])
@@ -242,3 +253,12 @@ def test_interval_is_over_problems_and_never_of_width_zero_at_an_extreme():
     none = mean_of_problems(torch.zeros(10))
     assert none.high == pytest.approx(1 - sure.low)
     assert mean_of_problems(torch.tensor([0.3])).high == 1.0
+
+
+def test_a_strategy_is_graded_by_its_own_budgets_where_it_has_what_it_needs():
+    samples = DrawnSamples([["1", "2", "1"], [None] * 3], torch.tensor([[1.0, 0, 1], [0, 0, 0]]))
+    (vote,) = estimates_of(VoteStrategy(), samples, [1, 2])
+    assert (vote.k, vote.value) == (3, 0.5)
+    assert estimates_of(BestOfNStrategy(), samples, [1]) == ()
+    with pytest.raises(UserError, match="has 'vote' twice"):
+        EvaluateConfig.parse({"strategies": ["vote", "vote"]}, where="evaluate")

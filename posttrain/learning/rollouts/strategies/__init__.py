@@ -1,0 +1,1 @@
+"""Inference strategies: how several samples of a problem become one answer."""
