@@ -5,6 +5,7 @@ from collections.abc import Collection
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.schedule import at
 
 
 def check(
@@ -28,6 +29,7 @@ def check(
         UserError: The first contradiction, with its place and its remedy.
 
     """
+    algorithm = at(algorithm, 0, {})
     refused = None if group_size is None else algorithm.advantage.refuse_group_size(group_size)
     if refused:
         raise UserError(f"{where}.advantage: {refused}")

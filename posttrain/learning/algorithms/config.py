@@ -21,6 +21,7 @@ from posttrain.learning.algorithms.surrogates.registry import SURROGATES
 from posttrain.learning.algorithms.token_weights.base import TokenWeight
 from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
 from posttrain.stage.config import StageConfig
+from posttrain.stage.schedule import Schedulable, at
 from posttrain.stage.slots import InSlot
 
 
@@ -44,7 +45,7 @@ class AggregationConfig(StageConfig):
         return self
 
 
-class CriticConfig(StageConfig):
+class CriticConfig(Schedulable):
     """The loss of a value model: `coefficient x 1/2 max((V - R)^2, (clipped V - R)^2)`."""
 
     coefficient: float = Field(default=1.0, gt=0.0)
@@ -53,7 +54,7 @@ class CriticConfig(StageConfig):
     """How far a value may move before its gradient stops; none for the plain squared error."""
 
 
-class OverlongConfig(StageConfig):
+class OverlongConfig(Schedulable):
     """A penalty for completions that come near the limit of tokens, added to the reward."""
 
     share: float = Field(default=0.2, gt=0.0, le=1.0)
@@ -125,14 +126,16 @@ class Algorithm(StageConfig):
         return self.advantage.PER_TOKEN or added
 
     def describe(self) -> str:
-        """Sum it up: `mean/sample · clip token -0.2 +0.28 · token_mean · k3 0.04 in loss`."""
-        texts = [self.advantage.describe(), self.surrogate.describe(), self.aggregation.kind]
-        if self.old_policy != "sampler":
-            texts.append(f"old {self.old_policy}")
-        texts += [each.describe() for each in self.token_weights.values()]
-        texts += [each.describe() for each in self.regularizers.values()]
-        texts += ["critic"] * (self.critic is not None)
-        texts += ["length penalty"] * (self.overlong is not None)
+        """Sum it up, as of its first step: `mean/sample · clip token -0.2 +0.28 · token_mean`."""
+        now = at(self, 0, {})
+        texts = [now.advantage.describe(), now.surrogate.describe(), now.aggregation.kind]
+        if now.old_policy != "sampler":
+            texts.append(f"old {now.old_policy}")
+        texts += [each.describe() for each in now.token_weights.values()]
+        texts += [each.describe() for each in now.regularizers.values()]
+        texts += ["critic"] * (now.critic is not None)
+        texts += ["length penalty"] * (now.overlong is not None)
+        texts += ["scheduled"] * (now is not self)
         return " · ".join(texts)
 
     @model_validator(mode="after")

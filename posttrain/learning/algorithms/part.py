@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import Part, Slot
 
 NEEDS: Mapping[str, str] = {
@@ -34,8 +35,8 @@ class AlgorithmFacts(NamedTuple):
     """True where the tokens of one rollout may have different advantages."""
 
 
-class AlgorithmPart(Part):
-    """A part of an algorithm."""
+class AlgorithmPart(Part, Schedulable):
+    """A part of an algorithm; its numbers may be schedules, and are numbers where it is used."""
 
     @property
     def needs(self) -> frozenset[str]:

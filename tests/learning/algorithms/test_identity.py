@@ -225,6 +225,8 @@ SAME_METHOD = [
 OTHER_METHOD = [
     {"algorithm": "grpo"},
     {"draw": {"max_rounds": 4}},
+    {"draw": {"sampler": "uniform"}},
+    {"temperature": {"from": 1.0, "to": 0.7, "over": 10}},
     {"draw": {"train_on": "all"}},
     {"group_size": 16},
     {"problems_per_step": 16},

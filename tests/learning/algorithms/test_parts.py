@@ -9,6 +9,7 @@ from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
 from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
@@ -16,6 +17,7 @@ from posttrain.learning.algorithms.surrogates.registry import SURROGATES
 from posttrain.learning.algorithms.token_weights.base import TokenWeight
 from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
 from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import at
 
 SLOTS = [ADVANTAGES, SURROGATES, TOKEN_WEIGHTS, REGULARIZERS]
 
@@ -117,3 +119,24 @@ def test_who_is_cut_off_or_cannot_be_judged_is_not_informative(choose):
     assert masked.informative(cut).tolist() == [True, False, False]
     dropped = choose("default", advantage={"truncated": "drop"}).advantage
     assert dropped.informative(cut).tolist() == [False, False, False]
+
+
+def test_any_number_of_a_part_may_be_a_schedule():
+    falling = {"from": 0.4, "to": 0.2, "over": 10}
+    algorithm = Algorithm.model_validate(
+        {
+            "surrogate": {"kind": "clip", "high": falling},
+            "regularizers": {"kl": {"coefficient": falling}},
+            "overlong": {"share": falling},
+        }
+    )
+    check(algorithm, where="rl", max_tokens=100)
+    middle = at(algorithm, 5, {})
+    assert middle.surrogate.high == pytest.approx(0.3)
+    assert middle.regularizers["kl"].coefficient == pytest.approx(0.3)
+    assert middle.overlong.share == pytest.approx(0.3)
+    assert algorithm.describe().endswith("clip token -0.2 +0.4 · token_mean · k3 0.4 in loss"
+        " · length penalty · scheduled")  # fmt: skip
+    assert digest(algorithm) != digest(at(algorithm, 0, {}))
+    with pytest.raises(ValueError, match=r"clip low 0.2 exceeds clip high 0.1"):
+        Algorithm.model_validate({"surrogate": {"kind": "clip", "high": falling | {"to": 0.1}}})
