@@ -36,7 +36,7 @@ AnyBatch = TypeVar("AnyBatch", bound=MicroBatch)
 
 @dataclass(frozen=True)
 class Batches(Generic[AnyBatch]):
-    """The micro-batches of every optimiser step, made when they are asked for.
+    """The micro-batches of every optimizer step, made when they are asked for.
 
     A step with enough rows has `at_least` so many parts, for as many processes that share it.
     """

@@ -1,6 +1,6 @@
 """How a prompt and a completion become token ids: one place, used by every stage alike.
 
-Prompt and completion are tokenised apart and joined, so that the ids which the sampler continues
+Prompt and completion are tokenized apart and joined, so that the ids which the sampler continues
 are exactly the ids that training masked out; no merge ever crosses the border between the two.
 Text that spells a special token stays text: only a chat template may write one.
 """
@@ -17,7 +17,19 @@ BORDER = "\n"
 
 
 def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
-    """The text that the model continues: the tokenizer's chat template, else prompt and newline."""
+    """Render the text that the model continues.
+
+    Args:
+        tokenizer: Its chat template is used; without one the text is the prompt and a newline.
+        prompt: What the problem asks.
+
+    Returns:
+        The text up to where the completion begins.
+
+    Raises:
+        UserError: The template fails, or drops the prompt.
+
+    """
     if not tokenizer.chat_template:
         return prompt + BORDER
     text = render_turns(tokenizer, [{"role": "user", "content": prompt}], open_answer=True)
@@ -51,7 +63,19 @@ def render_turns(
 
 
 def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[list[int]]:
-    """Token ids of the rendered prompts, with the tokenizer's own opening token."""
+    """Encode the rendered prompts, with the tokenizer's own opening token.
+
+    Args:
+        tokenizer: Tokenizer, and chat template if it has one.
+        prompts: What the problems ask.
+
+    Returns:
+        Token ids of each prompt.
+
+    Raises:
+        UserError: A prompt has no tokens, or the template fails or drops it.
+
+    """
     if not prompts:
         return []
     texts = [render_prompt(tokenizer, prompt) for prompt in prompts]
@@ -69,9 +93,19 @@ def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str])
 def encode_completions(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, allow_empty: bool = False
 ) -> list[list[int]]:
-    """Token ids of the completions, each closed by the end-of-sequence token.
+    """Encode completions, each closed by the end-of-sequence token.
 
-    An empty text teaches nothing and is refused, unless it is what a policy said.
+    Args:
+        tokenizer: Tokenizer.
+        texts: What follows the prompts.
+        allow_empty: Accept an empty text: a policy may have said it, but it teaches nothing.
+
+    Returns:
+        Token ids of each completion.
+
+    Raises:
+        UserError: A text has no tokens and may not be empty.
+
     """
     if not texts:
         return []

@@ -1,4 +1,4 @@
-"""Preference: optimise a policy on pairs of better and worse completions, offline or in rounds."""
+"""Preference: optimize a policy on pairs of better and worse completions, offline or in rounds."""
 
 from posttrain.stage.spec import ArtifactKind, Port, Task
 from tasks.preference.config import PreferenceConfig
@@ -15,7 +15,7 @@ TASK = Task(
         "problems": Port(ArtifactKind.PROBLEMS, "what to sample in rounds", optional=True),
     },
     outputs={
-        "policy": Port(ArtifactKind.CHECKPOINT, "optimised model and its tokenizer"),
+        "policy": Port(ArtifactKind.CHECKPOINT, "optimized model and its tokenizer"),
         "pairs": Port(ArtifactKind.PAIRS, "all pairs, with their split"),
         "curve": Port(ArtifactKind.CURVE, "loss, accuracy and margin per step"),
         "report": Port(ArtifactKind.REPORT, "held-out accuracy and margin, divergence, algorithm"),

@@ -1,4 +1,4 @@
-"""Optimise a policy on preference pairs, offline or in on-policy rounds, and grade it."""
+"""Optimize a policy on preference pairs, offline or in on-policy rounds, and grade it."""
 
 import json
 from collections.abc import Mapping

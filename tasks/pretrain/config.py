@@ -18,7 +18,7 @@ class PretrainOptimization(OptimizationConfig):
 
 
 class PretrainConfig(TrainingConfig):
-    """The model's size, the mixture, and the optimisation."""
+    """The model's size, the mixture, and the optimization."""
 
     vocab_size: int = Field(512, ge=259)
     """Most tokens of the vocabulary: 256 bytes, 3 special ones, the rest merges."""

@@ -22,11 +22,11 @@ class RewardOptimization(OptimizationConfig):
 
 
 class RewardConfig(TrainingConfig):
-    """How rewards are read off the model, how pairs are built, and the optimisation."""
+    """How rewards are read off the model, how pairs are built, and the optimization."""
 
     parameterization: Literal["likelihood", "head"] = "likelihood"
     """`likelihood` scores by the mean log-probability of the completion, `head` by a scalar head;
-    a small model trained on few pairs generalises with the former only."""
+    a small model trained on few pairs generalizes with the former only."""
     scale: float = Field(10.0, gt=0.0)
     """Factor from what the model gives to the reward; the mean log-probability moves little."""
     builder: Annotated[PairBuilder, InSlot(PAIR_BUILDERS)] = VerifierPairs()

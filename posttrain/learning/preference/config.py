@@ -1,4 +1,4 @@
-"""Parameters of preference optimisation."""
+"""Parameters of preference optimization."""
 
 from typing import Annotated, Literal, Self
 
@@ -54,7 +54,7 @@ class PreferenceOptimization(OptimizationConfig):
 
 
 class PreferenceConfig(TrainingConfig):
-    """The algorithm, its pairs, and the optimisation (of each round, where there are rounds)."""
+    """The algorithm, its pairs, and the optimization (of each round, where there are rounds)."""
 
     algorithm: PreferenceAlgorithmConfig = PREFERENCE_PRESETS["dpo"].algorithm
     """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
