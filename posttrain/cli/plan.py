@@ -49,7 +49,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         Console().print(_table(decisions, verbose=verbose))
         if verbose:
             for decision in decisions:
-                closure = session.planner.closure(decision.stage)
+                closure = session.planner.keys.closure(decision.stage)
                 for module, reason in closure.opaque.items():
                     click.echo(f"{decision.stage}: all of {module} counts ({reason})")
         for name, stage in session.dag.stages.items():

@@ -153,12 +153,14 @@ def _side_of_now(
         inputs = session.planner.input_records(stage, made)
     else:
         inputs = {record.role: record for record in last.inputs}
-    key = session.planner.key(stage, {role: record.digest for role, record in inputs.items()})
+    key = session.planner.keys.key(stage, {role: record.digest for role, record in inputs.items()})
     return Side("now", key.components, inputs)
 
 
 def _show(session: Session, found: Explanation, *, verbose: bool) -> None:
-    sources = Sources(session.workspace.root, session.planner.archive, session.planner.packages)
+    sources = Sources(
+        session.workspace.root, session.planner.keys.archive, session.planner.keys.packages
+    )
     shown = found.differences if verbose else found.differences[:1]
     for difference in shown:
         click.echo(f"  {difference.sentence}")

@@ -81,7 +81,7 @@ def _candidate(
     if not planner.can_restore(last):
         gone = "its outputs are gone from the workspace and the cache"
         return Candidate(name, "run", gone, source=last, key=key)
-    found = tuple(each for each in planner.differences(last, key) if each.component != "rules")
+    found = tuple(each for each in planner.keys.differences(last, key) if each.component != "rules")
     if inputs := [each for each in found if each.component == "inputs"]:
         return Candidate(name, "run", inputs[0].sentence, found, last, key)
     if not found:

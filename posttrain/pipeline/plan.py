@@ -1,32 +1,21 @@
 """Decide, stage by stage, what is up to date: the framework's key and nothing else."""
 
-import platform
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol
 
-from posttrain.pipeline.comparison import real_differences, same_rules
-from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
-from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
+from posttrain.pipeline.stage_keys import StageKeys
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive, optional
 from posttrain.provenance.digest import StatCache, digest_path
-from posttrain.provenance.key import Difference, Key, differences, stage_key
+from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
-from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
-from posttrain.stage.seeds import derived_seed
-from posttrain.stage.slots import parts_in
-from posttrain.stage.spec import ArtifactKind, Dag, Stage
+from posttrain.stage.spec import Dag
 
 Action = Literal["cached", "restore", "run", "pending"]
-
-# The flags that it sets before a stage runs can change the stage's bytes.
-_SETUP = f"{make_deterministic.__module__}:{make_deterministic.__name__}"
 
 
 class ObjectStore(Protocol):
@@ -63,10 +52,10 @@ class Planner:
     stat_cache: StatCache
     store: ObjectStore
     forced: frozenset[str] = frozenset()
-    _closures: dict[tuple[str, ...], CodeClosure] = field(default_factory=dict)
-    _closures_by_name: dict[tuple[str, tuple[str, ...]], CodeClosure] = field(default_factory=dict)
-    _reader: CodeReader | None = None
-    _kept: set[str] = field(default_factory=set)
+    keys: StageKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keys = StageKeys(self.recipe, self.dag, self.workspace, self.ledger)
 
     def plan(self) -> list[Decision]:
         """Decide for every stage before anything runs, without touching the workspace."""
@@ -84,7 +73,7 @@ class Planner:
     def decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
         """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""
         inputs = self.input_records(name, made)
-        key = self.key(name, {role: record.digest for role, record in inputs.items()})
+        key = self.keys.key(name, {role: record.digest for role, record in inputs.items()})
         last = self.ledger.history.latest(name, self.recipe.name)
         if name in self.forced:
             return Decision(name, "run", ("asked for on the command line",), key)
@@ -125,68 +114,6 @@ class Planner:
                 )
         return records
 
-    def closure(self, name: str, inputs: Mapping[str, str] | None = None) -> CodeClosure:
-        """The first-party code that a stage can reach from its entry, and by its parameters.
-
-        Args:
-            name: The stage.
-            inputs: Digest of each input, by role. A stage that verifies answers does it by the
-                verifiers that its tables of problems name; without their digests, by any.
-
-        """
-        stage = self.dag.stages[name]
-        entries = (stage.task.entry, _SETUP, *_entries(stage.config))
-        found = self._closure(name, entries)
-        if VERIFIES not in found.symbols:
-            return _with_packages_in_use(found, stage.config)
-        named = {role: digest for role, digest in (inputs or {}).items() if _names(stage, role)}
-        verifiers = verifier_entries(self.ledger, None if inputs is None else named.values())
-        found = self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
-        return _with_packages_in_use(found, stage.config)
-
-    def _closure(self, name: str, entries: tuple[str, ...]) -> CodeClosure:
-        stage = self.dag.stages[name]
-        if entries not in self._closures:
-            self._closures[entries] = self.reader.closure(*entries)
-        if not self._closures[entries].loads_by_name:
-            return self._closures[entries]
-        if (name, entries) not in self._closures_by_name:
-            given = _texts(stage.config.model_dump(mode="json"))
-            self._closures_by_name[name, entries] = self.reader.closure(*entries, given=given)
-        return self._closures_by_name[name, entries]
-
-    @property
-    def packages(self) -> list[str]:
-        """First-party code, and installed packages whose parts the recipe names."""
-        stages = self.dag.stages.values()
-        modules = {type(part).__module__ for stage in stages for part in parts_in(stage.config)}
-        heads = {module.partition(".")[0] for module in modules}
-        return sorted(heads.union(self.workspace.packages()))
-
-    @property
-    def reader(self) -> CodeReader:
-        """The project's code as it was when this planner first looked."""
-        if self._reader is None:
-            self._reader = CodeReader(
-                self.workspace.root,
-                packages=self.packages,
-                outside=INTERFACE,
-                cache=self.workspace.state / "code",
-            )
-        return self._reader
-
-    def keep_sources(self, name: str) -> None:
-        """Keep the code that a stage is about to run with, for `posttrain why`."""
-        closure = self.closure(name)
-        if closure.digest not in self._kept:
-            self._kept.add(closure.digest)
-            self.reader.keep_sources(closure, self.archive)
-
-    @property
-    def archive(self) -> SourceArchive:
-        """Texts of the modules that stages of this project ran with."""
-        return SourceArchive(self.workspace.state / "code" / "sources")
-
     def outputs_in_place(self, name: str, roles: Collection[str]) -> dict[str, ArtifactRecord]:
         """Some outputs of a stage as they lie in the workspace, for `--only` and `stage run`."""
         stage = self.dag.stages[name]
@@ -224,60 +151,18 @@ class Planner:
             if last is None:
                 reasons = ("it never ran",)
             else:
-                key = self.key(name, last.components.get("inputs", {}))
-                reasons = tuple(_sentences(self.differences(last, key)))
+                key = self.keys.key(name, last.components.get("inputs", {}))
+                reasons = tuple(_sentences(self.keys.differences(last, key)))
         if reasons:
             return Decision(name, "run", reasons, seconds=seconds)
         waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
         return Decision(name, "pending", (waits,), seconds=seconds)
 
-    def differences(self, last: StageRun, key: Key) -> list[Difference]:
-        """What differs between the key of a stage's last run and the one that it has now.
-
-        Where an older version recorded it, the first one says so, and the others are those that
-        remain when its rules and names are allowed for.
-        """
-        found = differences(last.components, key.components)
-        if same_rules(last.components, key.components):
-            return found
-        rules = [each for each in found if each.component == "rules"]
-        return rules + real_differences(
-            last.components,
-            key.components,
-            stage=self.dag.stages[last.stage],
-            closure=self.closure(last.stage, key.components["inputs"]),
-            reader=self.reader,
-        )
-
     def _why(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
         if last is None:
             return ("it never ran",)
-        found = _sentences(self.differences(last, key))
+        found = _sentences(self.keys.differences(last, key))
         return tuple(found) or ("its last attempt did not succeed",)
-
-    def key(self, name: str, inputs: Mapping[str, str]) -> Key:
-        """The key that a stage has now, given the digests of its inputs."""
-        stage = self.dag.stages[name]
-        return stage_key(
-            code=self.closure(name, inputs),
-            params=stage.config.model_dump(mode="json"),
-            inputs=inputs,
-            runtime=self._runtime(stage),
-        )
-
-    def _runtime(self, stage: Stage) -> dict[str, str]:
-        # Two arms of a comparison may share their randomness: then the seed itself counts.
-        shared = stage.seed_as and derived_seed(self.recipe.run.seed, stage.seed_as)
-        return {
-            **self.recipe.run.keyed(),
-            **stage.resources.keyed(),
-            **({} if shared is None else {"stage_seed": str(shared)}),
-            # A stage's seed derives from its name, so equal work in two stages is not the same.
-            "stage": stage.name,
-            "task": stage.task.package,
-            "python": platform.python_version(),
-            "machine": platform.machine(),
-        }
 
     def can_restore(self, known: StageRun) -> bool:
         """True where the outputs of a stage run are in place, or in the cache."""
@@ -296,46 +181,12 @@ class Planner:
         return True
 
 
-def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClosure:
-    """A closure without the packages of extras that the stage's parameters have no use for.
-
-    Only what the framework imports inside of its functions may be out of use: the configs that
-    lead there name it in `PACKAGES`. What a project's own code imports always counts.
-    """
-    used = {name for each in configs_in(config) for name in each.PACKAGES}
-    unused = {
-        name
-        for name in closure.lazy.keys() & optional(FRAMEWORK) - used
-        if all(module.startswith(f"{FRAMEWORK}.") for module in closure.lazy[name])
-    }
-    return replace(closure, packages=closure.packages - unused, unused=frozenset(unused))
-
-
 def _by_role(run: StageRun) -> dict[str, ArtifactRecord]:
     return {record.role: record for record in run.outputs}
 
 
 def _sentences(found: list[Difference]) -> list[str]:
     return [difference.sentence for difference in found]
-
-
-def _entries(config: StageConfig) -> list[str]:
-    """The classes of the parts that a config names: no import leads to them, a registry does."""
-    return sorted({f"{type(part).__module__}:{type(part).__name__}" for part in parts_in(config)})
-
-
-def _names(stage: Stage, role: str) -> bool:
-    """Return True for an input whose rows name verifiers."""
-    return stage.inputs[role].type == ArtifactKind.PROBLEMS if role in stage.inputs else False
-
-
-def _texts(value: object) -> list[str]:
-    """All text in resolved parameters, which may name modules that a stage imports."""
-    if isinstance(value, Mapping):
-        return [text for each in value.values() for text in _texts(each)]
-    if isinstance(value, list):
-        return [text for each in value for text in _texts(each)]
-    return [value] if isinstance(value, str) else []
 
 
 def _relative(path: Path, base: Path) -> str:

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from posttrain.pipeline import comparison, plan
+from posttrain.pipeline import comparison, stage_keys
 from posttrain.pipeline.adoption import SAME, adopt, find_candidates
 from posttrain.pipeline.comparison import _params_of_today
 from posttrain.pipeline.execution.session import open_session
@@ -34,7 +34,7 @@ def old(toy, monkeypatch):
     today = stage.read_text()
     stage.write_text(today.replace(toy.helper, before))
     with monkeypatch.context() as patched:
-        patched.setattr(plan, "stage_key", key_of_0_1)
+        patched.setattr(stage_keys, "stage_key", key_of_0_1)
         toy.run()
     stage.write_text(today)
     (toy.root / package / "before.py").rename(toy.root / package / f"{name}.py")

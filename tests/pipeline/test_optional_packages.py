@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.pipeline import plan
+from posttrain.pipeline import stage_keys
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.code import optional
 from posttrain.stage.errors import UserError
@@ -18,7 +18,7 @@ def packages(project, *overrides):
     """Packages of extras in the closure of each stage of the default recipe."""
     with open_session(project, overrides) as session:
         return {
-            name: set(session.planner.closure(name).packages & EXTRAS)
+            name: set(session.planner.keys.closure(name).packages & EXTRAS)
             for name in session.dag.stages
         }
 
@@ -50,7 +50,7 @@ def test_what_a_projects_own_code_imports_later_always_counts(toy, edit):
         toy.root / toy.package / "stage.py", 'return {"sum"', 'load if 0 else 0\n    return {"sum"'
     )
     with open_session(toy.root) as session:
-        assert "peft" in session.planner.closure("first").packages
+        assert "peft" in session.planner.keys.closure("first").packages
 
 
 def test_a_package_that_comes_in_against_the_parameters_fails_the_stage(toy, edit, monkeypatch):
@@ -58,6 +58,6 @@ def test_a_package_that_comes_in_against_the_parameters_fails_the_stage(toy, edi
     edit(toy.root / toy.package / "stage.py", "def run(", "def load():\n    import wave\ndef run(")
     edit(toy.root / toy.package / "stage.py", 'return {"sum"', 'load()\n    return {"sum"')
     unused = frozenset({"wave"})
-    monkeypatch.setattr(plan, "_with_packages_in_use", lambda c, _: replace(c, unused=unused))
+    monkeypatch.setattr(stage_keys, "_with_packages_in_use", lambda c, _: replace(c, unused=unused))
     with pytest.raises(UserError, match="imported wave, which nothing in its parameters asks"):
         toy.run()

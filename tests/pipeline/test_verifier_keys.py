@@ -39,7 +39,7 @@ def planner(tmp_path_factory):
 
 
 def verifiers(planner, stage, inputs=None):
-    symbols = planner.closure(stage, inputs).symbols
+    symbols = planner.keys.closure(stage, inputs).symbols
     return {
         symbol.removeprefix(f"{VERIFIERS}.").partition(":")[0]
         for symbol in symbols

@@ -73,7 +73,7 @@ def assign(
         processes=stage.resources.processes,
         ray=stage.resources.ray,
         plugins=planner.recipe.plugins,
-        unkeyed=planner.closure(stage.name).unused,
+        unkeyed=planner.keys.closure(stage.name).unused,
     )
 
 

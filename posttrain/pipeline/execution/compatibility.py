@@ -100,6 +100,6 @@ def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRec
         if part.type == ArtifactKind.JUDGE
     }
     return [
-        replace(part, digest=judge_digest(planner.reader, path.partition(":")[2]))
+        replace(part, digest=judge_digest(planner.keys.reader, path.partition(":")[2]))
         for path, part in sorted(asked.items())
     ]

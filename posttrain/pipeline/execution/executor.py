@@ -132,7 +132,7 @@ class Executor:
         staging = workspace.staging(name, base.id)
         self.display.started(name, decision.reasons)
         with timings.phase("sources"), self._lock:
-            self.planner.keep_sources(name)
+            self.planner.keys.keep_sources(name)
         resumed = resumed_run(scratch_of(self.planner, base))
         tracked = self.tracker.start(stage_started(base, self.tracked_run, resumes=resumed))
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
@@ -190,7 +190,7 @@ class Executor:
 def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProcesses:
     """Start the server that stages are forked from, with the libraries that these will need."""
     running = (each.stage for each in decisions if each.action != "cached")
-    models = any("transformers" in planner.closure(name).packages for name in running)
+    models = any("transformers" in planner.keys.closure(name).packages for name in running)
     processes = StageProcesses(planner.recipe.run.threads, models=models)
     processes.warm()
     return processes

@@ -124,5 +124,5 @@ class OutputPublisher:
         digest = part.digest
         if digest is None:
             with self.reading:
-                digest = judge_digest(self.planner.reader, str(part.name))
+                digest = judge_digest(self.planner.keys.reader, str(part.name))
         return ArtifactRecord(part.type, part.type, part.path(whole), digest, part.size)

@@ -44,7 +44,7 @@ class Session:
 
     def entries(self) -> list[LockEntry]:
         """Every stage as dvc.yaml describes it."""
-        closures = {name: self.planner.closure(name) for name in self.dag.stages}
+        closures = {name: self.planner.keys.closure(name) for name in self.dag.stages}
         return stage_entries(self.recipe, self.dag, self.workspace, closures)
 
     def generated(self) -> dict[str, str]:

@@ -100,7 +100,7 @@ def _first_difference(session: Session, subject: Subject, groups: Sequence[str])
             found = f"the flow has no stage '{record.stage}' now"
             return f"{subject.name} cannot be run again: {found}; {_remedy(subject.run, None)}"
         inputs = dict(record.components.get("inputs", {})) | _given(session, record.stage)
-        key = session.planner.key(record.stage, inputs)
+        key = session.planner.keys.key(record.stage, inputs)
         differs = [
             each
             for each in differences(record.components, key.components)
