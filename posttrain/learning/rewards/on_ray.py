@@ -36,7 +36,8 @@ def _verify(tasks: Tasks, answers: Sequence[Answer]) -> list[Score]:
             scores |= zip(places, apply_verifier(verifier, chosen), strict=True)
     # The parts themselves are sent: a worker knows nothing of the recipe's plug-ins.
     jobs = [(verifier, [answers[place] for place in places]) for verifier, places in sent]
-    for (_, places), part in zip(sent, tasks.each(_score, jobs), strict=True):
+    found_there = tasks.each(_score, jobs) if jobs else []
+    for (_, places), part in zip(sent, found_there, strict=True):
         scores |= zip(places, part, strict=True)
     return [scores[place] for place in range(len(answers))]
 
