@@ -18,8 +18,6 @@ WITH_EXAMPLES = [
 ]
 DOCUMENTED = ("posttrain/stage", "posttrain/learning", "posttrain/provenance")
 
-# Files of these rooms whose docstrings are not whole yet. The list only shrinks.
-UNFINISHED = set((ROOT / "tests/unfinished_docstrings.txt").read_text().split())
 RULES = "D417,DOC201,DOC402,DOC501"
 
 
@@ -113,11 +111,7 @@ def unfinished():
 
 
 def test_public_docstrings_are_whole(unfinished):
-    assert {path: what for path, what in unfinished.items() if path not in UNFINISHED} == {}
-
-
-def test_what_is_finished_is_not_listed(unfinished):
-    assert sorted(UNFINISHED - unfinished.keys()) == []
+    assert unfinished == {}
 
 
 def test_an_argument_that_is_not_named_is_found(tmp_path):

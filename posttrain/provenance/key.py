@@ -112,9 +112,16 @@ def stage_key(
 
 
 def checkpoints_digest(components: Components) -> str:
-    """Of all that a stage's checkpoints depend on: its key, but for the number of processes.
+    """Digest all that a stage's checkpoints depend on: its key, but for the number of processes.
 
     They are the same from any number, so that a stage goes on where another number left it.
+
+    Args:
+        components: Of the stage's key.
+
+    Returns:
+        SHA-256 in hexadecimal.
+
     """
     runtime = {k: v for k, v in components["runtime"].items() if k != "processes"}
     return sha256_of_json({**components, "runtime": runtime})
@@ -138,20 +145,32 @@ def is_of_other_rules(sentence: str) -> bool:
 
 
 def flattened(values: Mapping[str, object]) -> dict[str, str]:
-    """Nested parameters by dotted name, each as canonical JSON.
+    """Flatten nested parameters to dotted names, each value as canonical JSON.
 
     >>> flattened({"a": {"b": 1, "c.d": [2]}})
     {'a.b': '1', 'a."c.d"': '[2]'}
+
+    Args:
+        values: Parameters by name.
+
+    Returns:
+        Values by dotted name.
 
     """
     return dict(_flattened(values))
 
 
 def nested(params: Mapping[str, str]) -> dict[str, Any]:
-    """The inverse of `flattened`.
+    """Nest what `flattened` gave.
 
     >>> nested({"a.b": "1", 'a."c.d"': "[2]"})
     {'a': {'b': 1, 'c.d': [2]}}
+
+    Args:
+        params: Values by dotted name, as JSON.
+
+    Returns:
+        Parameters by name.
 
     """
     values: dict[str, Any] = {}

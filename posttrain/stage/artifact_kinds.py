@@ -140,6 +140,11 @@ ARTIFACT_KINDS: Mapping[str, ArtifactKind] = {
 def kind_named(name: str) -> ArtifactKind:
     """Return the kind that a ledger names.
 
-    Of a kind that does not ship, and whose task is not imported, only the name is known.
+    Args:
+        name: Its name.
+
+    Returns:
+        The kind. Of one that does not ship, and whose task is not imported, only the name is known.
+
     """
     return ARTIFACT_KINDS.get(name) or _declared.get(name) or ArtifactKind(name)

@@ -16,10 +16,16 @@ CacheName = NewType("CacheName", str)
 
 
 def canonical_json(value: object) -> str:
-    """Sorted keys, no white space, ASCII: equal values, equal text.
+    """Write a value with sorted keys and no white space, in ASCII: equal values, equal text.
 
     >>> canonical_json({"b": [1.5, None], "a": "x"})
     '{"a":"x","b":[1.5,null]}'
+
+    Args:
+        value: What JSON can hold.
+
+    Returns:
+        The text.
 
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"))

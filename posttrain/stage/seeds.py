@@ -10,10 +10,17 @@ import random
 
 
 def purpose_seed(seed: int, *purpose: str | int) -> int:
-    """A seed of its own for every purpose, below 2^63.
+    """Derive a seed of its own for every purpose.
 
     >>> purpose_seed(0, "rl", 17) == purpose_seed(0, "rl", 17) != purpose_seed(0, "rl", 18)
     True
+
+    Args:
+        seed: Of the stage or run.
+        purpose: What it is for, word by word.
+
+    Returns:
+        A seed below 2^63.
 
     """
     text = "\0".join(str(part) for part in (seed, *purpose))
@@ -26,10 +33,18 @@ def derived_seed(seed: int, purpose: str) -> int:
 
 
 def stable_seed(seed: int, *purpose: str) -> int:
-    """The seed of a source of problems or of a teacher, below 2^31.
+    """Derive the seed of a source of problems or of a teacher.
 
-    Neighboring seeds of the reasoning-gym library share most of their problems, so a sum would
-    not do.
+    Neighboring seeds of the reasoning-gym library share most of their problems, so a sum would not
+    do.
+
+    Args:
+        seed: Of the stage.
+        purpose: What it is for, such as the name of the source.
+
+    Returns:
+        A seed below 2^31.
+
     """
     return int.from_bytes(order_key(seed, *purpose)[:4], "big") >> 1
 

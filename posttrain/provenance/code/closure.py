@@ -65,9 +65,16 @@ class CodeReader:
         self._cache = cache
 
     def closure(self, *entries: str, given: Iterable[str] = ()) -> CodeClosure:
-        """Everything that one of the `module:function` reaches, with the types of its arguments.
+        """Collect everything that some entries reach, with the types of their arguments.
 
-        Where it imports by name, the modules that the text `given` names are reached as well.
+        Args:
+            entries: Functions, as `module:function`.
+            given: Text from outside, such as parameters. Where the code imports by name, the
+                modules that it names are reached as well.
+
+        Returns:
+            Symbols with the digest of their source, and what is imported of others.
+
         """
         reached, reasons = self._reach([self._start(entry) for entry in entries], list(given))
         symbols = self._texts(reached, reasons)

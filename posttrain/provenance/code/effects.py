@@ -4,7 +4,7 @@ import ast
 from collections.abc import Collection
 
 from posttrain.provenance.code.lookups import chain
-from posttrain.provenance.code.normalise import parameters
+from posttrain.provenance.code.normalize import parameters
 
 # Methods that change the object that they belong to.
 CHANGING = frozenset(

@@ -6,7 +6,7 @@ from typing import Any
 
 from posttrain.provenance.code.imports import Import, import_bindings
 from posttrain.provenance.code.lookups import LOADERS, evaluated
-from posttrain.provenance.code.normalise import parameters
+from posttrain.provenance.code.normalize import parameters
 from posttrain.provenance.code.scan import Handler, Scanner
 
 

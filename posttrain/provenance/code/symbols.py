@@ -15,9 +15,9 @@ from posttrain.provenance.code.effects import (
 )
 from posttrain.provenance.code.imports import Import, import_bindings
 from posttrain.provenance.code.lookups import chain, evaluated
-from posttrain.provenance.code.normalise import (
+from posttrain.provenance.code.normalize import (
     guarded_by_main,
-    normalise,
+    normalize,
     parameters,
     type_only_imports,
 )
@@ -113,9 +113,12 @@ def parse_module(
     Args:
         source: Its text.
         module: Its absolute name.
-        is_package: Whether it is an `__init__.py`.
+        is_package: True for an `__init__.py`.
         packages: Names of the first-party packages.
         names: Spells its imports in another way before they are looked at.
+
+    Returns:
+        What it defines, and what each definition uses.
 
     Raises:
         SyntaxError: It is not Python.
@@ -131,7 +134,7 @@ def parse_module(
     builder.see_text(tree, source.splitlines())
     for node in guarded_by_main(tree):
         builder.see_main(node)
-    normalise(tree)
+    normalize(tree)
     builder.see_block(tree.body, ())
     return Definitions(builder.nodes, builder.table())
 

@@ -99,7 +99,7 @@ def _installed() -> dict[str, importlib.metadata.Distribution]:
 
 
 def _name(distribution: importlib.metadata.Distribution) -> str:
-    """The name as indexes normalise it."""
+    """The name as indexes normalize it."""
     return re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"])).lower()
 
 

@@ -26,25 +26,29 @@ _BLOCKS: dict[type[ast.AST], tuple[str, ...]] = {
 }
 
 
-def normalise(tree: ast.Module) -> None:
-    """Remove docstrings, other bare literals, `pass`, annotations that nothing evaluates, and
-    blocks that only a type checker or `python -m` enters.
+def normalize(tree: ast.Module) -> None:
+    """Remove what changes nothing of what a module does, in place.
 
-    Annotations stay where they are data: on fields of classes, and on functions whose decorator
-    might read them.
+    That is docstrings, other bare literals, `pass`, annotations that nothing evaluates, and blocks
+    that only a type checker or `python -m` enters. Annotations stay where they are data: on fields
+    of classes, and on functions whose decorator might read them.
+
+    Args:
+        tree: The module.
+
     """
     tree.body = _block(tree.body, in_class=False)
 
 
 def type_only_imports(tree: ast.Module) -> list[Import]:
-    """Imports that only a type checker sees, at the top of a module that is not normalised yet."""
+    """Imports that only a type checker sees, at the top of a module that is not normalized yet."""
     blocks = [stmt for stmt in tree.body if isinstance(stmt, ast.If) and _is_type_checking(stmt)]
     statements = [stmt for block in blocks for stmt in block.body]
     return [stmt for stmt in statements if isinstance(stmt, ast.Import | ast.ImportFrom)]
 
 
 def guarded_by_main(tree: ast.Module) -> list[ast.stmt]:
-    """Statements that only `python -m` executes, of a module that is not normalised yet."""
+    """Statements that only `python -m` executes, of a module that is not normalized yet."""
     blocks = [stmt for stmt in tree.body if isinstance(stmt, ast.If) and _is_main_guard(stmt)]
     return [each for block in blocks for each in _block(block.body, in_class=False)]
 
