@@ -10,7 +10,6 @@ Shape letters beyond the usual: `_R` rows being decoded (prompts x group), `_C` 
 """
 
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,8 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from posttrain.learning.models.lean.known import is_plain_llama, is_watched
-from posttrain.learning.models.lean.rotation import adjoined, turns
+from posttrain.learning.models.lean.rotation import turns
 from posttrain.learning.rollouts.engines.cache import LayerCache
+from posttrain.learning.rollouts.engines.llama_weights import LlamaWeights
 from posttrain.learning.rollouts.engines.memory import Memory
 
 LARGEST = 100_000_000
@@ -37,21 +37,6 @@ _FEWEST = 128
 
 _PORTION = 1024
 """Tokens of prompts that are read at once on a CPU."""
-
-
-@dataclass(frozen=True)
-class _Layer:
-    """The weights of one decoder layer, as right factors of a product.
-
-    What reads a norm carries that norm's weight and sqrt(C), see `_unit`. `qkv` and its bias are
-    scaled and permuted, see `_fuse`.
-    """
-
-    qkv: Tensor
-    qkv_bias: Tensor | None
-    out: Tensor
-    gate_up: Tensor
-    down: Tensor
 
 
 def is_lean(model: Any) -> bool:
@@ -77,45 +62,15 @@ class LlamaDecoder:
         self.head_size: int = model.model.layers[0].self_attn.head_dim
         multiplied = self.heads // self.kv_heads * self.head_size
         self.narrowest = -(-_SMALLEST_PRODUCT // multiplied)
-        self.embedding: Tensor = model.model.embed_tokens.weight
-        # The side that, with the length of x, makes up the root of sum x^2 + C eps.
-        self.smallest = torch.tensor(config.hidden_size * config.rms_norm_eps, device=model.device)
-        self.smallest.sqrt_()
-        self.norm = model.model.norm.weight * config.hidden_size**0.5
-        self.head: Tensor = model.lm_head.weight.t()
-        self.layers = [self._read(layer) for layer in model.model.layers]
+        self.weights = LlamaWeights(model)
         self.rotary = model.model.rotary_emb
-
-    def _read(self, layer: Any) -> _Layer:
-        attention, mlp = layer.self_attn, layer.mlp
-        projections = attention.q_proj, attention.k_proj, attention.v_proj
-        biases = [projection.bias for projection in projections if projection.bias is not None]
-        qkv = self._fuse(*(projection.weight for projection in projections))
-        gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-        for matrix, norm in (
-            (qkv, layer.input_layernorm),
-            (gate_up, layer.post_attention_layernorm),
-        ):
-            matrix.mul_(norm.weight * len(norm.weight) ** 0.5)
-        return _Layer(
-            qkv=qkv.t(),
-            qkv_bias=self._fuse(*(bias[:, None] for bias in biases))[:, 0] if biases else None,
-            out=attention.o_proj.weight.t(),
-            gate_up=gate_up.t(),
-            down=mlp.down_proj.weight.t(),
-        )
-
-    def _fuse(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin."""
-        qk = torch.cat([q * self.head_size**-0.5, k])
-        return torch.cat([adjoined(qk, self.head_size), v])
 
     def most_rows(self, num_positions: int) -> int:
         """Rows of so many positions that are worth decoding together, however many there are."""
-        if self.head.device.type != "cpu":
+        if self.weights.head.device.type != "cpu":
             return sys.maxsize
-        numbers = 2 * len(self.layers) * self.kv_heads * self.head_size * num_positions
-        return max(_FEWEST, _IN_CACHE // (numbers * self.head.element_size()))
+        numbers = 2 * len(self.weights.layers) * self.kv_heads * self.head_size * num_positions
+        return max(_FEWEST, _IN_CACHE // (numbers * self.weights.head.element_size()))
 
     def prefill(self, ids_PS: Tensor, padding_P: Tensor, *, group: int, max_tokens: int) -> Tensor:
         """Read prompts, and make room for what is drawn after them.
@@ -173,7 +128,7 @@ class LlamaDecoder:
         room = max(self.written + max_tokens, self.narrowest)
         own = (2, *heads, self.group, room, size)
         self.caches = []
-        for index in range(len(self.layers)):
+        for index in range(len(self.weights.layers)):
             buffers = (
                 self._buffer(f"own {index}", own, cleared=max(self.written, self.narrowest)),
                 self._buffer(f"prompt keys {index}", (*heads, size, self.read), cleared=size),
@@ -184,7 +139,7 @@ class LlamaDecoder:
 
     def _buffer(self, name: str, shape: tuple[int, ...], *, cleared: int) -> Tensor:
         """Memory in which positions that are read before they are written hold 0."""
-        buffer = self.memory.take(name, shape, like=self.head)
+        buffer = self.memory.take(name, shape, like=self.weights.head)
         buffer[..., :cleared, :] = 0.0
         return buffer
 
@@ -193,9 +148,9 @@ class LlamaDecoder:
         kv, group, size = self.kv_heads, self.group, self.head_size
         per_key = self.heads // kv
         width = (self.heads + 2 * kv) * size
-        self.fused = self.memory.take("fused", (num_prompts * group, width), like=self.head)
+        self.fused = self.memory.take("fused", (num_prompts * group, width), like=self.weights.head)
         self.queries = self.memory.take(
-            "queries", (num_prompts, kv, group * per_key, size), like=self.head
+            "queries", (num_prompts, kv, group * per_key, size), like=self.weights.head
         )
         pairs = torch.view_as_complex(self.fused.view(num_prompts, group, -1, size // 2, 2))
         queries, keys_values = pairs[:, :, : self.heads], pairs[:, :, self.heads :]
@@ -213,10 +168,10 @@ class LlamaDecoder:
         positions_S = torch.arange(length, device=ids_PS.device)
         turns_N = self.turns[(positions_S - padding_P[:, None]).clamp_min(0).flatten(), :1]
         bias_PST = _causal_bias(positions_S < padding_P[:, None])[:, None]
-        x = self.embedding[ids_PS].flatten(0, 1)
+        x = self.weights.embedding[ids_PS].flatten(0, 1)
         turned, size = self.heads + self.kv_heads, self.head_size
-        for index, layer in enumerate(self.layers):
-            fused = self._project(x, layer).view(len(x), -1, size)
+        for index, layer in enumerate(self.weights.layers):
+            fused = self.weights.project(x, layer).view(len(x), -1, size)
             torch.view_as_complex(fused.view(len(x), -1, size // 2, 2))[:, :turned].mul_(turns_N)
             qkv = fused.view(num_prompts, length, -1, size).transpose(1, 2)
             q, k, v = torch.split(qkv, [self.heads, self.kv_heads, self.kv_heads], 1)
@@ -226,7 +181,7 @@ class LlamaDecoder:
                 cache.prompt_values[chosen, :, begin:] = v
             else:
                 cache.own[:, chosen, :, 0, begin : begin + length] = torch.stack([k, v])
-            if index == len(self.layers) - 1 and self.group == 1:
+            if index == len(self.weights.layers) - 1 and self.group == 1:
                 # What follows the prompt is read at its last position alone. Groups read a prompt
                 # once for many samples: there it saves little, and another shape rounds otherwise.
                 q, bias_PST = q[:, :, -1:], bias_PST[:, :, -1:]
@@ -234,12 +189,12 @@ class LlamaDecoder:
             y = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=bias_PST, scale=1.0, enable_gqa=True
             )
-            x = self._finish(x, y.transpose(1, 2).reshape(len(x), -1), layer)
-        return self._logits(x.view(num_prompts, -1, x.shape[-1])[:, -1])
+            x = self.weights.finish(x, y.transpose(1, 2).reshape(len(x), -1), layer)
+        return self.weights.logits(x.view(num_prompts, -1, x.shape[-1])[:, -1])
 
     def step(self, tokens_R: Tensor) -> Tensor:
         """Append one token to every row; logits of what follows `[R, V]`."""
-        x = self.embedding.index_select(0, tokens_R)
+        x = self.weights.embedding.index_select(0, tokens_R)
         position = self.read + self.written
         if self.padding_P is None:
             turn = self.turns[position, :, None, None, None]
@@ -249,13 +204,13 @@ class LlamaDecoder:
         if self.bias_P1S is not None and self.group == 1:
             self.bias_P1S[:, :, self.written] = 0.0
         attend = self._attend if self.group > 1 else self._attend_alone
-        for layer, cache in zip(self.layers, self.caches, strict=True):
-            self._project(x, layer, out=self.fused)
+        for layer, cache in zip(self.weights.layers, self.caches, strict=True):
+            self.weights.project(x, layer, out=self.fused)
             torch.mul(self.new_queries, turn[0, ..., None, :], out=self.turned_queries)
             torch.mul(self.new_keys_values, turn, out=cache.slots.select(4, self.written))
-            x = self._finish(x, attend(cache), layer)
+            x = self.weights.finish(x, attend(cache), layer)
         self.written += 1
-        return self._logits(x)
+        return self.weights.logits(x)
 
     def keep(self, prompts_P: Tensor) -> None:
         """Go on with the rows of these prompts only, indices into the present ones."""
@@ -267,17 +222,6 @@ class LlamaDecoder:
         if self.padding_P is not None:
             self.padding_P = self.padding_P[prompts_P]
         self._lay_out(len(prompts_P))
-
-    def _unit(self, x_RC: Tensor) -> Tensor:
-        """`x / sqrt(sum x^2 + C eps)`: RMSNorm but for a factor, which the weights carry."""
-        length_R1 = torch.linalg.vector_norm(x_RC, dim=-1, keepdim=True)
-        return x_RC / torch.hypot(length_R1, self.smallest)
-
-    def _project(self, x_RC: Tensor, layer: _Layer, out: Tensor | None = None) -> Tensor:
-        """Queries, keys and values `[R, (H + 2 K) * D]`, not turned yet."""
-        if layer.qkv_bias is None:
-            return torch.mm(self._unit(x_RC), layer.qkv, out=out)
-        return torch.addmm(layer.qkv_bias, self._unit(x_RC), layer.qkv, out=out)
 
     def _attend(self, cache: LayerCache) -> Tensor:
         """One softmax over the shared prompt and the row's own tokens; `[R, H * D]`."""
@@ -308,15 +252,6 @@ class LlamaDecoder:
             scores = torch.baddbmm(self.bias_P1S[:, :, :width], q, keys)
         y = torch.bmm(scores.softmax(-1), cache.values[:, :width])
         return y.view(-1, self.heads * self.head_size)
-
-    def _finish(self, x_RC: Tensor, attended: Tensor, layer: _Layer) -> Tensor:
-        """The output projection and the gated MLP, each added to the residual stream."""
-        x_RC = torch.addmm(x_RC, attended, layer.out)
-        gate, up = torch.mm(self._unit(x_RC), layer.gate_up).chunk(2, -1)
-        return x_RC.addmm_(F.silu(gate, inplace=True).mul_(up), layer.down)
-
-    def _logits(self, x_RC: Tensor) -> Tensor:
-        return torch.mm(self._unit(x_RC) * self.norm, self.head)
 
 
 def _portions(padding: list[int], length: int) -> list[slice]:
