@@ -34,6 +34,13 @@ class Generation:
         """Return the config of a later step, with the numbers that the rollouts were drawn with.
 
         Log-probabilities are those of the sampler only at its own temperature.
+
+        Args:
+            config: Of the later step.
+
+        Returns:
+            The same config where the numbers are the same.
+
         """
         changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
         return config.model_copy(update=changed) if changed else config

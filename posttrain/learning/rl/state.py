@@ -96,6 +96,9 @@ def start_state(
         bench: What draws from the policy, and what rewards.
         context: Seed, scratch folder and channels of the stage.
 
+    Returns:
+        Everything of the run that has a state.
+
     Raises:
         UserError: The problem sampler cannot begin from this pool.
 

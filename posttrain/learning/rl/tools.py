@@ -30,15 +30,18 @@ def open_workbench(
         learner: One of several where the stage has several processes.
         context: Of the stage; it says whether a cluster samples and verifies.
 
+    Yields:
+        What draws from the policy, and what rewards.
+
     """
     if context.processes > 1:
         from posttrain.learning.rl.shared_drawing import shared_tools
 
         with shared_tools(engine, policy, learner, context) as (sampler, verify):
             yield Workbench(sampler, Rewarder(reward, verify), policy.tokenizer)
-        return
-    with (
-        open_sampler(engine, policy, ray=context.ray) as sampler,
-        verifying(context.ray) as verify,
-    ):
-        yield Workbench(sampler, Rewarder(reward, verify), policy.tokenizer)
+    else:
+        with (
+            open_sampler(engine, policy, ray=context.ray) as sampler,
+            verifying(context.ray) as verify,
+        ):
+            yield Workbench(sampler, Rewarder(reward, verify), policy.tokenizer)

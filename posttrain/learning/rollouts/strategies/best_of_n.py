@@ -17,11 +17,19 @@ class BestOfNStrategy(Strategy):
     kind: Literal["best_of_n"] = "best_of_n"
 
     def solved(self, samples: DrawnSamples, k: int) -> "Tensor":
-        """Weigh each sample by the subsets whose best it is; see `Strategy.solved`.
+        """Weigh each sample by the subsets whose best it is.
 
         With the samples by falling reward, the i-th (from 0) is the best of C(N-1-i, k-1) subsets
         out of C(N, k). Samples of equal reward share their places evenly. k = 1 is the mean; k = N
         is the best of all.
+
+        Args:
+            samples: Samples of each problem, with their rewards.
+            k: Samples of which the best is taken.
+
+        Returns:
+            As `Strategy.solved`: for each problem, how often the answer taken is right.
+
         """
         import torch
 
