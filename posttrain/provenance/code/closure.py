@@ -7,9 +7,10 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
-from posttrain.provenance.code.graph import IMPORTED, SymbolGraph
+from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
+from posttrain.provenance.code.resolve import IMPORTED
 from posttrain.provenance.code.symbols import BODY, ModuleTable, Symbol, SymbolNode, parse_module
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree, room_to_recurse
