@@ -19,6 +19,7 @@ SLOTS: Mapping[str, str] = {
     "filter": "posttrain.data.filters.registry:FILTERS",
     "pair_builder": "posttrain.data.pair_builders.registry:PAIR_BUILDERS",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
+    "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",
     "component": "posttrain.learning.rewards.components.registry:COMPONENTS",
     "combine": "posttrain.learning.rewards.combines.registry:COMBINES",

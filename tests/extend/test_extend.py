@@ -19,6 +19,7 @@ STAGES = {
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "problem_sampler": {"rl"},
+    "producer": {"rl"},
     "engine": {"probe"},
     "component": {"rl"},
     "combine": {"rl"},
@@ -125,6 +126,14 @@ def test_component_and_combination_made_the_reward(extended):
         total = scores["correct"] + (scores["brief"] or 0.0)
         assert row["reward"] == pytest.approx(total if scores["correct"] else total / 2)
         assert row["solved"] == bool(scores["correct"])
+
+
+def test_the_producer_made_the_prompts(extended):
+    rows = table(extended, "rl/rollouts").to_dicts()
+    # What was read ends with the tokens of "= ", which no prompt of the problems ends with.
+    read = [[s for s in row["spans"] if not s["drawn"]][-1]["end"] for row in rows]
+    ends = {tuple(row["token_ids"][end - 1 : end]) for row, end in zip(rows, read, strict=True)}
+    assert len(ends) == 1
 
 
 def test_lineage_leads_through_the_parts(extended):
