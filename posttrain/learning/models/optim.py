@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from posttrain.learning.models.adamw import SteadyAdamW
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optimization import OptimizerKind
 from posttrain.stage.errors import UserError
@@ -117,7 +116,7 @@ def build_optimizer(
         parts: dict[str, torch.optim.Optimizer] = {"muon": first}
         if rest:
             # Adapters are matrices, so nothing is left to AdamW where only they are trained.
-            parts["adamw"] = SteadyAdamW(rest, learning_rate=0.0, betas=betas)
+            parts["adamw"] = _adamw(rest, betas)
         return Optimizer(everything, parts)
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
@@ -126,8 +125,13 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     return Optimizer(
         everything,
-        {"adamw": SteadyAdamW(groups, learning_rate=0.0, betas=betas)},
+        {"adamw": _adamw(groups, betas)},
     )
+
+
+def _adamw(parameters: Any, betas: tuple[float, float]) -> torch.optim.AdamW:
+    """Torch's fused AdamW; each step sets the rate, and groups their weight decay."""
+    return torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=0.0, fused=True)
 
 
 def _output_heads(model: nn.Module) -> list[nn.Linear]:

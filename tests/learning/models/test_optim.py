@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from posttrain.learning.models.adamw import SteadyAdamW
 from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optim import build_optimizer
@@ -57,36 +56,6 @@ def test_batched_muon_is_torch_muon_bit_for_bit():
         for one, other in zip(ours, theirs, strict=True):
             assert torch.equal(one, other)
     reference.load_state_dict(batched.state_dict())
-
-
-@pytest.mark.parametrize("missing", [None, 3], ids=["all gradients", "once without one"])
-def test_steady_adamw_is_torch_adamw_bit_for_bit(missing):
-    torch.manual_seed(0)
-    shapes = [(8, 8), (16, 8), (8,), (1,)]
-    ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
-
-    def groups(parameters):
-        decays = [(parameters[:2], 0.1), (parameters[2:], 0.0)]
-        return [{"params": params, "weight_decay": decay} for params, decay in decays]
-
-    steady = SteadyAdamW(groups(ours), learning_rate=0.01, betas=(0.9, 0.95))
-    plain = torch.optim.AdamW(groups(theirs), lr=0.01, betas=(0.9, 0.95), fused=True)
-    for step in range(9):
-        for index, (own, other) in enumerate(zip(ours, theirs, strict=True)):
-            own.grad = None if step == 4 and index == missing else torch.randn(own.shape)
-            other.grad = None if own.grad is None else own.grad.clone()
-        for optimizer in (steady, plain):
-            for group in optimizer.param_groups:
-                group["lr"] = 0.01 * (step + 1)
-            optimizer.step()
-        if step == 6:
-            # The state is torch's own, and one that is taken up is the one that goes on.
-            steady.load_state_dict(copy.deepcopy(plain.state_dict()))
-    assert all(map(torch.equal, ours, theirs))
-    for own, other in zip(ours, theirs, strict=True):
-        mine, wanted = steady.state[own], plain.state[other]
-        assert mine.keys() == wanted.keys()
-        assert all(torch.equal(mine[name], wanted[name]) for name in wanted)
 
 
 @pytest.mark.parametrize("limit", [0.5, 4.0, 1e9])
