@@ -84,7 +84,7 @@ def test_two_processes_have_the_curve_and_the_rollouts_of_one(stages, inputs, tm
     assert one.digests().keys() == two.digests().keys()
     tables = [pl.read_parquet(made.folder / "rollouts.parquet") for made in (one, two)]
     assert len(tables[0]) == 3 * 4 * 4
-    exact = [table.drop("logprobs", "advantage") for table in tables]
+    exact = [table.drop("logprobs", "advantages") for table in tables]
     assert_frame_equal(*exact)
     assert_frame_equal(*tables, abs_tol=TOLERANCE)
 
