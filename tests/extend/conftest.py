@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = sorted((Path(__file__).parent / "plugins").glob("my_*.py"))
+# A kind of artifact is no part: a task of one's own has it on a port.
+TASK = Path(__file__).parent / "plugins" / "my_artifact_kind"
 
 FLOW = """
+import my_artifact_kind
 from tasks.curate import TASK as CURATE
 from tasks.evaluate import TASK as EVALUATE
 from tasks.preference import TASK as PREFERENCE
@@ -33,6 +37,7 @@ def declare(build):
     raw = build.stage("synthesize", SYNTHESIZE)
     data = build.stage("curate", CURATE, problems=raw["problems"], heldout=raw["heldout"],
         traces=raw["traces"])
+    build.stage("lengths", my_artifact_kind.TASK, problems=data["problems"])
     base = build.stage("pretrain", PRETRAIN, corpus=raw["corpus"])["policy"]
     probe = build.stage("probe", PROBE, policy=base, problems=data["problems"])
     build.stage("preference", PREFERENCE, policy=base, samples=probe["samples"],
@@ -127,8 +132,8 @@ class Extended:
 
 def forget() -> None:
     """Let plug-ins be imported anew."""
-    for plugin in PLUGINS:
-        sys.modules.pop(plugin.stem, None)
+    for name in [*(plugin.stem for plugin in PLUGINS), TASK.name, "extendflows.mini"]:
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +145,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory):
     for plugin in PLUGINS:
         (root / plugin.name).write_text(plugin.read_text())
         values = merged(values, YAML(typ="safe").load(documented(plugin)[1]) or {})
+    shutil.copytree(TASK, root / TASK.name, ignore=shutil.ignore_patterns("__pycache__"))
     values["plugins"] = [plugin.stem for plugin in PLUGINS]
     (root / "extendflows").mkdir()
     (root / "extendflows" / "__init__.py").touch()

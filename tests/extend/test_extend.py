@@ -116,6 +116,22 @@ def test_the_pair_builder_did_its_work(extended):
     assert all(len(row["chosen"]) < len(row["rejected"]) for row in pairs.to_dicts())
 
 
+def test_a_kind_of_artifact_is_checked_kept_and_in_the_lineage(extended):
+    files = list((FOLDER / "my_artifact_kind").glob("*.py"))
+    assert sum(len(file.read_text().splitlines()) for file in files) <= 40
+    problems = table(extended, "curate/problems")
+    assert table(extended, "lengths/lengths")["length"].max() == max(map(len, problems["prompt"]))
+    (made,) = extended.records["lengths"].outputs
+    assert (made.type, made.rows) == ("lengths", len(problems))
+    file = extended.root / "my_artifact_kind" / "stage.py"
+    text = file.read_text()
+    file.write_text(text.replace("len_chars", "len_bytes"))
+    plan = extended.plan()
+    file.write_text(text)
+    assert {name for name, each in plan.items() if each.action != "cached"} == {"lengths"}
+    assert "curate" in extended.cli("lineage", "up", "data/lengths/lengths.parquet")
+
+
 def test_component_and_combination_made_the_reward(extended):
     for row in table(extended, "rl/rollouts").to_dicts():
         scores = {each["name"]: each["value"] for each in row["components"]}

@@ -27,6 +27,11 @@ def examples() -> str:
             f" [`{shipped}/`](../{shipped}), their list in `{registry}`.\n\n"
             f"`my_{slot}.py`:\n\n```python\n{file.read_text()}```\n"
         )
+    folder = Path(__file__).parent / "plugins" / "my_artifact_kind"
+    files = [folder / "__init__.py", folder / "stage.py"]
+    blocks = [f"`my_artifact_kind/{f.name}`:\n\n```python\n{f.read_text()}```\n" for f in files]
+    said = "A kind of artifact is no part: it stands on a port of a task of one's own."
+    sections.append("\n".join([f"## To add an artifact kind\n\n{said}\n", *blocks]))
     return "\n".join(sections)
 
 
