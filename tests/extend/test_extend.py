@@ -27,8 +27,8 @@ STAGES = {
     "surrogate": {"rl"},
     "token_weight": {"rl"},
     "regularizer": {"rl"},
-    "schedule": {"pretrain"},
     "strategy": {"evaluate"},
+    "schedule": {"rl"},
 }
 
 

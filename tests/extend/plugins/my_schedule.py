@@ -1,8 +1,7 @@
 """A schedule shape says how a number goes from one value to another. In the recipe:
 
-pretrain:
-  optimization:
-    learning_rate: {from: 0.003, to: 0.001, over: 4, shape: {kind: power, exponent: 3.0}}
+rl:
+  temperature: {from: 1.0, to: 0.8, over: 3, shape: {kind: power, exponent: 3.0}}
 """
 
 from typing import Literal
