@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from posttrain.data.schemas import Problem
 from posttrain.stage.slots import Part
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from posttrain.data.schemas import Problem
     from posttrain.learning.rewards.config import Rewarder
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
@@ -27,7 +27,7 @@ class Workbench:
     """The policy's own."""
 
     def rewarded(
-        self, groups: Sequence["Group"], problems: Sequence[Problem], *, step: int
+        self, groups: Sequence["Group"], problems: Sequence["Problem"], *, step: int
     ) -> list["Group"]:
         """Return the same groups, with what each rollout earned.
 
@@ -59,7 +59,7 @@ class Production:
     """A started producer; `state_dict` holds what it changes from round to round."""
 
     def produce(
-        self, problems: Sequence[Problem], prompts: Sequence["Prompt"], at: SamplingRound
+        self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
         """Make the rollouts of one round.
 

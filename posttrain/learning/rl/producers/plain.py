@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from posttrain.data.schemas import Problem
 from posttrain.learning.rl.producers.base import Producer, Production, SamplingRound, Workbench
 
 if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
     from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt
 
@@ -29,7 +29,7 @@ class PlainProduction(Production):
     bench: Workbench
 
     def produce(
-        self, problems: Sequence[Problem], prompts: Sequence["Prompt"], at: SamplingRound
+        self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
         """Draw as many answers to each problem as a group has."""
         from posttrain.learning.rl.rollout import as_groups
