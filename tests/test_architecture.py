@@ -81,18 +81,22 @@ def _floor(module, floors):
 
 def test_no_room_names_a_module_above_it_in_a_string():
     # What the linter of imports cannot see: modules that are imported, started or read by name.
+    # A flow is what a recipe names, and the table of moves lists modules that are never imported.
     floors = _floors()
     known = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES}
     known |= {name.removesuffix(".__init__") for name in known}
     found = []
     for path in MODULES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if module == "posttrain.pipeline.moved":
+            continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named = node.value.partition(":")[0]
                 if (
                     named in known
                     and "." in named
+                    and not named.startswith("flows.")
                     and _floor(named, floors) > _floor(module, floors)
                 ):
                     found.append((module, named))
@@ -216,7 +220,9 @@ def test_flows_are_not_named_like_a_dependency():
 
 def test_data_holds_no_python_and_tests_no_packages():
     assert list((ROOT / "data").rglob("*.py")) == []
-    assert list((ROOT / "tests").rglob("__init__.py")) == []
+    # A plug-in's kind of artifact comes with a task of its own, which is a package.
+    packages = (ROOT / "tests").rglob("__init__.py")
+    assert [each for each in packages if "plugins" not in each.parts] == []
 
 
 def test_every_verb_exists_and_explains_itself():

@@ -9,7 +9,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.pipeline.context": "posttrain.stage.context",
     "posttrain.pipeline.spec": "posttrain.stage.spec",
     "posttrain.pipeline.resources": "posttrain.stage.resources",
-    "posttrain.pipeline.artifact_kinds": "posttrain.stage.artifact_kinds",
+    "posttrain.pipeline.artifact_types": "posttrain.stage.artifact_kinds",
     "posttrain.pipeline.installed": "posttrain.stage.installed",
     "posttrain.pipeline.code": "posttrain.provenance.code",
     "posttrain.pipeline.ledger": "posttrain.provenance.ledger",
@@ -28,7 +28,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.models": "posttrain.learning.models",
     "posttrain.distributed": "posttrain.learning.models.distributed",
     "posttrain.training": "posttrain.learning.training",
-    "posttrain.attempts": "posttrain.learning.rollouts.attempts",
+    "posttrain.attempts": "posttrain.learning.rollouts.scoring",
     "posttrain.sampling": "posttrain.learning.rollouts.engines",
     "posttrain.sampling.engines": "posttrain.learning.rollouts.engines.config",
     "posttrain.rewards": "posttrain.learning.rewards",
@@ -42,11 +42,13 @@ MOVED: Mapping[str, str] = {
     "posttrain.services": "posttrain.operations.services",
     "posttrain.housekeeping": "posttrain.operations.maintenance",
     "posttrain.project": "posttrain.operations.project",
+    "tasks.rl.credit": "posttrain.learning.rl.advantages",
     "tasks.rl.curriculum": "posttrain.learning.curriculum.solve_rate",
+    "tasks.rl.drawing": "posttrain.learning.rl.rollouter",
     **{
         f"tasks.rl.{name}": f"posttrain.learning.rl.{name}"
         for name in (
-            "batch", "buffer", "build", "config", "credit", "critic", "drawing", "learner", "loop",
+            "batch", "buffer", "build", "config", "critic", "learner", "loop",
             "metrics", "reference", "replay", "rollout", "sharded", "shared_drawing", "stop",
             "store",
         )

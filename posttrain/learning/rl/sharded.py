@@ -106,8 +106,8 @@ class ShardedPolicyLearner(PolicyLearner):
 
 def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     """The same learner as one of several processes; its model lends its weights and is whole."""
-    passes = learner.passes
     _refuse_whole_weights(learner)
+    passes = learner.passes
     group = current_group(passes.device)
     sharded = shard(learner.model, group)
     optimizer = build_optimizer(

@@ -1,6 +1,8 @@
 """What runs leave beside the cache, as nodes: resume points, half-made outputs, servers' files."""
 
+import contextlib
 import re
+import sqlite3
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -66,7 +68,7 @@ def mlflow_nodes(state: Path, claims: Claims, ledger: Ledger) -> Iterator[Stored
 
 def _deleted_runs(database: Path) -> Collection[str]:
     """Ids of the runs that MLflow was asked to delete; none where it cannot read its database."""
-    if not database.is_file():
+    if not _is_of_mlflow(database):
         return frozenset()
     from mlflow import MlflowClient, MlflowException
     from mlflow.entities import ViewType
@@ -82,6 +84,18 @@ def _deleted_runs(database: Path) -> Collection[str]:
     except MlflowException:
         return frozenset()
     return {run.info.run_id for run in found}
+
+
+def _is_of_mlflow(database: Path) -> bool:
+    """True where MLflow made the database: in any other one its client would make tables."""
+    if not database.is_file():
+        return False
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as reader:
+            names = {name for (name,) in reader.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.Error:
+        return False
+    return {"alembic_version", "experiments", "runs"} <= names
 
 
 def request_nodes(path: Path, *, clear: bool, live: bool) -> Iterator[StoredItem]:

@@ -93,7 +93,8 @@ def test_a_batch_that_broke_the_loss_is_kept_without_the_weights(group, model, t
     ],
 )
 def test_what_works_on_whole_weights_is_refused(config, name):
-    learner = SimpleNamespace(config=RlStageConfig.parse(config, where="rl"))
+    passes = SimpleNamespace(config=RlStageConfig.parse(config, where="rl"))
+    learner = SimpleNamespace(passes=passes)
     with pytest.raises(UserError) as caught:
         in_shards(learner)
     assert str(caught.value) == (

@@ -79,7 +79,7 @@ def test_the_likelihood_is_the_scaled_mean_over_the_completions_tokens(policy, r
 
 def test_an_unknown_parameterization_is_refused(head, tmp_path):
     save_reward_model(head, tmp_path / "reward")
-    (tmp_path / "reward" / "reward.json").write_text(json.dumps({"parameterization": "haed"}))
+    (tmp_path / "reward" / "reward.json").write_text(json.dumps({"parameterisation": "haed"}))
     with pytest.raises(UserError, match="unknown parameterization 'haed'; did you mean 'head'"):
         load_reward_model(tmp_path / "reward")
 
