@@ -38,12 +38,12 @@ class RewardStack(StageConfig):
     """Name -> component: a kind's name, or a mapping with the kind and its settings."""
     combine: Annotated[Combine, InSlot(COMBINES)] = SumCombine()
     """How the components become one number."""
-    filter_by: str | None = None
+    solved_by: str | None = None
     """The component whose score of 1 says that a problem is solved; null for the first verifier."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for name in (*self.combine.names(), *filter(None, [self.filter_by])):
+        for name in (*self.combine.names(), *filter(None, [self.solved_by])):
             if name not in self.components:
                 remedy = nearest(name, self.components) or "; add it to components"
                 raise ValueError(f"there is no component '{name}'{remedy}")
@@ -53,16 +53,11 @@ class RewardStack(StageConfig):
                     f"components.{name} scores every {part.SCOPE}, but an answer of this stage is"
                     " scored as a whole; take a component of scope answer or group"
                 )
-        if self.filter_by is None and not self._solvers():
+        if self.solved_by is None and not self._solvers():
             raise ValueError(
-                "no component says by itself whether a problem is solved; set filter_by to one"
+                "no component says by itself whether a problem is solved; set solved_by to one"
             )
         return self
-
-    @property
-    def solved_by(self) -> str:
-        """Name of the component that says solved."""
-        return self.filter_by or self._solvers()[0]
 
     def earned(
         self, groups: Sequence[Answers], known: Verify, *, step: int, state: dict[str, Any]
@@ -84,7 +79,7 @@ class RewardStack(StageConfig):
             for name, part in self.components.items()
         }
         rewards = self.combine.combine(scores, step=step, state=state)
-        solved = scores[self.solved_by]
+        solved = scores[self.solved_by or self._solvers()[0]]
         found = iter(
             [
                 Earned(

@@ -114,10 +114,12 @@ def test_a_weight_of_0_reports_a_component_and_pays_nothing_for_it(plugins):
 
 
 def test_what_solves_may_be_another_component_than_what_pays(plugins):
-    settings = {"components": {"short": "brevity", "right": "verifier"}, "filter_by": "short"}
+    settings = {"components": {"short": "brevity", "right": "verifier"}, "solved_by": "short"}
     (earned,) = rewarder([[WRONG, RIGHT]], **settings).earned([group_of("a", [1, 2])], step=0)
     assert [each.solved for each in earned] == [True, False]
-    assert RewardStack.parse(settings | {"filter_by": None}, where="r").solved_by == "right"
+    settings["solved_by"] = None
+    (earned,) = rewarder([[WRONG, RIGHT]], **settings).earned([group_of("a", [1, 2])], step=0)
+    assert [each.solved for each in earned] == [False, True]
 
 
 def test_all_groups_are_verified_at_once():
@@ -154,11 +156,11 @@ def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
             {"combine": {"kind": "sum", "weights": {"corect": 1}}},
             "rl.reward: there is no component 'corect'; did you mean 'correct'?",
         ),
-        ({"filter_by": "x"}, "rl.reward: there is no component 'x'; add it to components"),
+        ({"solved_by": "x"}, "rl.reward: there is no component 'x'; add it to components"),
         (
             {"components": {"a": "brevity"}},
             "rl.reward: no component says by itself whether a problem is solved;"
-            " set filter_by to one",
+            " set solved_by to one",
         ),
         (
             {"components": {"a": "spoken"}},
