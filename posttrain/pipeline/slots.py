@@ -10,7 +10,14 @@ from typing import Any
 
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.installed import SHARED
-from posttrain.stage.slots import Part, Plugins, Slot, installed_parts, parts_of_modules
+from posttrain.stage.slots import (
+    Part,
+    Plugins,
+    Slot,
+    installed_parts,
+    load_part,
+    parts_of_modules,
+)
 
 SLOTS: Mapping[str, str] = {
     "source": "posttrain.data.sources.registry:SOURCES",
@@ -114,7 +121,10 @@ def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[Offe
         for point in installed_parts(name):
             kind = point.name.partition(".")[2]
             package = f"package {point.dist.name} {point.dist.version}" if point.dist else ""
-            yield _offered(name, kind, point.load(), package)
+            try:
+                yield _offered(name, kind, load_part(point), package)
+            except UserError as error:
+                yield OfferedPart(name, kind, f"cannot be imported: {error.__cause__}", "", package)
 
 
 def parts_in_code(symbols: Iterable[str]) -> Plugins:

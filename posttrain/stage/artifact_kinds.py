@@ -12,7 +12,7 @@ a judge is never on a port: an artifact of another kind carries it inside.
 
 _LEAST_PUBLIC = 9
 
-# Kinds that this process has met, those of imported tasks among them.
+# Kinds that this process has met with more than a name, those of imported tasks among them.
 _declared: "dict[str, ArtifactKind]" = {}
 
 
@@ -71,11 +71,23 @@ class ArtifactKind(str):
             schema: Returns the polars schema of a table; needed for one of a kind of one's own.
             rank: How far outside a mistake in it is seen, 1 the farthest.
 
+        Returns:
+            The kind; of a name alone the one that was declared, where there is one.
+
+        Raises:
+            ValueError: Another kind of that name was declared, and it says otherwise.
+
         """
         kind = super().__new__(cls, name)
         kind.suffix, kind.shape, kind.schema, kind.rank = suffix, shape, schema, rank
-        if shape != "file":
-            _declared.setdefault(name, kind)
+        if _properties(kind) == ("", "file", None, _LEAST_PUBLIC):
+            return _declared.get(name, kind)
+        known = _declared.setdefault(name, kind)
+        if _properties(known) != _properties(kind):
+            raise ValueError(
+                f"there is an artifact kind '{name}' already: {_described(known)}, not"
+                f" {_described(kind)}; give yours another name"
+            )
         return kind
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -91,6 +103,18 @@ class ArtifactKind(str):
     def is_inside(self) -> bool:
         """True where an artifact of another kind carries it inside, so that no port has it."""
         return self.shape in ("part", "judge")
+
+
+def _properties(kind: ArtifactKind) -> tuple[object, ...]:
+    # A module that is imported anew has new functions: theirs are the same by name.
+    schema = kind.schema and (kind.schema.__module__, kind.schema.__qualname__)
+    return kind.suffix, kind.shape, schema, kind.rank
+
+
+def _described(kind: ArtifactKind) -> str:
+    suffix, shape, schema, rank = _properties(kind)
+    by = ".".join(schema) if isinstance(schema, tuple) else None
+    return f"suffix {suffix!r}, shape {shape!r}, schema {by}, rank {rank}"
 
 
 def _made(

@@ -126,7 +126,7 @@ class Slot(Generic[P]):
                 f"several installed packages offer the {self.name} '{kind}': {places}; uninstall"
                 " all but one of them"
             )
-        return _loaded(points[0]) if points else None
+        return load_part(points[0]) if points else None
 
 
 class InSlot:
@@ -141,8 +141,21 @@ class InSlot:
 
     @property
     def slot(self) -> Slot[Any]:
-        """The slot itself."""
-        return _known[self._slot] if isinstance(self._slot, str) else self._slot
+        """The slot itself.
+
+        Raises:
+            ValueError: It is named, and no registry of that name was imported.
+
+        """
+        if isinstance(self._slot, Slot):
+            return self._slot
+        if self._slot not in _known:
+            known = nearest(self._slot, _known)
+            raise ValueError(
+                f"the registry of the slot '{self._slot}' is not imported{known};"
+                " import it in the module of the task whose config has this field"
+            )
+        return _known[self._slot]
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
@@ -237,6 +250,30 @@ def installed_parts(slot: str, kind: str | None = None) -> list[EntryPoint]:
     return sorted(wanted, key=lambda point: point.name)
 
 
+def load_part(point: EntryPoint) -> type[Any]:
+    """Import the part that an installed package offers.
+
+    Args:
+        point: Its entry point.
+
+    Returns:
+        What stands there: a part's class, if the package is right.
+
+    Raises:
+        UserError: It cannot be imported; the package is named.
+
+    """
+    try:
+        loaded: type[Any] = point.load()
+    except Exception as error:
+        package = f"package {point.dist.name} {point.dist.version}" if point.dist else "package"
+        raise UserError(
+            f"the installed {package} offers the part '{point.name}', which cannot be imported from"
+            f" {point.value} ({type(error).__name__}: {error}); upgrade or uninstall it"
+        ) from error
+    return loaded
+
+
 def parts_in(value: Any) -> Iterator[Part]:
     """All parts in a config, at any depth, outer ones first."""
     if isinstance(value, Part):
@@ -269,8 +306,3 @@ def _parts_of(name: str, where: str) -> Plugins:
             f"{where}: the module '{name}' has no PARTS; give it PARTS = {{slot: {{kind: part}}}}"
         )
     return parts
-
-
-def _loaded(point: EntryPoint) -> type[Any]:
-    loaded: type[Any] = point.load()
-    return loaded

@@ -150,3 +150,17 @@ def test_a_kind_is_offered_once(package, plugin):
     (other / "entry_points.txt").write_text("[posttrain.parts]\nschedule.left = twists:Left\n")
     with pytest.raises(ValueError, match="turns:Left and twists:Left; uninstall all but one"):
         SCHEDULE_SHAPES.find("left")
+
+
+def test_a_broken_package_is_named_and_stops_no_other(package):
+    from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
+
+    (package / "turns.py").write_text("import no_such_library\n")
+    with pytest.raises(
+        UserError, match=r"package turns 1\.5 offers the part 'schedule\.left', whi"
+    ):
+        SCHEDULE_SHAPES.find("left")
+    found = {each.kind: each for each in offered_parts(["schedule"], [])}
+    assert found["linear"].summary
+    assert found["left"].origin == "package turns 1.5"
+    assert found["left"].summary == "cannot be imported: No module named 'no_such_library'"

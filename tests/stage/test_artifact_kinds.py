@@ -54,3 +54,24 @@ def test_a_table_that_does_not_ship_needs_a_schema():
 def test_of_a_kind_that_nobody_declared_the_name_is_known():
     unknown = kind_named("heard_of")
     assert (unknown, unknown.suffix, unknown.shape) == ("heard_of", "", "file")
+
+
+def test_a_name_alone_is_the_kind_that_was_declared():
+    assert ArtifactKind("rubrics") is RUBRICS
+    assert kind_named("rubrics") is RUBRICS
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"suffix": ".json", "shape": "report"},
+        {"suffix": ".parquet", "shape": "table", "schema": rubrics_schema},
+        {"suffix": ".parquet", "shape": "table", "rank": 1},
+        {"suffix": ".txt"},
+    ],
+)
+def test_two_kinds_of_one_name_are_refused(other):
+    again = ArtifactKind("problems", suffix=".parquet", shape="table")
+    assert (again, again.shape) == (ArtifactKind.PROBLEMS, "table")
+    with pytest.raises(ValueError, match="there is an artifact kind 'problems' already: suffix"):
+        ArtifactKind("problems", **other)

@@ -123,6 +123,18 @@ def test_a_plugin_that_is_not_there_is_one_sentence():
         parts_of_modules(["nowhere_at_all"])
 
 
+def test_a_slot_whose_registry_is_not_imported_is_one_sentence():
+    class Named(StageConfig):
+        one: Annotated[Shape, InSlot("shpae")] = Square()
+        two: Annotated[Shape, InSlot("shape")] = Square()
+
+    assert Named.parse({"two": "square"}, where="s").two == Square()
+    sentence = "s.one: the registry of the slot 'shpae' is not imported; did you mean 'shape'?; imp"
+    with pytest.raises(UserError) as error:
+        Named.parse({"one": "square"}, where="s")
+    assert str(error.value).startswith(sentence)
+
+
 def test_an_identity_names_what_is_not_at_its_default():
     assert identity(Board()) == {}
     assert identity(Square()) == {"kind": "square"}
