@@ -6,6 +6,7 @@ A new slot is one line in `SLOTS`: its name, and where its literal dict stands.
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from posttrain.stage.errors import UserError, nearest
@@ -140,15 +141,26 @@ def parts_in_code(symbols: Iterable[str]) -> Plugins:
     found: dict[str, dict[str, type[Part]]] = {}
     for symbol in symbols:
         module, _, name = symbol.partition(":")
-        if module.partition(".")[0] in ("posttrain", *SHARED) or not name.isidentifier():
+        if module.partition(".")[0] == "posttrain" or not name.isidentifier():
             continue
-        part = getattr(importlib.import_module(module), name, None)
+        part = getattr(_imported(module), name, None)
         if isinstance(part, type) and issubclass(part, Part):
             kind = part.model_fields["kind"].default
             for slot in map(find_slot, SLOTS):
-                if issubclass(part, slot.base) and isinstance(kind, str):
+                ours = not isinstance(kind, str) or kind in slot.parts
+                if issubclass(part, slot.base) and not ours:
                     found.setdefault(slot.name, {})[kind] = part
     return found
+
+
+def _imported(module: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        # The stages that ship may have moved since; what a project has of its own must be there.
+        if module.partition(".")[0] in SHARED:
+            return None
+        raise
 
 
 def _offered(slot: str, kind: str, part: Any, origin: str) -> OfferedPart:

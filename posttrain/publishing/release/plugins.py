@@ -7,6 +7,7 @@ from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.code.distributions import distributions
 from posttrain.provenance.ledger import StageRun
 from posttrain.publishing.release.canonical import sha256_of
+from posttrain.stage.installed import SHARED
 
 
 def used_plugins(runs: Iterable[StageRun]) -> list[dict[str, Any]]:
@@ -26,7 +27,7 @@ def used_plugins(runs: Iterable[StageRun]) -> list[dict[str, Any]]:
         symbols = run.components["code"]
         for slot, parts in parts_in_code(symbols).items():
             for kind, part in parts.items():
-                head = part.__module__.partition(".")[0]
+                package = _package(part.__module__)
                 entry = found.setdefault(
                     (slot, kind),
                     {
@@ -36,17 +37,19 @@ def used_plugins(runs: Iterable[StageRun]) -> list[dict[str, Any]]:
                         "stages": [],
                         "packages": {
                             name: run.components["packages"][name]
-                            for name in sorted(distributions([head]))
+                            for name in sorted(distributions([package.partition(".")[0]]))
                             if name in run.components["packages"]
                         },
                     },
                 )
                 entry["stages"].append(run.stage)
                 code.setdefault((slot, kind), {}).update(
-                    {name: value for name, value in symbols.items() if _head(name) == head}
+                    {name: value for name, value in symbols.items() if _package(name) == package}
                 )
     return [{**found[key], "sha256": sha256_of(code[key])} for key in sorted(found)]
 
 
-def _head(symbol: str) -> str:
-    return symbol.partition(":")[0].partition(".")[0]
+def _package(symbol: str) -> str:
+    names = symbol.partition(":")[0].split(".")
+    # Beneath `tasks` and `flows` a project's own packages stand beside those that ship.
+    return ".".join(names[: 2 if names[0] in SHARED else 1])
