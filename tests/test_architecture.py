@@ -81,14 +81,15 @@ def _floor(module, floors):
 
 def test_no_room_names_a_module_above_it_in_a_string():
     # What the linter of imports cannot see: modules that are imported, started or read by name.
-    # A flow is what a recipe names, and the table of moves lists modules that are never imported.
+    # A flow is what a recipe names, and the tables of what old results and old recipes name
+    # list modules that are never imported.
     floors = _floors()
     known = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in MODULES}
     known |= {name.removesuffix(".__init__") for name in known}
     found = []
     for path in MODULES:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        if module == "posttrain.pipeline.moved":
+        if module in ("posttrain.pipeline.moved", "posttrain.pipeline.recipe_rewrites"):
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -62,7 +62,7 @@ def _params_of_today(params: Mapping[str, str], stage: Stage) -> Mapping[str, st
     """Parameters as recorded, in today's spelling and with today's new fields at their defaults."""
     section: dict[str, Any] = nested(params)
     try:
-        migrated = migrate({stage.name: section}).values[stage.name]
+        migrated = migrate({stage.name: section}, {stage.name: stage.task}).values[stage.name]
         config = stage.task.config.parse(migrated, where=stage.name)
     except UserError:
         return params

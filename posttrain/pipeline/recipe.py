@@ -71,6 +71,8 @@ class Recipe:
     """What a release must show; no part of any stage, and so of no key and no generated file."""
     plugins: tuple[str, ...] = ()
     """Modules whose parts the recipe's sections may name; `posttrain.stage.slots` says how."""
+    format: int = FORMAT
+    """What the sections are spelled in; the task of each says what is old in it."""
 
     @property
     def directory(self) -> Path:
@@ -89,8 +91,11 @@ class Recipe:
         build = FlowBuilder(self)
         where = f"{self.path.name}: plugins"
         check_plugins(parts_of_modules(self.plugins, where=where), where)
-        with plugged(self.plugins):
-            load_flow(self.flow, root, where=self.path.name).declare(build)
+        try:
+            with plugged(self.plugins):
+                load_flow(self.flow, root, where=self.path.name).declare(build)
+        finally:
+            _notice(self.path, build.changes)
         return build.finish()
 
     def resolved(self, dag: Dag) -> dict[str, Any]:
@@ -115,6 +120,8 @@ class FlowBuilder:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._dag = Dag()
+        self.changes: list[str] = []
+        """What was spelled as of old in the sections that have become stages."""
 
     def has(self, section: str) -> bool:
         """True where the recipe sets this section: lets a flow choose between two stages."""
@@ -134,6 +141,10 @@ class FlowBuilder:
         resources = self._resources(name, task, section.pop("resources", None))
         seed_as = section.pop("seed_as", None)
         rewired = _section(self._recipe.path, f"{name}.inputs", section.pop("inputs", None))
+        if self._recipe.format != FORMAT:
+            migrated = migrate({name: section}, {name: task})
+            self.changes += migrated.changes
+            section = migrated.values[name]
         config = task.config.parse(section, where=name)
         wired = _flatten(inputs)
         wired.update(_files(self._recipe.directory, name, config))
@@ -199,7 +210,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     changes = dict(_parse_override(text) for text in overrides)
     for key, value in changes.items():
         _assign(values, key, value)
-    values = _of_today(file, values)
+    form = read_format(values.pop("format", None), where=str(file))
     flow = values.pop("flow", None)
     if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
@@ -207,20 +218,14 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     release = _section(file, "release", values.pop("release", None))
     plugins = _plugins(file, values.pop("plugins", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}
-    return Recipe(file.resolve(), flow, run, sections, changes, release, plugins)
+    return Recipe(file.resolve(), flow, run, sections, changes, release, plugins, form)
 
 
-def _of_today(file: Path, values: dict[str, Any]) -> dict[str, Any]:
-    """The values in today's spelling; says on stderr what was spelled as of old."""
-    form = read_format(values.pop("format", None), where=str(file))
-    if form == FORMAT:
-        return values
-    migrated = migrate(values)
-    if migrated.changes and file.resolve() not in _noticed:
-        _noticed.add(file.resolve())
-        told = "; ".join(migrated.changes)
-        print(f"{file}: {told}. Spell it so, with format: {FORMAT}", file=sys.stderr)
-    return migrated.values
+def _notice(file: Path, changes: Sequence[str]) -> None:
+    """Say on stderr, once, what a recipe spells as of old."""
+    if changes and file not in _noticed:
+        _noticed.add(file)
+        print(f"{file}: {'; '.join(changes)}. Spell it so, with format: {FORMAT}", file=sys.stderr)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

@@ -7,16 +7,22 @@ line, and what it spells as of today stays. A recipe of a newer format is refuse
 To rename a field, add one line to `RENAMES` in the commit that renames it, and correct the shipped
 recipes; to drop a field, one to `GONE`; to rename a value (a kind, a choice), one to `VALUES`,
 under the path that the field has after all renames; what needs more than that is a function in
-`recipe_rewrites`. A field is never renamed back: its old name may stand in somebody's recipe.
+`recipe_rewrites`. The config of a section's task says what is old: a field that it has stays, so
+that the own task of a project keeps its names. A field is never renamed back: its old name may
+stand in somebody's recipe.
 tests/pipeline/recipes_0_1 holds recipes of 0.1, which must resolve.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
+
+from pydantic import BaseModel
 
 from posttrain.pipeline.recipe_rewrites import REWRITES, Rewrite
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import Task
 
 FORMAT = 2
 """The format that this version writes. Raise it when an old spelling gets another meaning."""
@@ -43,9 +49,9 @@ RENAMES: Mapping[str, str] = {
     "*.parameterisation": "*.parameterization",
     "*.centring": "*.centering",
 }
-"""Old path -> new path, each from the top of the recipe; applied in this order.
+"""Old path -> new path, each beginning with the section's name; applied in this order.
 
-A `*` stands for one name, such as a section's, or for one place of a list; the new path takes the
+A `*` stands for one name, such as the section's, or for one place of a list; the new path takes the
 same ones, in order: `"*.engine.name": "*.engine.kind"`. The two may differ in depth. A path whose
 field a section does not have is nothing to do.
 """
@@ -67,6 +73,7 @@ class Migrated:
 
 def migrate(
     values: Mapping[str, Any],
+    tasks: Mapping[str, Task],
     *,
     renames: Mapping[str, str] = RENAMES,
     respelled: Mapping[str, Mapping[Any, Any]] = VALUES,
@@ -76,11 +83,13 @@ def migrate(
     """Translate what is spelled as of old.
 
     Args:
-        values: A whole recipe as read; it is not changed.
+        values: Sections of a recipe as read; they are not changed.
+        tasks: Section -> its task, whose config has today's fields. In a section without one
+            every path that fits is translated.
         renames: Old path -> new path.
         respelled: Path -> old value -> new value.
         gone: Path -> why it is dropped.
-        rewrites: Section -> function that brings it to today's form.
+        rewrites: Package of a task -> function that brings its section to today's form.
 
     Returns:
         The values, and one clause for each translation.
@@ -89,17 +98,18 @@ def migrate(
         UserError: A field is given under its old and its new name.
 
     >>> old = {"rl": {"engine": {"name": "vllm"}}}
-    >>> migrate(old, renames={"*.engine.name": "*.engine.kind"}).values
+    >>> migrate(old, {}, renames={"*.engine.name": "*.engine.kind"}).values
     {'rl': {'engine': {'kind': 'vllm'}}}
 
     """
     changed: dict[str, Any] = _copied(values)
-    changes = [
-        change
-        for old, new in renames.items()
-        for names in list(_matches(changed, old.split(".")))
-        for change in _rename(changed, names, _filled(old.split("."), new.split("."), names))
-    ]
+    configs = {name: task.config for name, task in tasks.items()}
+    changes: list[str] = []
+    for old, new in renames.items():
+        for names in list(_matches(changed, old.split("."))):
+            now = _filled(old.split("."), new.split("."), names)
+            if _is_renamed(configs.get(names[0]), names, now):
+                changes += _rename(changed, names, now)
     for path, meanings in respelled.items():
         for names in list(_matches(changed, path.split("."))):
             changes += _respell(changed, names, meanings)
@@ -107,9 +117,9 @@ def migrate(
         for names in list(_matches(changed, path.split("."))):
             del _at(changed, names[:-1])[names[-1]]
             changes.append(f"{'.'.join(names)} is left out, {reason}")
-    for name, rewrite in rewrites.items():
-        if isinstance(changed.get(name), dict):
-            changes += rewrite(changed[name])
+    for name, task in tasks.items():
+        if isinstance(changed.get(name), dict) and task.package in rewrites:
+            changes += rewrites[task.package](changed[name], name)
     return Migrated(changed, tuple(changes))
 
 
@@ -158,6 +168,22 @@ def _filled(old: list[str], new: list[str], names: list[str]) -> list[str]:
     """The new path, with what the wildcards of the old one stood for."""
     found = iter([name for part, name in zip(old, names, strict=True) if part == "*"])
     return [next(found) if part == "*" else part for part in new]
+
+
+def _is_renamed(config: type[StageConfig] | None, old: list[str], new: list[str]) -> bool:
+    """True where a section's config has no such field, and has one that the new path begins in."""
+    if config is None:
+        return True
+    return not _has_field(config, old[1:]) and _has_field(config, new[1:2])
+
+
+def _has_field(annotation: Any, path: list[str]) -> bool:
+    if not path:
+        return True
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        field = annotation.model_fields.get(path[0])
+        return field is not None and _has_field(field.annotation, path[1:])
+    return any(_has_field(inner, path) for inner in get_args(annotation))
 
 
 def _rename(values: dict[str, Any], old: list[str], new: list[str]) -> Iterator[str]:

@@ -1,21 +1,22 @@
 """Sections of old recipes that one renamed field does not bring to today's form.
 
-Each function changes a copy of one section in place and yields a clause for each change.
+Each function changes a copy of one section in place, and yields a clause for each change, in which
+the section has the name that the recipe gives it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-Rewrite = Callable[[dict[str, Any]], Iterator[str]]
+Rewrite = Callable[[dict[str, Any], str], Iterator[str]]
 
 _NO_VALUE = object()
 
 
-def rewrite_curate(section: dict[str, Any]) -> Iterator[str]:
+def rewrite_curate(section: dict[str, Any], name: str) -> Iterator[str]:
     """Turn the flat fields of 0.1 into changes of the filters that they were about.
 
     >>> section = {"prompt_chars": [1, 100], "require_verified": False}
-    >>> list(rewrite_curate(section))[0]
+    >>> list(rewrite_curate(section, "curate"))[0]
     'curate.prompt_chars is now curate.problem_filters.prompt_length'
     >>> section["trace_filters"]
     {'verified': None}
@@ -30,14 +31,14 @@ def rewrite_curate(section: dict[str, Any]) -> Iterator[str]:
             filters[label] = None
         elif filters.get(label, {}) is not None:
             filters[label] = {**filters.get(label, {}), **fields}
-        yield f"curate.{old} is now curate.{list_name}.{label}"
+        yield f"{name}.{old} is now {name}.{list_name}.{label}"
 
 
-def rewrite_synthesize(section: dict[str, Any]) -> Iterator[str]:
+def rewrite_synthesize(section: dict[str, Any], name: str) -> Iterator[str]:
     """Give teacher and verifier their kinds with their settings; take hub fields from local files.
 
     >>> section = {"error_rate": 0.1, "sources": [{"verifier": "judge", "judge": {"accept": 8}}]}
-    >>> for change in rewrite_synthesize(section):
+    >>> for change in rewrite_synthesize(section, "synthesize"):
     ...     print(change)
     synthesize.error_rate is now synthesize.teacher.error_rate
     synthesize.sources.0.judge is now synthesize.sources.0.verifier
@@ -47,19 +48,19 @@ def rewrite_synthesize(section: dict[str, Any]) -> Iterator[str]:
     teacher = section.get("teacher", _NO_VALUE)
     if teacher is None:
         del section["teacher"]
-        yield "synthesize.teacher: null is now left out"
+        yield f"{name}.teacher: null is now left out"
     elif isinstance(teacher, dict) and "kind" not in teacher:
         section["teacher"] = {"kind": "server", **teacher}
-        yield "synthesize.teacher is now of kind: server"
+        yield f"{name}.teacher is now of kind: server"
     if "error_rate" in section:
         rate = section.pop("error_rate")
         if section.setdefault("teacher", {"kind": "programs"}).get("kind") == "programs":
             section["teacher"] = {**section["teacher"], "error_rate": rate}
-        yield "synthesize.error_rate is now synthesize.teacher.error_rate"
+        yield f"{name}.error_rate is now {name}.teacher.error_rate"
     sources = section.get("sources")
     for number, source in enumerate(sources if isinstance(sources, list) else []):
         if isinstance(source, dict):
-            yield from _rewrite_source(source, f"synthesize.sources.{number}")
+            yield from _rewrite_source(source, f"{name}.sources.{number}")
 
 
 _OF_THE_HUB = ("revision", "split", "subset", "hub")
@@ -78,11 +79,11 @@ def _rewrite_source(source: dict[str, Any], where: str) -> Iterator[str]:
             yield f"{where}.{name} is left out, as a file has none"
 
 
-def rewrite_rl(section: dict[str, Any]) -> Iterator[str]:
+def rewrite_rl(section: dict[str, Any], name: str) -> Iterator[str]:
     """Take an algorithm's correction for the sampler apart: the old policy, and token weights.
 
     >>> section = {"algorithm": {"correction": {"old": "recomputed", "max_drift": 0.1}}}
-    >>> list(rewrite_rl(section))
+    >>> list(rewrite_rl(section, "rl"))
     ['rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights']
     >>> section["algorithm"]
     {'old_policy': 'recomputed', 'token_weights': {'drift': {'threshold': 0.1}}}
@@ -93,7 +94,7 @@ def rewrite_rl(section: dict[str, Any]) -> Iterator[str]:
     advantage = algorithm.get("advantage")
     if isinstance(advantage, dict) and advantage.get("turns", _NO_VALUE) is None:
         del advantage["turns"]
-        yield "rl.algorithm.advantage.turns: null is now left out"
+        yield f"{name}.algorithm.advantage.turns: null is now left out"
     correction = algorithm.pop("correction", None)
     if not isinstance(correction, Mapping):
         return
@@ -104,7 +105,8 @@ def rewrite_rl(section: dict[str, Any]) -> Iterator[str]:
         weights["drift"] = {"threshold": drift}
     if weights:
         algorithm["token_weights"] = {**weights, **algorithm.get("token_weights", {})}
-    yield ("rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights")
+    inside = f"{name}.algorithm"
+    yield f"{inside}.correction is now {inside}.old_policy and {inside}.token_weights"
 
 
 _WEIGHT_OF = {"weights": "importance", "band": "band"}
@@ -142,8 +144,8 @@ _FILTER_OF: Mapping[str, tuple[str, str, Callable[[Any], dict[str, Any] | None]]
 }
 
 REWRITES: Mapping[str, Rewrite] = {
-    "curate": rewrite_curate,
-    "rl": rewrite_rl,
-    "synthesize": rewrite_synthesize,
+    "tasks.curate": rewrite_curate,
+    "tasks.rl": rewrite_rl,
+    "tasks.synthesize": rewrite_synthesize,
 }
-"""Section -> what brings it to today's form; after renames, values and gone fields."""
+"""A task's package -> what brings its section to today's form; after renames and values."""

@@ -5,15 +5,22 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import Task
+from tasks.curate import TASK as CURATE
 from tasks.curate.config import CurateConfig
+from tasks.rl import TASK as RL
 from tasks.rl.config import RlStageConfig
+from tasks.synthesize import TASK as SYNTHESIZE
 from tasks.synthesize.config import SynthesizeConfig
 
+TASKS = {"curate": CURATE, "rl": RL, "synthesize": SYNTHESIZE}
 ROOT = Path(__file__).parents[2]
 OLD = sorted((Path(__file__).parent / "recipes_0_1").iterdir())
 RENAMES = {
@@ -36,7 +43,7 @@ def test_fields_are_renamed_wherever_they_are():
         "rl": {"optimisation": {"sched": "cosine", "rate": 1}, "engine": {"name": "vllm"}},
         "synthesize": {"sources": [{"name": "a"}, {"label": "b"}], "engine": "torch"},
     }
-    migrated = migrate(old, renames=RENAMES, respelled={}, gone={})
+    migrated = migrate(old, {}, renames=RENAMES, respelled={}, gone={})
     assert migrated.values == {
         "flow": "flows.x",
         "rl": {"optimization": {"rate": 1}, "schedule": "cosine", "engine": {"kind": "vllm"}},
@@ -50,7 +57,7 @@ def test_fields_are_renamed_wherever_they_are():
     )
     # What was read is as it was, and what is of today stays.
     assert old["rl"]["engine"] == {"name": "vllm"}
-    again = migrate(migrated.values, renames=RENAMES, respelled={}, gone={})
+    again = migrate(migrated.values, {}, renames=RENAMES, respelled={}, gone={})
     assert again.values == migrated.values
     assert again.changes == ()
 
@@ -59,6 +66,7 @@ def test_values_are_respelled_and_fields_dropped():
     values = {"rl": {"kind": "group", "also": ["group"], "noise": 0}, "sft": {"kind": "other"}}
     migrated = migrate(
         values,
+        {},
         renames={},
         respelled={"*.kind": {"group": "mean"}, "*.also.*": {"group": "mean"}},
         gone={"*.noise": "as nothing read it"},
@@ -77,7 +85,7 @@ def test_the_judge_of_a_source_becomes_its_verifier():
         {"kind": "jsonl", "name": "a", "path": "a", "verifier": "judge", "judge": judge},
         {"kind": "jsonl", "name": "b", "path": "b", "verifier": "exact", "judge": None},
     ]
-    migrated = migrate({"synthesize": {"sources": sources}}, renames={}, respelled={}, gone={})
+    migrated = migrate({"synthesize": {"sources": sources}}, TASKS)
     first, second = SynthesizeConfig.parse(migrated.values["synthesize"], where="s").sources
     assert first.verifier == JudgeVerifier.parse(judge, where="judge")
     assert second.verifier == ExactVerifier()
@@ -96,7 +104,7 @@ def test_the_flat_fields_of_curate_become_those_of_its_filters():
         "max_per_bucket": 7,
         "order": "mixed",
     }
-    curated = migrate({"curate": flat}).values["curate"]
+    curated = migrate({"curate": flat}, TASKS).values["curate"]
     assert curated == {
         "order": "mixed",
         "problem_filters": {
@@ -116,37 +124,38 @@ def test_a_teacher_has_a_kind_and_a_file_nothing_of_the_hub():
     endpoint = {"base_url": "http://localhost/v1", "model": "m"}
     file = {"kind": "jsonl", "name": "own", "path": "x", "split": "train", "revision": None}
     old = {"teacher": {"endpoint": endpoint}, "error_rate": 0.1, "sources": [file]}
-    made = migrate({"synthesize": old}).values["synthesize"]
+    made = migrate({"synthesize": old}, TASKS).values["synthesize"]
     assert made == {
         "teacher": {"kind": "server", "endpoint": endpoint},
         "sources": [{"kind": "jsonl", "name": "own", "path": "x"}],
     }
     SynthesizeConfig.parse(made, where="synthesize")
-    programs = migrate({"synthesize": {"teacher": None, "error_rate": 0.1}}).values["synthesize"]
+    flat = {"teacher": None, "error_rate": 0.1}
+    programs = migrate({"synthesize": flat}, TASKS).values["synthesize"]
     assert programs == {"teacher": {"kind": "programs", "error_rate": 0.1}}
 
 
 def test_a_field_given_under_both_names_is_refused():
     both = {"rl": {"engine": {"name": "vllm", "kind": "torch"}}}
     with pytest.raises(UserError, match=r"rl\.engine\.name is today called rl\.engine\.kind, and"):
-        migrate(both, renames=RENAMES)
+        migrate(both, {}, renames=RENAMES)
 
 
 def test_a_recipe_that_is_translated_says_so_once(toy, monkeypatch, capsys):
-    monkeypatch.setattr("posttrain.pipeline.recipe_formats.RENAMES", {})
     monkeypatch.setattr(
         "posttrain.pipeline.recipe.migrate",
-        lambda values: migrate(values, renames={"*.sum": "*.amount"}),
+        lambda values, tasks: migrate(values, tasks, renames={"*.sum": "*.amount"}),
     )
     toy.recipe("second: {sum: 5}\n")
     assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
-    load_recipe(toy.root, ["third.sum=3"])
+    changed = load_recipe(toy.root, ["third.sum=3"]).resolve(toy.root)
+    assert changed.stages["third"].config.amount == 3
     (notice,) = capsys.readouterr().err.splitlines()
     assert notice.endswith(f"second.sum is now second.amount. Spell it so, with format: {FORMAT}")
 
 
 def test_a_recipe_of_today_is_taken_at_its_word(toy, monkeypatch):
-    monkeypatch.setattr("posttrain.pipeline.recipe.migrate", lambda values: 1 / 0)
+    monkeypatch.setattr("posttrain.pipeline.recipe.migrate", lambda values, tasks: 1 / 0)
     toy.recipe(f"format: {FORMAT}\nsecond: {{amount: 5}}\n")
     assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
 
@@ -174,7 +183,7 @@ def test_the_shipped_recipes_are_of_today():
     for recipe in recipes:
         values = YAML(typ="safe").load(recipe.read_text())
         assert values["format"] == FORMAT, recipe
-        assert migrate(values).changes == (), recipe
+        assert migrate(values, TASKS).changes == (), recipe
 
 
 def test_an_algorithm_of_0_1_is_the_same_algorithm():
@@ -191,9 +200,61 @@ def test_an_algorithm_of_0_1_is_the_same_algorithm():
         "kl": {"coefficient": 0.04, "estimator": "k3"},
         "entropy": None,
     }
-    migrated = migrate({"rl": {"algorithm": old}}).values["rl"]
+    migrated = migrate({"rl": {"algorithm": old}}, TASKS).values["rl"]
     algorithm = RlStageConfig.parse(migrated, where="rl").algorithm
     assert algorithm.describe() == (
         "mean/sample · clip token -0.1 +0.3 · token_mean · old recomputed · truncate token weights"
         " · drift 0.5 · k3 0.04 in loss"
+    )
+
+
+class OwnEngine(StageConfig):
+    """A field inside another one."""
+
+    name: str = "own"
+
+
+class PlainConfig(StageConfig):
+    """No field that a task of 0.1 had."""
+
+
+PLAIN = Task("plain", PlainConfig, {}, {})
+
+
+class OwnConfig(StageConfig):
+    """Fields of a project's own task, one of which had that name in tasks of 0.1, too."""
+
+    learning_rate: float = 1.0
+    optimization: OptimizationConfig = OptimizationConfig()
+    engine: OwnEngine | None = None
+
+
+def test_an_own_task_keeps_the_names_that_its_config_has():
+    own = Task("mine", OwnConfig, {}, {})
+    section = {"learning_rate": 2.0, "engine": {"name": "own"}, "weight_decay": 0.5, "schedule": 1}
+    migrated = migrate({"balance": section}, {"balance": own})
+    assert migrated.values["balance"] == {
+        "learning_rate": 2.0,
+        "engine": {"name": "own"},
+        "optimization": {"weight_decay": 0.5, "schedule": 1},
+    }
+    plain = migrate({"balance": {"learning_rat": 2, "weight_decay": 1}}, {"balance": PLAIN})
+    assert plain.changes == ()
+
+
+def test_a_section_is_rewritten_by_its_task_whatever_its_name():
+    sections = {
+        "rl2": {"algorithm": {"correction": {"old": "recomputed"}}},
+        "tidy": {"prompt_chars": [1, 2]},
+        "curate": {"prompt_chars": [1, 2]},
+    }
+    migrated = migrate(sections, {"rl2": RL, "tidy": CURATE, "curate": PLAIN})
+    assert migrated.values == {
+        "rl2": {"algorithm": {"old_policy": "recomputed"}},
+        "tidy": {"problem_filters": {"prompt_length": {"least": 1, "most": 2}}},
+        "curate": {"prompt_chars": [1, 2]},
+    }
+    assert migrated.changes == (
+        "rl2.algorithm.correction is now rl2.algorithm.old_policy and rl2.algorithm.token_weights",
+        "tidy.prompt_chars is now tidy.problem_filters.prompt_length",
     )

@@ -24,7 +24,9 @@ class Mirror:
         self._link_sources(session)
         self.recipe.mkdir(parents=True, exist_ok=True)
         recipe = {
+            "format": session.recipe.format,
             "flow": session.recipe.flow,
+            "plugins": list(session.recipe.plugins),
             "run": session.recipe.run.model_dump(mode="json"),
             **session.recipe.sections,
         }
