@@ -2,7 +2,8 @@
 
 This is what `tasks/rl` does with its defaults, without what makes a run of it dependable: no
 recipe, no checkpoints, no metrics, no stored rollouts. One seed gives the same weights, to the bit,
-here and there (tests/tasks/test_rl_example.py). It stands on `posttrain.learning` alone:
+here and there (tests/tasks/test_rl_example.py). It stands on
+`posttrain.learning` and the rooms below that one, and on no other:
 
     python examples/rl_loop.py
 

@@ -1,4 +1,4 @@
-"""What the documents name is there: commands with their options, linked files, tests."""
+"""What the documents name is there: commands with their options, recipes, folders, files, tests."""
 
 import re
 import shlex
@@ -8,6 +8,7 @@ import click
 import pytest
 
 from posttrain.cli.main import VERBS
+from posttrain.pipeline.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -83,6 +84,40 @@ def test_tests_that_are_named_exist(name):
     every = "\n".join(sources.values())
     functions = set(re.findall(r"::(test_\w+)", text))
     assert [each for each in sorted(functions) if f"def {each}(" not in every] == []
+
+
+def test_the_recipes_of_the_readme_are_of_today(tmp_path, capsys):
+    whole, *parts = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert whole.count("path:") == 2
+    assert parts
+    (tmp_path / "gsm8k").mkdir()
+    (tmp_path / "gsm8k" / "train.jsonl").touch()
+    (tmp_path / "models" / "Qwen2.5-0.5B-Instruct").mkdir(parents=True)
+    head = "flow: flows.post_training\nformat: 2\n"
+    for number, text in enumerate([whole, *(head + part for part in parts)]):
+        folder = tmp_path / "recipes" / str(number)
+        folder.mkdir(parents=True)
+        (folder / "recipe.yaml").write_text(text)
+        assert "rl" in load_recipe(folder).resolve(ROOT).stages
+    # Where a spelling is an older one, that is said.
+    assert capsys.readouterr().err == ""
+
+
+def test_the_tree_of_the_readme_has_every_folder():
+    tree = (ROOT / "README.md").read_text().partition("## The tree")[2].partition("\n## ")[0]
+    folders = {
+        path.parent.name
+        for pattern in (
+            "*/*.py",
+            "*/*.md",
+            "posttrain/*/__init__.py",
+            "posttrain/learning/*/__init__.py",
+        )
+        for path in ROOT.glob(pattern)
+        if path.parent.name[0] not in "._"
+    }
+    assert {"examples", "docs", "stage", "curriculum"} <= folders
+    assert sorted(name for name in folders if f"{name}/" not in tree) == []
 
 
 def test_a_command_that_is_wrong_is_found():

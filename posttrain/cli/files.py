@@ -10,7 +10,7 @@ from posttrain.stage.errors import UserError
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """As `pipeline.files.replacing`, with what the disk refuses said in a sentence."""
+    """As `provenance.files.replacing`, with what the disk refuses said in a sentence."""
     try:
         with files.replacing(path) as partial:
             yield partial

@@ -22,8 +22,9 @@ def examples() -> str:
         purpose = " ".join(said.split()).partition(". ")[0].partition("; ")[0].rstrip(".:")
         registry = place.partition(":")[0].replace(".", "/") + ".py"
         shipped = registry.rpartition("/")[0]
+        article = "an" if slot[0] in "aeiou" else "a"
         sections.append(
-            f"## To add a {slot.replace('_', ' ')}\n\n{purpose}. Those that ship stand in"
+            f"## To add {article} {slot.replace('_', ' ')}\n\n{purpose}. Those that ship stand in"
             f" [`{shipped}/`](../{shipped}), their list in `{registry}`.\n\n"
             f"`my_{slot}.py`:\n\n```python\n{file.read_text()}```\n"
         )

@@ -2,7 +2,7 @@
 
 One set of SQL texts serves both; `dialects` holds the few that differ. SQLAlchemy declares the
 schema and drives PostgreSQL; SQLite is reached by the standard library's driver, because importing
-SQLAlchemy costs more than a whole lineage query (docs/decisions/ledger.md).
+SQLAlchemy costs more than a whole lineage query (docs/decisions/0006-ledger.md).
 """
 
 from posttrain.provenance.ledger.conflicts import Conflict, conflicts
