@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from posttrain.pipeline.moved import MOVED
-from posttrain.pipeline.recipe_formats import migrate
+from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.provenance.code import CodeClosure, CodeReader, Renaming
 from posttrain.provenance.key import Components, Difference, differences, flattened, nested
 from posttrain.stage.errors import UserError
@@ -62,8 +62,7 @@ def _params_of_today(params: Mapping[str, str], stage: Stage) -> Mapping[str, st
     """Parameters as recorded, in today's spelling and with today's new fields at their defaults."""
     section: dict[str, Any] = nested(params)
     try:
-        migrated = migrate({stage.name: section}, {stage.name: stage.task}).values[stage.name]
-        config = stage.task.config.parse(migrated, where=stage.name)
+        config = parse_recorded(stage.task, section, where=stage.name)
     except UserError:
         return params
     return flattened(config.model_dump(mode="json"))

@@ -123,6 +123,24 @@ def migrate(
     return Migrated(changed, tuple(changes))
 
 
+def parse_recorded(task: Task, section: Mapping[str, Any], *, where: str) -> StageConfig:
+    """Validate the parameters of a stage as an older version may have recorded them.
+
+    Args:
+        task: The stage's task.
+        section: Its parameters.
+        where: The stage, for errors.
+
+    Returns:
+        The task's config.
+
+    Raises:
+        UserError: Even in today's spelling they are no parameters of the task.
+
+    """
+    return task.config.parse(migrate({where: section}, {where: task}).values[where], where=where)
+
+
 def read_format(given: object, *, where: str) -> int:
     """Read a recipe's `format`.
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.publishing.reproduction.replaying import parameters
+from posttrain.provenance.key import nested
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
@@ -167,6 +167,6 @@ def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(
     assert "the batch itself holds reference_2B, which is not finite" in done.stdout
 
 
-def test_parameters_come_back_from_their_dotted_names():
+def test_nested_parameters_come_back_from_their_dotted_names():
     flat = {"a": "1", 'b."c.d".e': "[1,2]", 'b."c.d".f': "null", "g": "{}"}
-    assert parameters(flat) == {"a": 1, "b": {"c.d": {"e": [1, 2], "f": None}}, "g": {}}
+    assert nested(flat) == {"a": 1, "b": {"c.d": {"e": [1, 2], "f": None}}, "g": {}}

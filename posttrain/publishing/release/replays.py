@@ -14,10 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posttrain.pipeline.recipe_formats import parse_recorded
+from posttrain.provenance.key import nested
 from posttrain.publishing.release.canonical import pretty
 from posttrain.publishing.release.contents import EVIDENCE, Contents
 from posttrain.publishing.reproduction.project import clean_environment
-from posttrain.publishing.reproduction.replaying import parameters
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def store_replays(evidence: "Evidence", folder: Path) -> None:
         settings = {
             "stage": run.stage,
             "task": run.task,
-            "params": parameters(run.components["params"]),
+            "params": nested(run.components["params"]),
             "runtime": dict(runtime),
             "plugins": list(evidence.chain.recipe.plugins),
             "weights": weights_digest(load_policy(evidence.find(outputs["policy"])).model),
@@ -110,7 +111,7 @@ def _replay(folder: Path) -> str:
 
     task = importlib.import_module(settings["task"]).TASK
     with plugged(settings.get("plugins", ())):
-        config = task.config.parse(settings["params"], where=stage)
+        config = parse_recorded(task, settings["params"], where=stage)
     given = {role: folder / role for role in ("policy", "reference") if (folder / role).is_dir()}
     context = StageContext(seed, threads, runtime["device"], folder / "scratch")
     again = importlib.import_module(f"{settings['task']}.replay").replay

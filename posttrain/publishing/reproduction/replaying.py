@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.pipeline.slots import parts_in_code
+from posttrain.provenance.key import nested
 from posttrain.provenance.ledger import Ledger, StageRun
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 
@@ -67,15 +69,7 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
     from posttrain.publishing.reproduction.restore import Restorer
     from posttrain.stage.context import StageContext
 
-    task = importlib.import_module(record.task).TASK
-    try:
-        with plugged(lambda: parts_in_code(record.components["code"])):
-            config = task.config.parse(parameters(record.components["params"]), where=record.stage)
-    except UserError as error:
-        raise UserError(
-            f"{record.stage} of run {record.run_id} has parameters that the code of today does not"
-            f" know ({error}); check out the commit of that run to replay it"
-        ) from None
+    config = recorded_config(record)
     outputs = {artifact.role: artifact for artifact in record.outputs}
     with tempfile.TemporaryDirectory(prefix="posttrain-replay-") as folder:
         restore = Restorer(root, Path(folder))
@@ -93,6 +87,30 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
     return ReplayOutcome(record.id, record.stage, record.run_id, stored, replayed)
 
 
+def recorded_config(record: StageRun) -> StageConfig:
+    """Read the parameters that a stage ran with, in today's spelling and with its plug-ins' parts.
+
+    Args:
+        record: The stage as the ledger has it, of this version or an older one.
+
+    Returns:
+        The config of its task.
+
+    Raises:
+        UserError: The task of today does not know one of them.
+
+    """
+    task = importlib.import_module(record.task).TASK
+    try:
+        with plugged(lambda: parts_in_code(record.components["code"])):
+            return parse_recorded(task, nested(record.components["params"]), where=record.stage)
+    except UserError as error:
+        raise UserError(
+            f"{record.stage} of run {record.run_id} has parameters that the code of today does not"
+            f" know ({error}); check out the commit of that run to replay it"
+        ) from None
+
+
 def _shown(stage: str, display: Display) -> Any:
     """What a stage tells of itself, as progress on the display."""
 
@@ -101,31 +119,3 @@ def _shown(stage: str, display: Display) -> Any:
             display.progress(stage, event["done"], event["total"], event["unit"])
 
     return emit
-
-
-def parameters(flat: Mapping[str, str]) -> dict[str, Any]:
-    """Nested parameters from the ledger's dotted names.
-
-    >>> parameters({'rate': '0.1', 'draw.sources."a.b"': '2', 'draw.rounds': '1'})
-    {'rate': 0.1, 'draw': {'sources': {'a.b': 2}, 'rounds': 1}}
-    """
-    nested: dict[str, Any] = {}
-    for name, text in flat.items():
-        place, keys = nested, _keys(name)
-        for key in keys[:-1]:
-            place = place.setdefault(key, {})
-        place[keys[-1]] = json.loads(text)
-    return nested
-
-
-def _keys(name: str) -> list[str]:
-    """Cut a dotted name; a part that holds a dot itself stands in JSON quotes."""
-    keys: list[str] = []
-    while name:
-        if name.startswith('"'):
-            key, end = json.JSONDecoder().raw_decode(name)
-            name = name[end + 1 :]
-        else:
-            key, _, name = name.partition(".")
-        keys.append(key)
-    return keys

@@ -1,0 +1,48 @@
+"""A stage that an older version recorded is replayed with its parameters in today's spelling."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from posttrain.publishing.release.replays import _replay
+from posttrain.publishing.reproduction.replaying import recorded_config
+from posttrain.stage.errors import UserError
+
+OLD = {"algorithm": {"ratio": {"surrogate": "clip", "low": 0.1}}, "learning_rate": 0.5}
+FLAT = {
+    "algorithm.ratio.surrogate": '"clip"',
+    "algorithm.ratio.low": "0.1",
+    "learning_rate": "0.5",
+}
+
+
+def record(params):
+    components = {"params": params, "code": {}}
+    return SimpleNamespace(task="tasks.rl", stage="again", run_id="r1", components=components)
+
+
+def assert_is_read(config):
+    assert (config.algorithm.surrogate.kind, config.algorithm.surrogate.low) == ("clip", 0.1)
+    assert config.optimization.learning_rate == 0.5
+
+
+def test_parameters_that_0_1_recorded_are_read():
+    assert_is_read(recorded_config(record(FLAT)))
+
+
+def test_a_parameter_that_was_never_one_is_refused():
+    with pytest.raises(UserError, match=r"again of run r1 has .* \(again\.nosuch: .*commit"):
+        recorded_config(record({"nosuch": "1"}))
+
+
+def test_a_release_of_0_1_is_replayed_in_todays_spelling(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("posttrain.pipeline.determinism.make_deterministic", lambda *given: None)
+    monkeypatch.setattr("tasks.rl.replay.replay", lambda config, *given: seen.append(config))
+    runtime = {"seed": "0", "threads": "1", "device": "cpu"}
+    settings = {"stage": "rl", "task": "tasks.rl", "params": OLD, "runtime": runtime}
+    (tmp_path / "replay.json").write_text(json.dumps(settings))
+    _replay(tmp_path)
+    (config,) = seen
+    assert_is_read(config)
