@@ -12,13 +12,18 @@ from posttrain.pipeline.recipe import load_recipe
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/*/*.md")]
+    [
+        path
+        for place in ("*.md", "docs/**/*.md", "benchmarks/*/*.md", "recipes/*/*.md")
+        for path in ROOT.glob(place)
+    ]
 )
 NAMED = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
 
 
 def commands(text):
     """The command lines of a document: `posttrain ...` in a block or in the running text."""
+    text = text.replace("\\\n", " ")
     blocks = re.findall(r"```[a-z]*\n(.*?)```", text, flags=re.DOTALL)
     lines = [line for block in blocks for line in block.splitlines()]
     lines += re.findall(r"`(posttrain [^`\n]+)`", text)

@@ -169,7 +169,7 @@ NULLABLE: dict[str, frozenset[str]] = {
     # A table of dropped rows keeps the columns of the table that they were dropped from.
     "dropped": frozenset({"score", "verified"}),
 }
-"""Columns that hold a null where something could not be judged, by artifact type."""
+"""Columns that hold a null where something could not be judged, by kind of artifact."""
 
 # What makes a row itself. Equal samples of one problem share an id: they are the same content.
 IDENTITY: dict[str, tuple[str, ...]] = {

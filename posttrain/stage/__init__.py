@@ -1,1 +1,1 @@
-"""What every part may see: configs, artifact types, the spec of a DAG, a context, errors."""
+"""What every part may see: configs, kinds of artifacts, the spec of a DAG, a context, errors."""

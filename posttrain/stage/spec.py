@@ -1,4 +1,4 @@
-"""What a flow is made of: artifact types, ports, tasks, stages and the DAG they form."""
+"""What a flow is made of: kinds of artifacts, ports, tasks, stages and the DAG they form."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
