@@ -2,7 +2,7 @@
 
 A config class that derives from `Schedulable` takes, wherever it has a number, also a schedule:
 
-    learning_rate: {from: 1.0e-4, to: 1.0e-5, over: 200, shape: cosine}
+    temperature: {from: 1.0, to: 0.6, over: 200, shape: cosine}
     entropy_weight: {metric: rl/entropy, from: 0.01, to: 0.0, low: 0.2, high: 0.6}
 
 Such a field then holds a `ScheduledNumber`, with which nobody can calculate by mistake. A loop
@@ -173,7 +173,11 @@ class Schedulable(StageConfig):
         handler({**data, **{name: each.end for name, each in given.items()}})
         config = handler({**data, **{name: each.start for name, each in given.items()}})
         config.__dict__.update(given)
+        config._refuse_schedules()
         return config
+
+    def _refuse_schedules(self) -> None:
+        """Raise ValueError where one of the schedules contradicts the rest of the config."""
 
     def at(self, step: int, metrics: Mapping[str, float] | None = None) -> Self:
         """Return the config of one step: see `at` of this module."""

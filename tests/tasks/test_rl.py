@@ -221,6 +221,12 @@ def test_rates_of_another_policy_or_other_problems_are_refused(inputs, tmp_path)
             train({**inputs, "solve_rates": path}, tmp_path / "run")
 
 
+def test_a_pool_is_too_small_for_what_a_schedule_grows_to(inputs, tmp_path):
+    growing = {"from": 8, "to": 41, "over": 4}
+    with pytest.raises(UserError, match="there are 40 problems, but every step draws 41"):
+        train(inputs, tmp_path / "run", problems_per_step=growing)
+
+
 def test_a_reference_with_another_tokenizer_is_refused(inputs, tmp_path):
     model = load_policy(inputs["policy"]).model
     save_policy(model, train_tokenizer(["other 1 2"], vocab_size=262), tmp_path / "other")

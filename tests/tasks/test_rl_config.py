@@ -1,9 +1,47 @@
 """What a recipe may not ask of reinforcement learning, each with its remedy."""
 
+from typing import Literal
+
 import pytest
 
+from posttrain.learning.curriculum.uniform import Uniform
+from posttrain.learning.rewards.components.verifier import VerifierComponent
+from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import Schedulable
+from posttrain.stage.slots import plugged
 from tasks.rl.config import RlStageConfig
+
+FALLING = {"from": 1e-3, "to": 1e-4, "over": 4}
+CONSTANT = {"schedule": "constant", "warmup_steps": 0}
+
+
+class Sampler(Uniform, Schedulable):
+    """A part with a number that is started once."""
+
+    kind: Literal["waning"] = "waning"
+    number: float = 1.0
+
+
+class Producer(Plain, Schedulable):
+    """The same of another slot."""
+
+    kind: Literal["waning"] = "waning"
+    number: float = 1.0
+
+
+class Component(VerifierComponent, Schedulable):
+    """The same of a reward."""
+
+    kind: Literal["waning"] = "waning"
+    number: float = 1.0
+
+
+PARTS = {
+    "problem_sampler": {"waning": Sampler},
+    "producer": {"waning": Producer},
+    "component": {"waning": Component},
+}
 
 
 @pytest.mark.parametrize(
@@ -108,3 +146,53 @@ def test_importance_weights_make_up_for_a_missing_ratio():
     weights = {"importance": {"bound": "truncate", "high": 2.0}}
     algorithm = {"preset": "rloo", "old_policy": "recomputed", "token_weights": weights}
     assert RlStageConfig.parse({"algorithm": algorithm, "staleness": 1}, where="rl").staleness == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "found"),
+    [
+        ({}, "schedule linear with warmup_steps 5"),
+        ({"schedule": "constant"}, "schedule constant with warmup_steps 5"),
+        ({"warmup_steps": 0}, "schedule linear with warmup_steps 0"),
+    ],
+)
+def test_two_schedules_of_one_learning_rate_are_refused(settings, found):
+    optimization = {"learning_rate": FALLING, **settings}
+    with pytest.raises(
+        UserError, match=f"rl.optimization: learning_rate .* {found} would multiply"
+    ):
+        RlStageConfig.parse({"optimization": optimization}, where="rl")
+
+
+def test_a_scheduled_learning_rate_is_what_its_schedule_says():
+    """Half-way from 1e-3 to 1e-4, and of the other schedule nothing is left."""
+    optimization = {"learning_rate": FALLING, **CONSTANT}
+    now = RlStageConfig.parse({"optimization": optimization}, where="rl").at(2).optimization
+    assert now.learning_rate * now.factor(2, num_steps=400) == pytest.approx(5.5e-4)
+
+
+def test_a_scheduled_rate_of_the_critic_asks_for_the_same():
+    config = {"algorithm": "ppo", "critic": {"learning_rate": FALLING}}
+    with pytest.raises(UserError, match=r"rl: critic.learning_rate is a schedule, .* to constant"):
+        RlStageConfig.parse(config, where="rl")
+    assert (
+        RlStageConfig.parse(config | {"optimization": CONSTANT}, where="rl").critic.trunk == "own"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "config"),
+    [
+        ("draw.sampler", lambda part: {"draw": {"sampler": part}}),
+        ("producer", lambda part: {"producer": part}),
+        ("reward.components.c", lambda part: {"reward": {"components": {"c": part}}}),
+    ],
+)
+def test_what_is_started_once_takes_no_schedule(path, config):
+    with plugged(lambda: PARTS):
+        plain = RlStageConfig.parse(config({"kind": "waning", "number": 2.0}), where="rl")
+        assert "waning" in str(plain.model_dump())
+        with pytest.raises(
+            UserError, match=f"rl: {path}.number is a schedule, .* make it a number"
+        ):
+            RlStageConfig.parse(config({"kind": "waning", "number": FALLING}), where="rl")

@@ -79,7 +79,11 @@ CASES = {
     "following_a_metric": {
         **SEVERAL,
         "temperature": {"metric": "rl/length", "from": 1.0, "to": 1.4, "low": 3.0, "high": 6.0},
-        "optimization": {"learning_rate": {"from": 5e-3, "to": 1e-3, "over": 3}},
+        "optimization": {
+            "learning_rate": {"from": 5e-3, "to": 1e-3, "over": 3},
+            "schedule": "constant",
+            "warmup_steps": 0,
+        },
     },
     "stopped": {**SEVERAL, "staleness": 1, "stop": {"patience": 2}},
 }

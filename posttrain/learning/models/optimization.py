@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.stage.schedule import Schedulable
+from posttrain.stage.schedule import Schedulable, schedules_in
 
 OptimizerKind = Literal["adamw", "muon"]
 ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
@@ -22,7 +22,11 @@ class OptimizationConfig(Schedulable):
     optimizer: OptimizerKind = "adamw"
     """`muon` orthogonalizes the updates of the layers' matrices and leaves the rest to AdamW."""
     learning_rate: float = Field(default=1e-3, gt=0.0)
-    """Peak learning rate, on AdamW's scale for both optimizers."""
+    """Peak learning rate, on AdamW's scale for both optimizers.
+
+    A schedule in its place asks for `schedule: constant` and `warmup_steps: 0`, by which it would
+    be multiplied otherwise.
+    """
     weight_decay: float = Field(default=0.0, ge=0.0)
     """Decoupled weight decay of the matrices."""
     schedule: ScheduleKind = "linear"
@@ -33,6 +37,21 @@ class OptimizationConfig(Schedulable):
     """Share of the steps after warm-up over which `constant_then_decay` falls."""
     max_grad_norm: float = Field(default=1.0, gt=0.0)
     """Gradients of a larger norm are scaled down to it."""
+
+    @property
+    def is_constant(self) -> bool:
+        """True where the factor is 1 at every step."""
+        return self.schedule == "constant" and self.warmup_steps == 0
+
+    def _refuse_schedules(self) -> None:
+        """Refuse two schedules of one number."""
+        scheduled = {name for name, _ in schedules_in(self)}
+        if "learning_rate" in scheduled and not self.is_constant:
+            raise ValueError(
+                f"learning_rate is a schedule, and schedule {self.schedule} with warmup_steps"
+                f" {self.warmup_steps} would multiply it; set schedule to constant and"
+                " warmup_steps to 0"
+            )
 
     def factor(self, step: int, *, num_steps: int) -> float:
         """Compute the multiple of the peak learning rate at one optimizer step.

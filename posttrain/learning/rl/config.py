@@ -20,7 +20,7 @@ from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.schedule import Schedulable
+from posttrain.stage.schedule import Schedulable, schedules_in
 from posttrain.stage.slots import InSlot
 
 # What the learner of this stage can compute: a rollout has one turn, and no states.
@@ -122,6 +122,7 @@ class RlConfig(Schedulable):
                 f" {self.staleness} makes that an older one; set staleness to 0, or keep to last"
             )
         self._check_learner()
+        self._check_schedules()
         if self.staleness >= self.steps:
             raise ValueError(
                 f"staleness {self.staleness} is not below steps {self.steps}, so all rollouts would"
@@ -159,6 +160,21 @@ class RlConfig(Schedulable):
                 f"stop.metric is {self.stop.metric}, which the sampler {self.draw.sampler.kind}"
                 f" does not measure{nearest(self.stop.metric, known) or '; name another metric'}"
             )
+
+    def _check_schedules(self) -> None:
+        """Refuse schedules of what is started once, and two schedules of one number."""
+        for name in ("draw", "producer", "reward"):
+            for path, _ in schedules_in(getattr(self, name), name):
+                raise ValueError(
+                    f"{path} is a schedule, but what is below {name} is started once, before the"
+                    " first step; make it a number"
+                )
+        for path, _ in schedules_in(self.critic, "critic"):
+            if not self.optimization.is_constant:
+                raise ValueError(
+                    f"{path} is a schedule, and those of optimization would multiply it;"
+                    " set optimization.schedule to constant and optimization.warmup_steps to 0"
+                )
 
     def _check_learner(self) -> None:
         """Refuse what other learners do and this one does not."""

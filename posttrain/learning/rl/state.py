@@ -18,7 +18,7 @@ from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
-from posttrain.stage.schedule import Schedules
+from posttrain.stage.schedule import ScheduledNumber, Schedules
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def start_state(
 
     """
     schedules = Schedules(config)
-    count, problems = schedules.at(0).problems_per_step, problems_of(pool.problems)
+    count, problems = _most(config.problems_per_step), problems_of(pool.problems)
     stream = start_sampler(config.draw.sampler, pool, count=count, sources=config.draw.sources)
     rollouter = Rollouter(
         problems=problems,
@@ -126,3 +126,10 @@ def start_state(
         best=BestWeights(learner.trainable) if config.stop and config.stop.keep == "best" else None,
         progress=learner.progress,
     )
+
+
+def _most(count: int | ScheduledNumber) -> int:
+    """The largest value that a count takes in the run."""
+    if isinstance(count, ScheduledNumber):
+        return round(max(count.start, count.end))
+    return count
