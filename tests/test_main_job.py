@@ -151,7 +151,7 @@ def test_a_second_run_does_nothing_and_imports_nothing_heavy(main_job):
 
 @core
 def test_a_changed_learning_rate_concerns_rl_and_evaluate_alone(main_job):
-    plan = main_job.posttrain("plan", "--set", "rl.learning_rate=0.00012").stdout
+    plan = main_job.posttrain("plan", "--set", "rl.optimization.learning_rate=0.00012").stdout
     actions = {line.split()[0]: line for line in plan.splitlines() if line.strip()}
     assert " run " in actions["rl"]
     assert " maybe " in actions["evaluate"]

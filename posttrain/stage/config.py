@@ -1,7 +1,8 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -67,6 +68,30 @@ def configs_in(value: Any) -> Iterator[StageConfig]:
     if isinstance(value, list | tuple):
         for each in value:
             yield from configs_in(each)
+
+
+# Here and not beside its only user: what reads annotations hangs on the text of every function, and
+# this module is in no key, as what a config says is in it by value.
+def fields_that_take(config: type[BaseModel], *types: type) -> set[str]:
+    """Find the fields whose values may be of one of some types.
+
+    Args:
+        config: Class of a config.
+        types: Plain types, such as `int` and `float`.
+
+    Returns:
+        Names of the fields; null and other types beside them change nothing.
+
+    """
+    fields = config.model_fields.items()
+    return {name for name, field in fields if _takes(field.annotation, *types)}
+
+
+def _takes(annotation: Any, *types: type) -> bool:
+    if annotation in types:
+        return True
+    is_union = get_origin(annotation) in (Union, UnionType, Annotated)
+    return is_union and any(_takes(each, *types) for each in get_args(annotation))
 
 
 def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> str:

@@ -19,8 +19,7 @@ nothing: `at` returns the config itself.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from types import UnionType
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -37,7 +36,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, fields_that_take
 from posttrain.stage.shapes.base import ScheduleShape
 from posttrain.stage.shapes.linear import Linear
 from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
@@ -255,10 +254,11 @@ def at(config: C, step: int, metrics: Mapping[str, float]) -> C:
 
     """
     changed: dict[str, Any] = {}
-    for name, field in type(config).model_fields.items():
+    floats = fields_that_take(type(config), float)
+    for name in type(config).model_fields:
         value = getattr(config, name)
         now = _now(value, step, metrics)
-        if isinstance(value, ScheduledNumber) and not _takes(field.annotation, float):
+        if isinstance(value, ScheduledNumber) and name not in floats:
             now = round(now)
         if now is not value:
             changed[name] = now
@@ -317,14 +317,4 @@ def _schedules_given(
 
 def _numbers(config: type[Schedulable]) -> set[str]:
     """Names of the fields that hold an int or a float, if anything."""
-    fields = config.model_fields.items()
-    numbers = {name for name, field in fields if _takes(field.annotation, int, float)}
-    return numbers - config.FIXED
-
-
-def _takes(annotation: Any, *types: type) -> bool:
-    """True where a field of that annotation holds one of the types, or one of them or null."""
-    if annotation in types:
-        return True
-    is_union = get_origin(annotation) in (Union, UnionType, Annotated)
-    return is_union and any(_takes(each, *types) for each in get_args(annotation))
+    return fields_that_take(config, int, float) - config.FIXED

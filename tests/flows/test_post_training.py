@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from posttrain.pipeline.interface import INTERFACE
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.provenance.code import CodeReader
+from posttrain.stage.slots import parts_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,3 +55,15 @@ def test_a_reward_model_from_elsewhere_takes_the_place_of_training_one(dag, tmp_
     assert "reward" not in more.stages
     wired = more.stages["evaluate"].inputs["reward_model"]
     assert str(wired) == "import_reward_model.reward_model"
+
+
+def test_a_comment_is_in_the_key_of_no_stage(dag):
+    # How functions are written counts where reached code reads annotations: then a comment would.
+    reader = CodeReader(ROOT, packages=("posttrain", "tasks", "flows"), outside=INTERFACE)
+    stages = dag("preference: {algorithm: dpo}\n").stages.values()
+    for stage in stages:
+        parts = [
+            f"{type(each).__module__}:{type(each).__name__}" for each in parts_in(stage.config)
+        ]
+        closure = reader.closure(stage.task.entry, *dict.fromkeys(parts))
+        assert [name for name in closure.symbols if name.endswith("<text>")] == [], stage.name

@@ -40,7 +40,7 @@ def test_the_toy_release_rebuilds_to_equal_digests(released, claims, tmp_path):
     assert "data/sft/policy" in {each.what for each in done.comparisons}
     assert done.environment == ()
     # The code that ran was the release's, not this tree's.
-    assert (tmp_path / "empty/posttrain/maths/__init__.py").is_file()
+    assert (tmp_path / "empty/posttrain/learning/maths/__init__.py").is_file()
 
 
 def test_a_folder_that_is_not_empty_is_refused(released, claims, tmp_path):
