@@ -13,6 +13,7 @@ from posttrain.cli.release_move import settle
 from posttrain.cli.release_trust import Trust, trust_options
 from posttrain.publishing.release.names import LEVELS
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -98,14 +99,9 @@ def _compared(comparisons: "Iterable[RebuildComparison]") -> Table:
         words = f"[green]{word}[/]" if each.agrees else "[red]differs[/]"
         if not each.binding:
             words = f"[dim]{word if each.agrees else 'differs'}, not asked[/]"
-        values = [_short(value) for value in (each.released, each.rebuilt)]
+        values = [shortened(value) for value in (each.released, each.rebuilt)]
         table.add_row(each.stage, each.what, each.how, *values, words)
     return table
-
-
-def _short(value: str) -> str:
-    """Digests are told apart by their beginning."""
-    return value[:12] if len(value) == 64 else value
 
 
 @click.command()

@@ -13,6 +13,7 @@ from rich.table import Table
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.run import progress_display
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import shortened
 
 if TYPE_CHECKING:
     from posttrain.publishing.reproduction.verification import LevelCheck
@@ -121,15 +122,10 @@ def _show(check: "LevelCheck", output: str) -> None:
         table.add_column(heading)
     for each in check.findings:
         words = "[green]agrees[/]" if each.agrees else f"[red]differs[/] {each.note}"
-        table.add_row(each.stage, each.what, _short(each.recorded), _short(each.again), words)
+        table.add_row(each.stage, each.what, shortened(each.recorded), shortened(each.again), words)
     Console().print(table)
     click.echo(f"Rule: {check.rule}.")
     if check.advice:
         click.echo(check.advice)
     holds = "holds" if check.holds else "does not hold"
     click.echo(f"{check.name} {holds} at level {check.level}.")
-
-
-def _short(value: str) -> str:
-    """Digests are told apart by their beginning."""
-    return value[:12] if len(value) == 64 else value

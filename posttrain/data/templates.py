@@ -115,11 +115,6 @@ def encode_completions(
     return [[*row, tokenizer.eos_token_id] for row in rows]
 
 
-def decode_completion(tokenizer: "PreTrainedTokenizerBase", ids: Sequence[int]) -> str:
-    """Text of generated ids, without special tokens."""
-    return str(tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))
-
-
 def _token_ids(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], **options: bool
 ) -> list[list[int]]:

@@ -35,3 +35,12 @@ def duration(seconds: float) -> str:
         return f"{round(seconds)} s"
     hours, minutes_left = divmod(minutes, 60)
     return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
+
+
+def shortened(value: str) -> str:
+    """The beginning of a digest, by which it is known; any other value as it is.
+
+    >>> shortened("0123456789abcdef" * 4), shortened("0.5")
+    ('0123456789ab', '0.5')
+    """
+    return value[:12] if len(value) == 64 else value

@@ -120,7 +120,7 @@ def test_first_gradient_is_the_policy_gradient_of_the_token_mean(guesser):
     for group in groups:
         for rollout in group:
             logits = policy.model(torch.tensor([rollout.token_ids])).logits[0, 2:-1]
-            targets = torch.tensor(rollout.drawn_ids)
+            targets = torch.tensor(rollout.token_ids)[rollout.drawn]
             logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
             total = total - rollout.mean_advantage * logprobs.sum() / num_tokens
     total.backward()

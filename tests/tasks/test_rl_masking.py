@@ -80,7 +80,7 @@ def naive_gradient(policy, weighted, *, denominator):
     policy.model.zero_grad()
     for each, advantage in weighted:
         logits = policy.model(torch.tensor([each.token_ids])).logits[0, len(PROMPT) - 1 : -1]
-        targets = torch.tensor(each.drawn_ids)
+        targets = torch.tensor(each.token_ids)[each.drawn]
         logprobs = logits.log_softmax(-1)[torch.arange(len(targets)), targets]
         (-advantage / denominator * logprobs.sum()).backward()
     return [p.grad.clone() for p in policy.model.parameters()]

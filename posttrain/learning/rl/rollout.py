@@ -81,16 +81,6 @@ class Rollout(NamedTuple):
         return [span.drawn for span in self.spans for _ in range(span.begin, span.end)]
 
     @property
-    def drawn_ids(self) -> tuple[int, ...]:
-        """The drawn tokens."""
-        return tuple(
-            token
-            for span in self.spans
-            if span.drawn
-            for token in self.token_ids[span.begin : span.end]
-        )
-
-    @property
     def policy_version(self) -> int:
         """The oldest of its turns' policies."""
         return min(self.versions)

@@ -1,8 +1,7 @@
 """Artifacts that a person wants kept, whatever the budget says."""
 
 from posttrain.provenance.ledger import Ledger
-from posttrain.provenance.ledger.reading import read_edges
-from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.names import Selected, digests_of
 from posttrain.stage.errors import UserError
 
 _PIN = "pin"
@@ -18,24 +17,15 @@ def pinned(ledger: Ledger) -> dict[str, str]:
 
 def pin(ledger: Ledger, node: Selected, name: str) -> list[str]:
     """Keep an artifact, all outputs of a stage run, or all members of a release."""
-    digests = _digests(ledger, node)
+    digests = digests_of(ledger, node)
     ledger.annotations.note(_PIN, dict.fromkeys(digests, name))
     return digests
 
 
 def unpin(ledger: Ledger, node: Selected) -> list[str]:
     """Let them go by the policy again."""
-    digests = [digest for digest in _digests(ledger, node) if digest in pinned(ledger)]
+    digests = [digest for digest in digests_of(ledger, node) if digest in pinned(ledger)]
     if not digests:
         raise UserError("that node is not pinned; see posttrain gc pins")
     ledger.annotations.note(_PIN, dict.fromkeys(digests, _NO_MORE))
     return digests
-
-
-def _digests(ledger: Ledger, node: Selected) -> list[str]:
-    if node.artifact is not None:
-        return [node.id.partition(":")[2]]
-    assert node.derivation is not None
-    inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
-    members = inputs if node.id.startswith("release:") else outputs
-    return list(dict.fromkeys(record.digest for record in members))

@@ -29,7 +29,7 @@ def needed() -> dict[str, str]:
         if each in seen:
             continue
         seen.add(each)
-        version = _version(each[0])
+        version = installed_version(each[0])
         if version is not None:
             found[each[0]] = Version(version).public
             pending += _required(*each)
@@ -46,7 +46,8 @@ def _required(distribution: str, extra: str) -> Iterator[tuple[str, str]]:
                 yield canonicalize_name(requirement.name), wanted
 
 
-def _version(name: str) -> str | None:
+def installed_version(name: str) -> str | None:
+    """Version of a distribution; None where it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -10,7 +10,6 @@ from posttrain.provenance.code.normalize import parameters
 CHANGING = frozenset(
     {"add", "append", "appendleft", "extend", "insert", "setdefault", "update", "__setitem__"}
 )
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 # Their value is nobody else's: adding to it in place is seen under its own name alone.
 _FRESH = (
     ast.Constant, ast.List, ast.Tuple, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp,

@@ -8,6 +8,7 @@ from pathlib import Path
 from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.ledger import Ledger, Run
 from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import DONE
 from posttrain.provenance.ledger.store import Row, Store
 from posttrain.stage.errors import UserError, nearest
@@ -47,6 +48,16 @@ def find_node(ledger: Ledger, name: str, *, root: Path, cwd: Path) -> Selected:
             f"STAGE@RUN or a release tag){nearest(name, _candidates(store))}"
         )
     return found
+
+
+def digests_of(ledger: Ledger, node: Selected) -> list[str]:
+    """Digests of an artifact, of a stage run's outputs, or of a release's members; each once."""
+    if node.artifact is not None:
+        return [node.id.partition(":")[2]]
+    assert node.derivation is not None
+    inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
+    members = inputs if node.id.startswith("release:") else outputs
+    return list(dict.fromkeys(record.digest for record in members))
 
 
 def find_run(ledger: Ledger, name: str) -> Run:

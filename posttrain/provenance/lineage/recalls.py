@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Recall
-from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.lineage import walk
-from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.names import Selected, digests_of
 from posttrain.stage.errors import UserError
 
 
@@ -26,7 +25,7 @@ def recall(
     now = time.time()
     recalls = [
         Recall(uuid.uuid4().hex, digest, reason, now, predicate, cleared=tuple(cleared))
-        for digest in _digests(ledger, node)
+        for digest in digests_of(ledger, node)
     ]
     ledger.annotations.recall(*recalls)
     return recalls
@@ -34,7 +33,7 @@ def recall(
 
 def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
     """Take back every recall of a node that is in force, row-wise ones included."""
-    digests = _digests(ledger, node)
+    digests = digests_of(ledger, node)
     standing = [each for each in ledger.annotations.recalls() if each.digest in digests]
     if not standing:
         raise UserError("no recall of that node is in force; see 'posttrain lineage recalls'")
@@ -95,15 +94,6 @@ def _sentence(recall: Recall) -> str:
     if recall.predicate is None:
         return f"was recalled on {day}: {recall.reason}"
     return f"has rows that were recalled on {day}: {recall.reason} (rows where {recall.predicate})"
-
-
-def _digests(ledger: Ledger, node: Selected) -> list[str]:
-    if node.artifact is not None:
-        return [node.id.partition(":")[2]]
-    assert node.derivation is not None
-    inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
-    members = inputs if node.id.startswith("release:") else outputs
-    return list(dict.fromkeys(record.digest for record in members))
 
 
 def _path(ledger: Ledger, digest: str) -> str:

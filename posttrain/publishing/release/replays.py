@@ -5,7 +5,6 @@ code of the project around it, and prints the digest of the weights.
 """
 
 import importlib
-import importlib.util
 import json
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from posttrain.provenance.key import nested
 from posttrain.publishing.release.canonical import pretty
 from posttrain.publishing.release.contents import EVIDENCE, Contents
 from posttrain.publishing.reproduction.project import clean_environment
+from posttrain.publishing.reproduction.replaying import has_replay
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def store_replays(evidence: "Evidence", folder: Path) -> None:
     """Copy the starting policy and the rollouts of every learner of the chain into a release."""
     from posttrain.learning.models.load import load_policy, weights_digest
 
-    learners = [run for run in evidence.chain.stages if _has_replay(run.task)]
+    learners = [run for run in evidence.chain.stages if has_replay(run.task)]
     if not learners:
         raise UserError(
             "run.level is L2, and no stage of this recipe stores rollouts to replay; "
@@ -92,11 +92,6 @@ def replay_in(project: Path, contents: Contents, stage: str) -> str:
     if done.returncode:
         raise UserError(f"the replay of stage '{stage}' stopped; its messages are above")
     return done.stdout.strip().splitlines()[-1]
-
-
-def _has_replay(task: str) -> bool:
-    known = importlib.util.find_spec(task.partition(".")[0]) is not None
-    return known and importlib.util.find_spec(f"{task}.replay") is not None
 
 
 def _replay(folder: Path) -> str:

@@ -42,18 +42,19 @@ def replayable(ledger: Ledger, name: str, root: Path) -> list[StageRun]:
     if "@" not in name:
         run = find_run(ledger, name)
         made = {record.stage: record for record in ledger.stage_runs(run.id)}
-        names = [f"{stage}@{run.id}" for stage, record in made.items() if _has_replay(record.task)]
+        names = [f"{stage}@{run.id}" for stage, record in made.items() if has_replay(record.task)]
         if not names:
             raise UserError(f"run {run.id} has no stage that stores rollouts to replay")
     found = [find_node(ledger, each, root=root, cwd=Path.cwd()) for each in names]
     records = [ledger.stage_run(selected.id) for selected in found]
     for each, record in zip(names, records, strict=True):
-        if record is None or not _has_replay(record.task):
+        if record is None or not has_replay(record.task):
             raise UserError(f"{each} stores no rollouts to replay; name a stage such as rl@latest")
     return [record for record in records if record is not None]
 
 
-def _has_replay(task: str) -> bool:
+def has_replay(task: str) -> bool:
+    """Say of a task whether it can learn again from what it stored: it has a `replay`."""
     known = importlib.util.find_spec(task.partition(".")[0]) is not None
     return known and importlib.util.find_spec(f"{task}.replay") is not None
 

@@ -10,8 +10,8 @@ from posttrain.operations.maintenance.checks.installation import (
     install_line,
     required,
     unmet,
-    version_of,
 )
+from posttrain.operations.project.versions import installed_version
 from posttrain.provenance.ledger.location import ledger_location
 
 
@@ -37,7 +37,7 @@ def extras(place: CheckScope) -> Iterator[Finding]:
             there.append(name)
         elif place.root is not None and (why := extra.asked(place)):
             yield Finding("extras", extra.missed, f"{wrong[0]}, and {why}", _how(name))
-        elif any(version_of(each.name) for each in parts):
+        elif any(installed_version(each.name) for each in parts):
             yield Finding("extras", "warning", f"{name}: {'; '.join(wrong)}", _how(name))
         else:
             yield Finding("extras", "ok", f"without {name} ({extra.use}); {_how(name)}")

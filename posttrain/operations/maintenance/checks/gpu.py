@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
-from posttrain.operations.maintenance.checks.installation import version_of
+from posttrain.operations.project.versions import installed_version
 from posttrain.stage.formatting import bytesize
 
 _SECONDS = 20.0
@@ -17,7 +17,7 @@ _QUERY = "--query-gpu=name,driver_version,memory.free,memory.total"
 def gpu(_: CheckScope) -> Iterator[Finding]:
     """Driver and memory of every GPU, and a sum made by torch on the first."""
     if shutil.which("nvidia-smi") is None:
-        built = f"torch {version_of('torch')}"
+        built = f"torch {installed_version('torch')}"
         yield Finding("gpu", "ok", f"none: no NVIDIA driver here; stages run on the CPU ({built})")
         return
     try:

@@ -12,6 +12,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
+from posttrain.operations.project.versions import installed_version
 
 _OLDEST = (3, 11)
 _SHOWN = 3
@@ -43,7 +44,7 @@ def versions(place: CheckScope) -> Iterator[Finding]:
     if not file.is_file():
         return
     pinned = dict(_pins(file))
-    here = {name: version for name in pinned if (version := version_of(name))}
+    here = {name: version for name in pinned if (version := installed_version(name))}
     other = [
         f"{name} is {version}, tested with {pinned[name]}"
         for name, version in here.items()
@@ -83,20 +84,12 @@ def required(extra: str | None) -> list[Requirement]:
 
 def unmet(requirement: Requirement) -> str:
     """What is wrong with the installed version of a package; empty if nothing is."""
-    version = version_of(requirement.name)
+    version = installed_version(requirement.name)
     if version is None:
         return f"{requirement.name} is not installed"
     if not requirement.specifier.contains(version, prereleases=True):
         return f"{requirement.name} is {version}, {requirement.specifier} is needed"
     return ""
-
-
-def version_of(name: str) -> str | None:
-    """The installed version of a distribution."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def install_line(what: str) -> str:
