@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from posttrain.pipeline.old_imports import old_imports
 from posttrain.stage.errors import UserError, nearest
 
 
@@ -26,13 +27,20 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
         The module, which has a function `declare`.
 
     Raises:
-        UserError: There is none of that name, or it declares nothing.
+        UserError: There is none of that name, it declares nothing, or the project's code imports
+            what only an older posttrain had.
 
     """
     try:
         module = importlib.import_module(flow)
-    except ModuleNotFoundError as error:
-        if not flow.startswith(str(error.name)):
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or not flow.startswith(str(error.name)):
+            if old := list(old_imports(root)):
+                raise UserError(
+                    f"{where}: this project was made with posttrain 0.1, whose modules have other"
+                    f" names today: {'; '.join(old)}. docs/operations.md, Upgrade, lists what to"
+                    " change"
+                ) from None
             raise
         packages = dict.fromkeys([flow.rpartition(".")[0] or "flows", "flows"])
         flows = [

@@ -115,3 +115,11 @@ TAKEN_APART: Mapping[str, str] = {
     "tasks.synthesize.gym": "posttrain.data.sources.reasoning_gym",
 }
 """Module of 0.1 that is no more -> where to look first for what it held."""
+
+NAMES: Mapping[str, str] = {
+    "posttrain.pipeline.spec.ArtifactType": "posttrain.stage.spec.ArtifactKind",
+    "posttrain.stage.spec.ArtifactType": "posttrain.stage.spec.ArtifactKind",
+    "posttrain.curation.sieve.judge": "posttrain.data.filters.base.reasons_from",
+    "posttrain.curation.sieve.sift": "posttrain.data.filters.apply.split_by_reason",
+}
+"""What the project that 0.1 made imports by a name of then -> by which name of today."""
