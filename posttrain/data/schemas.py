@@ -72,10 +72,10 @@ PAIRS = pl.Schema(
         "split": pl.String,  # train or heldout
         "chosen_score": pl.Float64,  # null where nobody scored it
         "rejected_score": pl.Float64,
-        "label_prob": pl.Float64,  # probability that the chosen one is the better
+        "label_prob": pl.Float64,  # that the chosen one is the better; no loss reads it yet: 1
         "rationale": pl.String,  # why it is; empty where nobody said
-        "step_start": pl.Int32,  # characters before the step that is compared, in both
-        "weight": pl.Float64,  # in a loss
+        "step_start": pl.Int32,  # characters before the step compared; no loss reads it yet: 0
+        "weight": pl.Float64,  # in a loss; none reads it yet: 1
     }
 )
 
@@ -106,7 +106,8 @@ ROLLOUTS = pl.Schema(
         "components": pl.List(COMPONENT),
         "reward": pl.Float64,  # what is learnt from
         "solved": pl.Boolean,  # what counts as right
-        "advantages": pl.List(pl.Float32),  # as learnt from, one per drawn token; none if not
+        # As learnt from, before an algorithm's bonuses: one per drawn token; none if not.
+        "advantages": pl.List(pl.Float32),
         "trained": pl.Boolean,
     }
 )

@@ -6,8 +6,9 @@ import json
 import polars as pl
 import pytest
 
+from posttrain.data.pairs import build_pairs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
-from posttrain.data.tables import write_table
+from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
@@ -229,6 +230,28 @@ def test_ready_pairs_are_taken_with_their_split(guesser, probed, tmp_path):
     _, outputs, first = go({"policy": guesser, "samples": probed}, tmp_path / "a")
     _, _, second = go({"policy": guesser, "pairs": outputs["pairs"]}, tmp_path / "b")
     assert first == second
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "only"),
+    [("weight", 0.5, "1.0"), ("label_prob", 0.9, "1.0"), ("step_start", 3, "0")],
+)
+def test_what_no_loss_reads_of_a_pair_is_refused(guesser, probed, tmp_path, column, value, only):
+    """One pair of all has another value, which would count for nothing."""
+    builder, path = TASK.config().pairs.builder, tmp_path / "pairs.parquet"
+    pairs = build_pairs(
+        read_table(probed, COMPLETIONS),
+        pairs_per_problem=2,
+        heldout_fraction=0.2,
+        seed=0,
+        builder=builder,
+    )
+    first = pl.int_range(pl.len()) == 0
+    other = pl.when(first).then(value).otherwise(column).cast(PAIRS[column]).alias(column)
+    write_table(pairs.with_columns(other), path, PAIRS)
+    sentence = f"preference: there are pairs with {column} {value}, .* set {column} to {only} in"
+    with pytest.raises(UserError, match=sentence):
+        go({"policy": guesser, "pairs": path}, tmp_path)
 
 
 def test_what_cannot_be_learnt_from_is_refused(guesser, probed, tmp_path):

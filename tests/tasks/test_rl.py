@@ -189,6 +189,18 @@ def test_an_entropy_bonus_keeps_entropy_up(inputs, tmp_path):
     assert kept[-1] > 1.2 * without[-1]
 
 
+def test_stored_advantages_are_those_before_a_bonus(inputs, tmp_path):
+    """Equal draws and rewards in the first step: the bonus is in the weights, not in the rows."""
+    stored, weights = [], []
+    for name, entropy in (("without", None), ("with", {"coefficient": 0.3, "place": "advantage"})):
+        algorithm = {"advantage": {"scale": "sample"}, "regularizers": {"entropy": entropy}}
+        train(inputs, tmp_path / name, steps=1, algorithm=algorithm)
+        stored.append(read_table(tmp_path / name / "rollouts.parquet", ROLLOUTS)["advantages"])
+        weights.append((tmp_path / name / "policy" / "model.safetensors").read_bytes())
+    assert stored[0].equals(stored[1])
+    assert weights[0] != weights[1]
+
+
 def test_a_divergence_penalty_keeps_the_policy_near(inputs, tmp_path):
     for name, coefficient in (("loose", 1e-9), ("tight", 10.0)):
         train(

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _TOKENS = "_tokens"
 
+_UNREAD = {"weight": 1.0, "label_prob": 1.0, "step_start": 0}
+"""Columns that no loss reads yet, with the only value that each may have until one does."""
+
 
 @dataclass(frozen=True)
 class PairRows:
@@ -119,9 +122,11 @@ def encode_pairs(
         Rows of each side, and which pairs were kept.
 
     Raises:
-        UserError: No pair fits, or what is there could not be learnt from.
+        UserError: No pair fits, what is there could not be learnt from, or pairs have a weight, a
+            label probability or a start that no loss reads.
 
     """
+    _refuse_unread(pairs, where)
     prompts = pairs["prompt"].to_list()
     sides = []
     for column in ("chosen", "rejected", *([extra] if extra else [])):
@@ -145,6 +150,19 @@ def encode_pairs(
     if config.learner.packing:
         check_packing(policy.model)
     return encoded
+
+
+def _refuse_unread(pairs: pl.DataFrame, where: str) -> None:
+    """Refuse values that would be passed over in silence."""
+    for name, only in _UNREAD.items():
+        if name not in pairs.columns:
+            continue
+        others = pairs[name].filter(pairs[name] != only)
+        if len(others):
+            raise UserError(
+                f"{where}: there are pairs with {name} {others[0]}, but no loss reads it;"
+                f" set {name} to {only} in all pairs"
+            )
 
 
 def with_tokens(pairs: pl.DataFrame, side: str, tokens: Sequence[Sequence[int]]) -> pl.DataFrame:
