@@ -4,7 +4,15 @@ import math
 
 
 def number(value: float) -> str:
-    """A figure as people write it: three decimals at most, no trailing zeros."""
+    """Write a figure with three decimals at most and no trailing zeros.
+
+    Args:
+        value: The figure.
+
+    Returns:
+        Its text; `n/a` where it is not finite.
+
+    """
     if not math.isfinite(value):
         return "n/a"
     size = abs(value)
@@ -18,7 +26,15 @@ def number(value: float) -> str:
 
 
 def bytesize(size: float) -> str:
-    """Bytes by the thousand, with one decimal."""
+    """Write a size by the thousand, with one decimal.
+
+    Args:
+        size: In bytes.
+
+    Returns:
+        Its text, such as `1.5 MB`.
+
+    """
     for unit in ("B", "kB", "MB", "GB"):
         if size < 1000:
             return f"{number(round(size, 1))} {unit}"
@@ -27,7 +43,15 @@ def bytesize(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Write a duration as people say it.
+
+    Args:
+        seconds: How long.
+
+    Returns:
+        Its text, such as `2 min 5 s`.
+
+    """
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -38,9 +62,16 @@ def duration(seconds: float) -> str:
 
 
 def shortened(value: str) -> str:
-    """The beginning of a digest, by which it is known; any other value as it is.
+    """Cut a digest to the beginning by which it is known.
 
     >>> shortened("0123456789abcdef" * 4), shortened("0.5")
     ('0123456789ab', '0.5')
+
+    Args:
+        value: A digest, or any other value.
+
+    Returns:
+        The first letters of the digest; any other value as it is.
+
     """
     return value[:12] if len(value) == 64 else value
