@@ -15,7 +15,7 @@ def rubrics_schema():
     return pl.Schema({"id": pl.String, "criterion": pl.String})
 
 
-RUBRICS = ArtifactKind("rubrics", suffix=".parquet", shape="table", schema=rubrics_schema)
+RUBRICS = ArtifactKind("graded_rubrics", suffix=".parquet", shape="table", schema=rubrics_schema)
 
 
 def test_a_kind_is_its_name():
@@ -31,15 +31,15 @@ def test_a_kind_is_its_name():
 
 def test_a_kind_goes_to_another_process_whole():
     sent = pickle.loads(pickle.dumps(RUBRICS))
-    assert (sent, sent.suffix, sent.shape, sent.rank) == ("rubrics", ".parquet", "table", 9)
+    assert (sent, sent.suffix, sent.shape, sent.rank) == ("graded_rubrics", ".parquet", "table", 9)
     assert sent.schema is rubrics_schema
 
 
 def test_a_table_of_ones_own_is_checked_by_its_schema(tmp_path):
-    path = tmp_path / "rubrics.parquet"
+    path = tmp_path / "graded_rubrics.parquet"
     frame = pl.DataFrame({"id": ["a"], "criterion": ["short"]})
     write_table(frame, path, schema_of(RUBRICS))
-    assert check_table(path, schema_of(kind_named("rubrics"))) == 1
+    assert check_table(path, schema_of(kind_named("graded_rubrics"))) == 1
     frame.rename({"criterion": "criterium"}).write_parquet(path)
     with pytest.raises(UserError, match="no column 'criterion'; did you mean 'criterium'"):
         check_table(path, schema_of(RUBRICS))
@@ -57,8 +57,8 @@ def test_of_a_kind_that_nobody_declared_the_name_is_known():
 
 
 def test_a_name_alone_is_the_kind_that_was_declared():
-    assert ArtifactKind("rubrics") is RUBRICS
-    assert kind_named("rubrics") is RUBRICS
+    assert ArtifactKind("graded_rubrics") is RUBRICS
+    assert kind_named("graded_rubrics") is RUBRICS
 
 
 @pytest.mark.parametrize(
