@@ -72,20 +72,21 @@ def train(
     context.scratch.mkdir(exist_ok=True)
     learner = {"precision": "bf16" if dtype == "bfloat16" else "fp32"}
     common = {
-        "optimization": {"optimizer": "adamw", "learning_rate": LEARNING_RATE},
+        "optimization": {
+            "optimizer": "adamw",
+            "learning_rate": LEARNING_RATE,
+            "schedule": "constant",
+            "warmup_steps": 0,
+        },
         "checkpoint_every": 0,
         "learner": learner,
     }
     STAGES[workload](folder, own, rows, common, context, pace)
 
 
-def supervised(batch_tokens: int) -> dict[str, Any]:
+def supervised(common: Mapping[str, Any], batch_tokens: int) -> dict[str, Any]:
     """A whole data set in every batch, at a constant rate."""
-    return {
-        "steps": MANY,
-        "batch_tokens": batch_tokens,
-        "optimization": {"schedule": "constant", "warmup_steps": 0},
-    }
+    return {**common, "steps": MANY, "batch_tokens": batch_tokens}
 
 
 def outputs(own: Path, *names: str) -> dict[str, Path]:
@@ -116,7 +117,7 @@ def learn_texts(
     ]
     write_table(completions_table(traces), own / "traces.parquet", COMPLETIONS)
     pace.facts["tokens"] = num_tokens(folder, rows, "completion")
-    config = SftConfig(**common, **supervised(pace.facts["tokens"]))
+    config = SftConfig(**supervised(common, pace.facts["tokens"]))
     inputs = {"policy": folder / "policy", "traces": own / "traces.parquet"}
     run(config, inputs, outputs(own, "policy", "curve"), context)
 
@@ -133,7 +134,7 @@ def preference(
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
     )
-    config = PreferenceConfig(**common, **supervised(2 * PAIRS * 64))
+    config = PreferenceConfig(**supervised(common, 2 * PAIRS * 64))
     policy = load_policy(folder / "policy", device=context.device)
     learn(
         prepare_for_training(policy.model, config.learner, seed=0),
@@ -160,9 +161,7 @@ def reward(
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
     )
-    config = RewardConfig(
-        parameterization="head", scale=1.0, **common, **supervised(2 * PAIRS * 64)
-    )
+    config = RewardConfig(parameterization="head", scale=1.0, **supervised(common, 2 * PAIRS * 64))
     model = start_reward_model(
         folder / "policy", parameterization="head", scale=1.0, device=context.device
     )
@@ -187,8 +186,9 @@ def grpo(
     write_table(problems_table(problems), own / "problems.parquet", PROBLEMS_SCHEMA)
     policy = weights_digest(load_policy(folder / "endless").model)
     write_table(solve_rates(problems, policy), own / "solve_rates.parquet", SOLVE_RATES)
+    optimization = common["optimization"] | {"learning_rate": RL_LEARNING_RATE}
     config = RlStageConfig(
-        **common,
+        **common | {"optimization": optimization},
         algorithm="grpo_trl",
         steps=MANY,
         problems_per_step=PROBLEMS,
@@ -196,12 +196,6 @@ def grpo(
         max_tokens=size["new_tokens"],
         # The peer spends time on every group, with signal or without.
         draw={"train_on": "all"},
-        optimization={
-            "optimizer": "adamw",
-            "learning_rate": RL_LEARNING_RATE,
-            "schedule": "constant",
-            "warmup_steps": 0,
-        },
     )
     inputs = {
         "policy": folder / "endless",
