@@ -26,6 +26,7 @@ SLOTS: Mapping[str, str] = {
     "verifier": "posttrain.learning.rewards.verifiers.registry:VERIFIERS",
     "filter": "posttrain.data.filters.registry:FILTERS",
     "pair_builder": "posttrain.data.pair_builders.registry:PAIR_BUILDERS",
+    "template": "posttrain.data.chat_templates.registry:TEMPLATES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",

@@ -25,6 +25,7 @@ def run(
     """Load the model from its source, check it, save it."""
     source = locate(config, inputs, scratch=context.scratch)
     policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])
+    config.template.give_to(policy.tokenizer, where="import_model")
     # Sooner than in the stage that would be the first to render a prompt.
     encode_prompts(policy.tokenizer, ["1 + 1 ="])
     _check_context(policy, source)

@@ -1,11 +1,15 @@
 """Parameters of pretraining and mid-training."""
 
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
+from posttrain.data.chat_templates.base import Template
+from posttrain.data.chat_templates.own import OwnTemplate
+from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.stage.slots import InSlot
 
 
 class PretrainOptimization(OptimizationConfig):
@@ -28,6 +32,8 @@ class PretrainConfig(TrainingConfig):
     """Depth of the model."""
     heads: int = Field(4, ge=1)
     """Attention heads; they split the width evenly."""
+    template: Annotated[Template, InSlot(TEMPLATES)] = OwnTemplate()
+    """How a prompt is written; the model remembers it, and every later stage follows."""
     mixture: dict[str, float] = Field(default_factory=dict)
     """Share of each source among the training tokens; empty takes every row once per epoch."""
     loss_on_prompts: bool = False

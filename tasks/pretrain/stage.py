@@ -28,6 +28,7 @@ def run(
     corpus = read_table(inputs["corpus"], COMPLETIONS, columns=["source", "prompt", "text"])
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
+    config.template.give_to(policy.tokenizer, where="pretrain")
 
     task, num_rows = next_token_task(
         policy,

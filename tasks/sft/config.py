@@ -1,9 +1,15 @@
 """Parameters of supervised fine-tuning."""
 
+from typing import Annotated
+
 from pydantic import Field
 
+from posttrain.data.chat_templates.base import Template
+from posttrain.data.chat_templates.own import OwnTemplate
+from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.stage.slots import InSlot
 
 
 class SftOptimization(OptimizationConfig):
@@ -16,5 +22,7 @@ class SftOptimization(OptimizationConfig):
 class SftConfig(TrainingConfig):
     """Training on the completions; prompt tokens bear no loss."""
 
+    template: Annotated[Template, InSlot(TEMPLATES)] = OwnTemplate()
+    """How a prompt is written; the model remembers it, and every later stage follows."""
     optimization: SftOptimization = SftOptimization()
     """Optimizer, learning rate and its schedule."""

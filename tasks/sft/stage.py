@@ -30,6 +30,7 @@ def run(
             "connect the curated traces, or filter on 'verified'"
         )
     policy = load_policy(inputs["policy"], device=context.device)
+    config.template.give_to(policy.tokenizer, where="sft")
 
     task, num_rows = next_token_task(
         policy,

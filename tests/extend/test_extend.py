@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from posttrain.data.templates import render_prompt
 from posttrain.pipeline.slots import SLOTS
 
 FOLDER = Path(__file__).parent / "plugins"
@@ -18,6 +19,7 @@ STAGES = {
     "verifier": {"synthesize", "probe", "preference", "rl", "evaluate"},
     "filter": {"curate"},
     "pair_builder": {"preference"},
+    "template": {"pretrain"},
     "problem_sampler": {"rl"},
     "producer": {"rl"},
     "engine": {"probe"},
@@ -108,6 +110,16 @@ def test_source_teacher_verifier_and_filter_did_their_work(extended):
     corpus = table(extended, "synthesize/corpus")
     assert set(corpus["generator"]) == {"counting"}
     assert corpus["verified"].to_list() == [len(text) % 2 == 0 for text in corpus["text"]]
+
+
+def test_the_template_of_pretraining_wrote_the_prompts_of_every_later_stage(extended):
+    from posttrain.learning.models.load import load_policy
+
+    for stage in ("pretrain", "preference", "rl"):
+        tokenizer = load_policy(extended.root / "data" / stage / "policy").tokenizer
+        assert render_prompt(tokenizer, "3 + 4 =") == "<bos>? 3 + 4 =\n"
+    for row in table(extended, "rl/rollouts").to_dicts():
+        assert tokenizer.decode(row["token_ids"]).startswith("<bos>? ")
 
 
 def test_the_pair_builder_did_its_work(extended):

@@ -4,6 +4,7 @@ import torch
 
 from posttrain.data.filters.order import ORDERS
 from posttrain.data.rows import encode_rows
+from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
@@ -198,3 +199,17 @@ def test_it_stops_early_and_logs_the_heldout_loss(places, tmp_path):
     # The first measurement is the best by definition; no later one is better by 10 nats.
     assert metrics["sft/num_steps"] == 3
     assert pl.read_parquet(outputs["curve"]).filter(metric="sft/heldout_loss").height == 3
+
+
+def test_a_template_of_the_recipe_stays_with_the_model_and_cannot_be_changed(places, tmp_path):
+    inputs, outputs = places
+    text = "{{ bos_token }}{% for each in messages %}[{{ each['content'] }}]{% endfor %}"
+    chosen = {"template": {"kind": "jinja", "text": text}, "epochs": 1.0}
+    run(TASK.config(**CONFIG | chosen), inputs, outputs, quiet(tmp_path))
+    tokenizer = load_policy(outputs["policy"]).tokenizer
+    assert tokenizer.decode(encode_prompts(tokenizer, ["3 + 4 ="])[0]) == "<bos>[3 + 4 =]"
+
+    inputs = inputs | {"policy": outputs["policy"]}
+    other = {"template": {"kind": "jinja", "text": text + "!"}}
+    with pytest.raises(UserError, match="sft: the model has a chat template, which differs"):
+        run(TASK.config(**CONFIG | other), inputs, outputs, quiet(tmp_path / "again"))
