@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from markupsafe import Markup
-
 from posttrain.stage.formatting import number
 from posttrain.stage.spec import ArtifactKind
-from posttrain.views.report.bars import Bars, bar_chart, count_chart, share_labels
+from posttrain.views.report.charts import (
+    SHARE,
+    Chart,
+    Series,
+    bar_chart,
+    calibration_chart,
+    count_chart,
+    share_labels,
+)
 from posttrain.views.report.evaluation import read_json
 from posttrain.views.report.facts import FoundArtifact, StageFacts, found
-from posttrain.views.report.lines import calibration_chart
-from posttrain.views.report.svg import SHARE, percent
 
 _MOST_BINS = 16
 
@@ -23,7 +27,7 @@ class Detail:
 
     name: str
     summary: str
-    figures: list[Markup]
+    figures: list[Chart]
 
 
 def reward_models(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
@@ -38,20 +42,20 @@ def reward_models(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -
 
 
 def _reward_summary(report: Mapping[str, float]) -> str:
-    parts = [f"Orders {percent(report['accuracy'])} of held-out pairs right"]
+    parts = [f"Orders {report['accuracy']:.1%} of held-out pairs right"]
     if "accuracy_low" in report:
-        parts[0] += f" ({percent(report['accuracy_low'])} to {percent(report['accuracy_high'])})"
+        parts[0] += f" ({report['accuracy_low']:.1%} to {report['accuracy_high']:.1%})"
     if "num_pairs" in report:
         parts[0] += f", of {number(report['num_pairs'])}"
     parts.append(f"AUROC {report['auroc']:.3f}")
     if "ece" in report:
         parts.append(f"expected calibration error {report['ece']:.3f}")
     if "length_accuracy" in report:
-        parts.append(f"length alone would order {percent(report['length_accuracy'])}")
+        parts.append(f"length alone would order {report['length_accuracy']:.1%}")
     return "; ".join(parts) + "."
 
 
-def _reward_figures(report: Mapping[str, object]) -> list[Markup]:
+def _reward_figures(report: Mapping[str, object]) -> list[Chart]:
     figures = []
     reliability = report.get("reliability")
     if isinstance(reliability, list):
@@ -66,7 +70,7 @@ def _reward_figures(report: Mapping[str, object]) -> list[Markup]:
         )
     sources = report.get("by_source")
     if isinstance(sources, dict) and len(sources) > 1:
-        bars = Bars("accuracy", [part["accuracy"] for part in sources.values()], "c1")
+        bars = Series("accuracy", "c1", [part["accuracy"] for part in sources.values()])
         figures.append(
             bar_chart(
                 "Pairs in the right order, by source",
@@ -96,22 +100,21 @@ def _curriculum(item: FoundArtifact) -> Detail:
     by_difficulty = (
         rates.group_by("difficulty").agg(pl.col("solve_rate").mean(), pl.len()).sort("difficulty")
     )
-    share = percent(useful / max(len(rates), 1))
     return Detail(
         item.name,
-        f"{number(len(rates))} problems; {number(useful)} ({share}) are solved sometimes but not "
-        "always, and only those teach.",
+        f"{number(len(rates))} problems; {number(useful)} ({useful / max(len(rates), 1):.1%}) are "
+        "solved sometimes but not always, and only those teach.",
         [
             bar_chart(
                 "Solve rates before reinforcement",
                 share_labels(num_bins),
-                [Bars("problems", counts, "c1")],
+                [Series("problems", "c1", counts)],
                 x_title="share of tries that are right",
             ),
             bar_chart(
                 "Mean solve rate by difficulty",
                 [str(value) for value in by_difficulty["difficulty"]],
-                [Bars("solve rate", by_difficulty["solve_rate"].to_list(), "c1")],
+                [Series("solve rate", "c1", by_difficulty["solve_rate"].to_list())],
                 x_title="difficulty",
                 unit=SHARE,
                 top=1.0,

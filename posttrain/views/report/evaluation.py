@@ -5,17 +5,21 @@ Reads the JSON that an evaluation writes by its documented keys, without importi
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
 from posttrain.stage.spec import ArtifactKind
-from posttrain.views.report.bars import Bars, IntervalRow, bar_chart, interval_chart, share_labels
+from posttrain.views.report.charts import (
+    SHARE,
+    Chart,
+    Series,
+    bar_chart,
+    interval_chart,
+    line_chart,
+    share_labels,
+)
 from posttrain.views.report.facts import StageFacts, found
-from posttrain.views.report.lines import LineSeries, line_chart
-from posttrain.views.report.svg import SHARE, percent
 
 NUM_STYLES = 8
 _MOST_BINS = 16
@@ -40,8 +44,8 @@ class Share:
 
     def __str__(self) -> str:
         if self.low is None or self.high is None:
-            return percent(self.value)
-        return f"{percent(self.value)} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+            return f"{self.value:.1%}"
+        return f"{self.value:.1%} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
 
 @dataclass(frozen=True)
@@ -122,7 +126,7 @@ def verdict(report: Json) -> str:
     """What the evaluation says, in one sentence about its last policy."""
     last = policy_rows(report)[-1]
     said = (
-        f"{last.name} solves {percent(last.pass_at_1.value)} of {report['num_problems']} held-out "
+        f"{last.name} solves {last.pass_at_1.value:.1%} of {report['num_problems']} held-out "
         "problems at the first try"
     )
     if last.parent is None or last.gain is None:
@@ -134,33 +138,33 @@ def verdict(report: Json) -> str:
     return f"{said}: {gain} ({span}{'' if last.gain.direction else ', so no clear difference'})."
 
 
-def charts(report: Json) -> list[Markup]:
+def charts(report: Json) -> list[Chart]:
     """Everything that an evaluation report can show."""
     rows = policy_rows(report)
     intervals = [
-        IntervalRow(row.name, row.pass_at_1.value, row.pass_at_1.low, row.pass_at_1.high, row.style)
-        for row in rows
+        _series(row.name, row.style, policy["pass_at"][:1])
+        for policy, row in zip(report["policies"], rows, strict=True)
         if row.pass_at_1.low is not None and row.pass_at_1.high is not None
     ]
     drawn = [
         interval_chart("Solved at the first try", intervals, note="Mean and 95% interval.")
         if intervals
-        else Markup(""),
+        else None,
         _pass_at_k(report, rows),
         _histogram(report, rows),
-        _slices(report, rows, "by_difficulty", "Solved at the first try, by difficulty"),
-        _slices(report, rows, "by_source", "Solved at the first try, by source"),
+        _slices(report, rows, "by_difficulty"),
+        _slices(report, rows, "by_source"),
     ]
-    return [chart for chart in drawn if chart]
+    return [chart for chart in drawn if chart is not None]
 
 
-def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Markup:
+def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Chart:
     lines = []
     for policy, row in zip(report["policies"], rows, strict=True):
-        lines.append(_line(row.name, policy["pass_at"], row.style))
-        if policy.get("best_of"):
-            name = f"{row.name}, best of k"
-            lines.append(_line(name, policy["best_of"], f"{row.style} dash", band=False))
+        lines.append(replace(_series(row.name, row.style, policy["pass_at"]), dots=True))
+        if best := policy.get("best_of"):
+            chosen = _series(f"{row.name}, best of k", f"{row.style} dash", best)
+            lines.append(replace(chosen, low=(), high=(), dots=True))
     return line_chart(
         "Solved within k tries",
         lines,
@@ -172,22 +176,15 @@ def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Markup:
     )
 
 
-def _line(name: str, curve: Sequence[Json], style: str, *, band: bool = True) -> LineSeries:
-    return LineSeries(
-        name,
-        [point["k"] for point in curve],
-        [point["value"] for point in curve],
-        style,
-        [point["low"] for point in curve] if band else (),
-        [point["high"] for point in curve] if band else (),
-        marks=True,
-    )
+def _series(name: str, style: str, estimates: Sequence[Json]) -> Series:
+    values, low, high = ([each[end] for each in estimates] for end in ("value", "low", "high"))
+    return Series(name, style, values, [each.get("k", 0) for each in estimates], low, high)
 
 
-def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Markup:
+def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Chart | None:
     histograms = [policy.get("solve_histogram") for policy in report["policies"]]
     if not all(histograms):
-        return Markup("")
+        return None
     samples = len(histograms[0]) - 1
     bins = min(samples, _MOST_BINS)
     groups = []
@@ -195,7 +192,7 @@ def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Markup:
         counts = [0] * (bins + 1)
         for solved, count in enumerate(histogram):
             counts[round(solved / samples * bins)] += count
-        groups.append(Bars(row.name, counts, row.style))
+        groups.append(Series(row.name, row.style, counts))
     return bar_chart(
         "How often each problem is solved",
         share_labels(bins),
@@ -205,28 +202,14 @@ def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Markup:
     )
 
 
-def _slices(report: Json, rows: Sequence[PolicyRow], key: str, title: str) -> Markup:
+def _slices(report: Json, rows: Sequence[PolicyRow], key: str) -> Chart | None:
     names = [part["name"] for part in report["policies"][0].get(key, [])]
     if len(names) < 2:
-        return Markup("")
+        return None
     groups = []
     for policy, row in zip(report["policies"], rows, strict=True):
         parts = {part["name"]: part["pass_at_1"] for part in policy[key]}
-        shares = [parts[name] for name in names]
-        groups.append(
-            Bars(
-                row.name,
-                [share["value"] for share in shares],
-                row.style,
-                [share["low"] for share in shares],
-                [share["high"] for share in shares],
-            )
-        )
-    return bar_chart(
-        title,
-        names,
-        groups,
-        x_title=key.removeprefix("by_"),
-        unit=SHARE,
-        top=1.0,
-    )
+        groups.append(_series(row.name, row.style, [parts[name] for name in names]))
+    what = key.removeprefix("by_")
+    title = f"Solved at the first try, by {what}"
+    return bar_chart(title, names, groups, x_title=what, unit=SHARE, top=1.0)

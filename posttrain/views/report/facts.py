@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.stage.formatting import duration
 from posttrain.stage.spec import ArtifactKind
+
+_WORDS = {"succeeded": "ran", "cached": "up to date"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,17 @@ class StageFacts:
     def name(self) -> str:
         """The stage's name in the recipe."""
         return self.record.stage
+
+    @property
+    def reads(self) -> list[str]:
+        """The stages that it reads from, and the files from outside."""
+        return list(dict.fromkeys(each.producer or each.path for each in self.record.inputs))
+
+    @property
+    def state(self) -> str:
+        """What happened to it, and how long the execution behind it took."""
+        status = self.record.status
+        return f"{_WORDS.get(status, status)} ({duration(self.seconds)})"
 
 
 @dataclass(frozen=True)

@@ -1,22 +1,24 @@
 """Learning curves: one panel for each metric of each training stage."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from markupsafe import Markup
+from typing import TYPE_CHECKING
 
 from posttrain.stage.spec import ArtifactKind
+from posttrain.views.report.charts import Chart, Series, line_chart
 from posttrain.views.report.facts import StageFacts, found
-from posttrain.views.report.lines import LineSeries, line_chart, smooth, thin
+
+if TYPE_CHECKING:
+    import polars as pl
 
 # What a reader looks for first; anything else is folded away below it.
 _FIRST = ("reward", "loss", "accuracy", "length", "entropy", "kl")
 _LAST = ("grad_norm", "learning_rate")
 _LEAST, _MOST = 3, 6
 _SMOOTH_OVER = 21
-
-Curves = Mapping[str, tuple[list[float], list[float]]]
+_MOST_POINTS = 200
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Training:
     """The curves of one stage: those that matter, and the rest."""
 
     stage: str
-    main: list[Markup]
-    rest: list[Markup]
+    main: list[Chart]
+    rest: list[Chart]
 
 
 def trainings(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Training]:
@@ -35,25 +37,22 @@ def trainings(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> li
         curves = _read(item.path)
         names = sorted(curves, key=_rank)
         first = [name for name in names if _rank(name)[0] < len(_FIRST)]
-        main = names[: min(max(len(first), _LEAST), _MOST)]
-        drawn.append(
-            Training(
-                item.stage,
-                [_panel(name, *curves[name]) for name in main],
-                [_panel(name, *curves[name]) for name in names if name not in main],
-            )
-        )
+        shown = min(max(len(first), _LEAST), _MOST)
+        panels = [panel(name, curves[name]) for name in names]
+        drawn.append(Training(item.stage, panels[:shown], panels[shown:]))
     return drawn
 
 
-def _read(path: Path) -> Curves:
-    """Metric -> (steps, values), in the order of the steps."""
+def _read(path: Path) -> "dict[str, pl.DataFrame]":
+    """Metric -> steps and finite values, in the order of the steps."""
     import polars as pl
 
     table = pl.read_parquet(path, columns=["step", "metric", "value"]).sort("metric", "step")
     return {
-        str(metric): (part["step"].cast(pl.Float64).to_list(), part["value"].to_list())
-        for (metric,), part in table.group_by("metric", maintain_order=True)
+        str(metric): part
+        for (metric,), part in table.filter(pl.col("value").is_finite()).group_by(
+            "metric", maintain_order=True
+        )
     }
 
 
@@ -66,9 +65,22 @@ def _rank(metric: str) -> tuple[int, str]:
     return len(_FIRST) + (1 if name in _LAST else 0), metric
 
 
-def _panel(metric: str, steps: Sequence[float], values: Sequence[float]) -> Markup:
-    """The metric as it was, faint, and its running mean; a schedule is drawn as it is."""
-    reach = 0 if metric.endswith("learning_rate") else min(_SMOOTH_OVER, len(values) // 5) // 2
-    raw = LineSeries(metric, *thin(steps, values), "c1 faint" if reach else "c1")
-    mean = [LineSeries(metric, *thin(steps, smooth(values, reach)), "c1")] if reach else []
-    return line_chart(metric, [raw, *mean], x_title="step")
+def panel(metric: str, curve: "pl.DataFrame") -> Chart:
+    """Draw the metric as it was, faint, and its running mean; a schedule is drawn as it is.
+
+    A long curve is drawn by means of runs of neighbors, each at the last step of its run.
+    """
+    import polars as pl
+
+    reach = 0 if metric.endswith("learning_rate") else min(_SMOOTH_OVER, len(curve) // 5) // 2
+    mean = pl.col("value").rolling_mean(2 * reach + 1, center=True, min_samples=1)
+    run = pl.int_range(pl.len()) // math.ceil(len(curve) / _MOST_POINTS)
+    drawn = (
+        curve.with_columns(mean=mean)
+        .group_by(run, maintain_order=True)
+        .agg(pl.col("step").last(), pl.col("value", "mean").mean())
+    )
+    steps, values, means = (drawn[name].to_list() for name in ("step", "value", "mean"))
+    lines = [Series(metric, "c1 faint" if reach else "c1", values, steps)]
+    lines += [Series(metric, "c1", means, steps)] if reach else []
+    return line_chart(metric, lines, x_title="step")

@@ -3,25 +3,32 @@
 import json
 import math
 import re
+from unittest.mock import ANY
 
+import polars as pl
 import pytest
-from markupsafe import Markup
+from markupsafe import escape
 
-from posttrain.views.report.bars import Bars, bar_chart, count_chart, interval_chart, share_labels
-from posttrain.views.report.bars import IntervalRow as Row
-from posttrain.views.report.lines import LineSeries, calibration_chart, line_chart, smooth, thin
-from posttrain.views.report.svg import (
+from posttrain.views.report.charts import (
     BOTTOM,
     HEIGHT,
     LEFT,
     RIGHT,
     TOP,
     WIDTH,
+    Chart,
     Scale,
-    element,
+    Series,
+    bar_chart,
+    calibration_chart,
+    count_chart,
+    interval_chart,
+    line_chart,
+    share_labels,
     short_number,
     tick_values,
 )
+from posttrain.views.report.training import panel, trainings
 
 
 @pytest.mark.parametrize(
@@ -53,45 +60,63 @@ def test_scales_map_ends_middle_and_ratios() -> None:
 
 
 def test_text_and_attributes_are_escaped() -> None:
-    drawn = element("text", '<b>"&', data_tip='"><script>', class_="a")
-    assert drawn == (
-        '<text data-tip="&#34;&gt;&lt;script&gt;" class="a">&lt;b&gt;&#34;&amp;</text>'
-    )
-    assert element("g", Markup("<i></i>")) == "<g><i></i></g>"
+    groups = [Series('"><script>', "c1", [1.0]), Series("b", "c2", [1.0])]
+    drawn = escape(bar_chart("<b>", ['&"x'], groups, x_title="<i>"))
+    assert 'data-tip="&amp;&#34;x, &#34;&gt;&lt;script&gt;: 1"' in drawn
+    assert "<figcaption>&lt;b&gt;</figcaption>" in drawn
+    assert ">&lt;i&gt;</text>" in drawn
+    assert "<script>" not in drawn
 
 
-def test_smoothing_is_centred() -> None:
-    assert smooth([0, 3, 6, 9, 12], 1) == [1.5, 3, 6, 9, 10.5]
-    assert smooth([5, 1], 0) == [5, 1]
+def curve(values: list[float], first: int = 1) -> pl.DataFrame:
+    return pl.DataFrame({"step": range(first, first + len(values)), "value": values})
 
 
-def test_thinning_keeps_means_and_the_last_step() -> None:
-    xs, ys = thin(list(range(1, 402)), [float(x) for x in range(1, 402)])
-    assert len(xs) == 134
-    assert (xs[0], ys[0]) == (3, 2.0)
-    assert (xs[-1], ys[-1]) == (401, 400.5)
-    assert thin([1, 2], [5.0, 6.0]) == ([1, 2], [5.0, 6.0])
+def told(chart: Chart) -> list[str]:
+    """What the script shows of each point."""
+    return [text for _, _, shown in chart.points for *_, text in shown]
+
+
+def test_a_curve_is_shown_by_its_running_mean() -> None:
+    """Of fifteen values the mean is of three, at the ends of two."""
+    values = [0.0, 3.0, 6.0, 9.0, 12.0] + [0.0] * 10
+    shown = [text.split()[1] for text in told(panel("loss", curve(values)))]
+    assert shown[:6] == ["1.5", "3", "6", "9", "7", "4"]
+    assert told(panel("learning_rate", curve(values)))[:2] == ["learning_rate 0", "learning_rate 3"]
+    assert told(panel("loss", curve([5.0, 1.0]))) == ["loss 5", "loss 1"]
+
+
+def test_a_long_curve_is_thinned_to_means_at_the_last_step() -> None:
+    chart = panel("learning_rate", curve([float(x) for x in range(1, 402)]))
+    assert len(chart.points) == 134
+    assert chart.points[0][1:] == ("step 3", [("c1", ANY, "learning_rate 2")])
+    assert chart.points[-1][1:] == ("step 401", [("c1", ANY, "learning_rate 400.5")])
+
+
+def test_what_is_not_finite_is_left_out(workspace) -> None:
+    rows = [(1, "a", 1.0), (2, "a", math.nan), (3, "a", 2.0), (1, "b", math.inf)]
+    table = pl.DataFrame(rows, schema=["step", "metric", "value"], orient="row")
+    table.write_parquet(workspace.artifacts["train.curve"])
+    (training,) = trainings(workspace.stages, workspace.artifacts)
+    assert [chart.title for chart in training.main + training.rest] == ["a"]
+    assert told(training.main[0]) == ["a 1", "a 2"]
 
 
 def test_a_line_goes_where_its_values_are() -> None:
-    line = LineSeries("a", [0, 50, 100], [0.0, 1.0, math.nan], "c1")
-    chart = line_chart("t", [line], x_title="step", y_range=(0.0, 1.0))
+    line = Series("a", "c1", [0.0, 1.0], [0, 50])
+    chart = escape(line_chart("t", [line], x_title="step", y_range=(0.0, 1.0)))
     bottom, left = HEIGHT - BOTTOM, LEFT
-    # The point that is not a number is gone, so 50 is the last x.
     assert f'd="M{left:.1f} {bottom:.1f}L{WIDTH - RIGHT:.1f} {TOP:.1f}"' in chart
     points = json.loads(re.search(r'data-points="([^"]*)"', chart)[1].replace("&#34;", '"'))
+    assert points["bottom"] == bottom
     assert points["rows"] == [
         [left, "step 0", [["c1", bottom, "a 0"]]],
         [WIDTH - RIGHT, "step 50", [["c1", TOP, "a 1"]]],
     ]
 
 
-def test_a_line_without_points_is_no_chart() -> None:
-    assert line_chart("t", [LineSeries("a", [1], [math.nan], "c0")], x_title="step") == ""
-
-
 def test_a_flat_line_has_room_above_and_below() -> None:
-    chart = line_chart("t", [LineSeries("a", [1, 2], [3.0, 3.0], "c0")], x_title="step")
+    chart = escape(line_chart("t", [Series("a", "c0", [3.0, 3.0], [1, 2])], x_title="step"))
     middle = (TOP + HEIGHT - BOTTOM) / 2
     assert re.findall(r'class="line c0" d="M[\d.]+ ([\d.]+)L[\d.]+ ([\d.]+)"', chart) == [
         (f"{middle:.1f}", f"{middle:.1f}")
@@ -99,8 +124,11 @@ def test_a_flat_line_has_room_above_and_below() -> None:
 
 
 def test_bars_are_as_high_as_their_values() -> None:
-    groups = [Bars("a", [1.0, 0.5], "c0", [0.9, 0.4], [1.0, 0.6]), Bars("b", [0.0, 0.25], "c1")]
-    chart = bar_chart("t", ["x", "y"], groups, x_title="source", top=1.0)
+    groups = [
+        Series("a", "c0", [1.0, 0.5], low=[0.9, 0.4], high=[1.0, 0.6]),
+        Series("b", "c1", [0.0, 0.25]),
+    ]
+    chart = escape(bar_chart("t", ["x", "y"], groups, x_title="source", top=1.0))
     plot = HEIGHT - TOP - BOTTOM
     heights = [float(height) for height in re.findall(r' height="([\d.]+)" rx', chart)]
     assert heights == [plot, plot / 2, 0, plot / 4]
@@ -110,7 +138,7 @@ def test_bars_are_as_high_as_their_values() -> None:
 
 def test_labels_that_would_collide_are_cut() -> None:
     labels = ["a_very_long_generator_name_indeed", "b", "c", "d", "e", "f"]
-    chart = bar_chart("t", labels, [Bars("n", [1.0] * 6, "c0")], x_title="source")
+    chart = escape(bar_chart("t", labels, [Series("n", "c0", [1.0] * 6)], x_title="source"))
     # 320 pixels for six labels: room for eight letters of 6.4 pixels each, one a gap.
     assert ">a_very\N{HORIZONTAL ELLIPSIS}<" in chart
     assert 'data-tip="a_very_long_generator_name_indeed, n: 1"' in chart
@@ -123,12 +151,13 @@ def test_share_labels_name_the_ends() -> None:
 
 
 def test_intervals_and_counts_say_their_values() -> None:
-    chart = interval_chart("t", [Row("rl", 0.8, 0.75, 0.85, "c1")])
+    row = Series("rl", "c1", [0.8], low=[0.75], high=[0.85])
+    chart = escape(interval_chart("t", [row]))
     assert 'data-tip="rl: 80.0% (75.0% to 85.0%)"' in chart
-    assert ">1,200<" in count_chart("t", [("too long", 1200), ("duplicate", 3)])
+    assert ">1,200<" in escape(count_chart("t", [("too long", 1200), ("duplicate", 3)]))
 
 
 def test_calibration_leaves_out_empty_bins() -> None:
-    chart = calibration_chart("t", [0.2, 0.8], [0.25, 0.75], [0, 4])
+    chart = escape(calibration_chart("t", [0.2, 0.8], [0.25, 0.75], [0, 4]))
     assert chart.count("<circle") == 1
     assert "claimed 0.80, happened 0.75, 4 cases" in chart
