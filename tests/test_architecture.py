@@ -197,6 +197,29 @@ def test_only_the_adapter_imports_dvc():
     assert users <= {"posttrain/provenance/dvc"}
 
 
+def test_one_module_hashes_and_spells_json_for_it():
+    # benchmarks and examples are ours as well; a test computes what it expects by itself.
+    ours = [*MODULES, *(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "examples").rglob("*.py")]
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in ours}
+    hashing = {
+        name for name, text in texts.items() if re.search(r"^\s*(import|from) hashlib", text, re.M)
+    }
+    assert hashing == {"posttrain/stage/hashing.py"}
+    canonical = {
+        name
+        for name, text in texts.items()
+        for call in re.findall(r"json\.dumps\([^)]*\)", text)
+        if "sort_keys" in call and "separators" in call
+    }
+    assert canonical == {"posttrain/stage/hashing.py"}
+
+
+def test_one_module_derives_seeds():
+    texts = {str(path.relative_to(ROOT)): path.read_text() for path in MODULES}
+    seeding = {name for name, text in texts.items() if "eight_bytes_of" in text}
+    assert seeding == {"posttrain/stage/hashing.py", "posttrain/stage/seeds.py"}
+
+
 def test_every_task_has_the_same_shape():
     for name in STAGES:
         present = {path.name for path in (ROOT / "tasks" / name).glob("*.py")}

@@ -8,7 +8,6 @@ that goes on. Then the final weights are compared by digest. TRL lives in an env
 """
 
 import argparse
-import hashlib
 import json
 import os
 import signal
@@ -24,6 +23,7 @@ from rich.table import Table
 
 from benchmarks.learner.machine import described
 from benchmarks.learner.settings import SIZES, prepare
+from posttrain.stage.hashing import sha256_of_file
 
 ROOT = Path(__file__).parents[2]
 SIDES = {
@@ -88,7 +88,7 @@ def compare(python: str, side: str, case: Case, given: Path, folder: Path) -> di
         for kill in (*kills, 0):
             job = {"given": str(given), "folder": str(own), "updates": UPDATES, **asdict(case)}
             launch(python, SIDES[side], job | {"kill": kill})
-        return hashlib.sha256((own / "final/model.safetensors").read_bytes()).hexdigest()
+        return sha256_of_file(own / "final/model.safetensors")
 
     whole, again, resumed = final("whole"), final("again"), final("resumed", case.kill)
     facts = {"side": side, **asdict(case), "within": case.within}

@@ -8,7 +8,6 @@ the last output. Times of commands include the start of the interpreter; medians
 """
 
 import argparse
-import hashlib
 import json
 import os
 import random
@@ -28,6 +27,7 @@ from benchmarks.pipeline.machine import described
 from posttrain.data.schemas import COMPLETIONS, PROBLEMS
 from posttrain.data.tables import write_table
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
+from posttrain.stage.hashing import sha256_of, sha256_of_file
 
 _BATCH = 1000
 _STAGES = 20
@@ -84,11 +84,11 @@ def _stage_runs(number: int) -> Iterator[StageRun]:
                 role=f"out{port}",
                 type="completions",
                 path=f"data/{stage}/out{port}.parquet",
-                digest=_digest(f"{at}-{port}"),
+                digest=sha256_of(f"{at}-{port}"),
                 size=1000,
                 rows=10,
                 producer=stage,
-                md5=_digest(f"md5-{at}-{port}")[:32],
+                md5=sha256_of(f"md5-{at}-{port}")[:32],
             )
             for port in range(5)
         )
@@ -98,7 +98,7 @@ def _stage_runs(number: int) -> Iterator[StageRun]:
             run_id=f"run{at // _STAGES}",
             stage=stage,
             task="tasks.sft",
-            key=_digest(f"key-{at}"),
+            key=sha256_of(f"key-{at}"),
             status="succeeded",
             started=float(at),
             ended=float(at + 1),
@@ -125,7 +125,7 @@ def _rows(folder: Path, num_rows: int, repeats: int) -> dict[str, float]:
         path = folder / f"data/{name}/{name}.parquet"
         path.parent.mkdir(parents=True)
         write_table(table, path, schema)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = sha256_of_file(path)
         kind = "problems" if name == "problems" else "completions"
         relative = str(path.relative_to(folder))
         records.append(
@@ -142,7 +142,7 @@ def _rows(folder: Path, num_rows: int, repeats: int) -> dict[str, float]:
                     run_id="run0",
                     stage=record.role,
                     task="tasks.x",
-                    key=_digest(record.role),
+                    key=sha256_of(record.role),
                     status="succeeded",
                     started=0.0,
                     ended=1.0,
@@ -186,10 +186,6 @@ def _timed(arguments: list[str], folder: Path, repeats: int) -> float:
         if done.returncode:
             raise SystemExit(done.stderr.decode())
     return statistics.median(seconds[1:])
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _options() -> argparse.Namespace:

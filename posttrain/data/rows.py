@@ -1,6 +1,5 @@
 """From prompts and completions to right-padded tensors that say which tokens bear loss."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from torch import Tensor
 from posttrain.data.packing import Packing, packing_of
 from posttrain.data.templates import encode_completions, encode_prompts, render_turns
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_parts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -128,10 +128,8 @@ class TokenTable:
     @property
     def digest(self) -> str:
         """SHA-256 of tokens, lengths and starts, in order."""
-        digest = hashlib.sha256()
-        for array in (self._flat, self._length_N, self._start_N):
-            digest.update(array.tobytes())
-        return digest.hexdigest()
+        arrays = (self._flat, self._length_N, self._start_N)
+        return sha256_of_parts(array.tobytes() for array in arrays)
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
         """The rows of these indices: end to end if packed, else padded on the right."""

@@ -7,12 +7,13 @@ Only the columns in `NULLABLE` may hold nulls, which mean that something could n
 else is absent is an empty string, an empty list or zero.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
+
+from posttrain.stage.hashing import sha256_of
 
 _ROW: dict[str, Any] = {"id": pl.String, "parents": pl.List(pl.String)}
 
@@ -294,7 +295,7 @@ def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
 
 def _digest(encoded: str) -> str:
     """Shorten a SHA-256 to the width of a row id."""
-    return hashlib.sha256(encoded.encode()).hexdigest()[:_ID_CHARS]
+    return sha256_of(encoded)[:_ID_CHARS]
 
 
 def _encode_part(part: str | int | Sequence[int]) -> str:

@@ -61,9 +61,7 @@ def run_git(
             capture_output=True,
             text=True,
             check=False,
-            # In a hook git itself sets GIT_DIR, and then no folder would count.
-            env={name: each for name, each in os.environ.items() if name != "GIT_DIR"}
-            | dict(env or {}),
+            env=_environment() | dict(env or {}),
             pass_fds=keep_open,
         )
     except FileNotFoundError:
@@ -110,8 +108,16 @@ def file_at(root: Path, commit: str, path: str) -> bytes | None:
     """A file as a commit has it; None where git, the commit or the file is missing."""
     try:
         done = subprocess.run(
-            ["git", "-C", str(root), "show", f"{commit}:./{path}"], capture_output=True, check=False
+            ["git", "-C", str(root), "show", f"{commit}:./{path}"],
+            capture_output=True,
+            check=False,
+            env=_environment(),
         )
     except FileNotFoundError:
         return None
     return done.stdout if done.returncode == 0 else None
+
+
+def _environment() -> dict[str, str]:
+    # In a hook git itself sets GIT_DIR, and then no folder would count.
+    return {name: each for name, each in os.environ.items() if name != "GIT_DIR"}

@@ -196,7 +196,7 @@ def _flattened(values: Mapping[str, object], prefix: str = "") -> Iterator[tuple
         if isinstance(value, Mapping) and value:
             yield from _flattened(value, f"{name}.")
         else:
-            yield name, canonical_json(value)
+            yield name, canonical_json(value, finite=False)
 
 
 def _shown(component: str, value: str | None) -> str:

@@ -5,8 +5,9 @@ New code takes `purpose_seed`; the other spellings are those by which earlier re
 and stay as they are for these to come out the same.
 """
 
-import hashlib
 import random
+
+from posttrain.stage.hashing import eight_bytes_of, sha256_of
 
 
 def purpose_seed(seed: int, *purpose: str | int) -> int:
@@ -23,8 +24,12 @@ def purpose_seed(seed: int, *purpose: str | int) -> int:
         A seed below 2^63.
 
     """
-    text = "\0".join(str(part) for part in (seed, *purpose))
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return int.from_bytes(purpose_bytes(seed, *purpose), "big") >> 1
+
+
+def purpose_bytes(seed: int, *purpose: str | int) -> bytes:
+    """Hash a purpose to the 8 bytes that `purpose_seed` reads as a number."""
+    return eight_bytes_of("\0".join(str(part) for part in (seed, *purpose)))
 
 
 def derived_seed(seed: int, purpose: str) -> int:
@@ -56,4 +61,4 @@ def shuffler(seed: int | str, *purpose: str | int) -> random.Random:
 
 def order_key(seed: int, *purpose: str | int) -> bytes:
     """A pseudo-random sort key: sorting names by it is a shuffle that new names do not disturb."""
-    return hashlib.sha256(":".join(str(part) for part in (seed, *purpose)).encode()).digest()
+    return bytes.fromhex(sha256_of(":".join(str(part) for part in (seed, *purpose))))

@@ -1,6 +1,5 @@
 """Improve a policy on problems that it solves sometimes, by the verifiers' reward."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,14 +19,12 @@ from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of, sha256_of_file
 from posttrain.stage.identity import identity
 from tasks.rl.config import RlStageConfig
 
 _WINDOW = 5
 """Steps at either end over which the reward is averaged for the stage's own metrics."""
-
-# Bytes of a file that are in memory at a time.
-_PIECE = 1 << 20
 
 
 def run(
@@ -128,13 +125,11 @@ def _identity(
     digests = {"policy": policy, "algorithm": digest(config.algorithm)}
     for name, path in inputs.items():
         files = sorted(path.rglob("*")) if path.is_dir() else [path]
-        content = hashlib.sha256()
-        for file in files:
+        found = [
+            f"{file.name} {sha256_of_file(file)}"
+            for file in files
             # The policy's weights are in its digest already.
-            if file.is_file() and not (name == "policy" and file.suffix == ".safetensors"):
-                content.update(file.name.encode())
-                with file.open("rb") as stream:
-                    while piece := stream.read(_PIECE):
-                        content.update(piece)
-        digests[f"{name}.files" if path.is_dir() else name] = content.hexdigest()
+            if file.is_file() and not (name == "policy" and file.suffix == ".safetensors")
+        ]
+        digests[f"{name}.files" if path.is_dir() else name] = sha256_of("\n".join(found))
     return run_identity(config, seed=context.seed, **digests)

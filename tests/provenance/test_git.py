@@ -39,6 +39,7 @@ def test_a_failure_is_nothing_or_a_sentence(repository, tmp_path, monkeypatch):
         require_git(repository, "checkout", "nowhere", purpose="nothing was done")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other"))
     assert ask_git(repository, "rev-parse", "HEAD")
+    assert file_at(repository, "HEAD", "a.txt") == b"one\n"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert ask_git(repository, "status") is None
     assert file_at(repository, "HEAD", "a.txt") is None

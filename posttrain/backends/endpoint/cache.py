@@ -1,6 +1,5 @@
 """Answers that were paid for, by what was asked. A crash loses none of them."""
 
-import hashlib
 import json
 import os
 import sqlite3
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of
 
 VARIABLE = "POSTTRAIN_REQUESTS"
 """Environment variable that names another file, to share answers between projects, say."""
@@ -27,7 +27,7 @@ def default_path() -> Path:
 def request_key(url: str, body: Mapping[str, Any], salt: str = "") -> str:
     """SHA-256 of everything that is asked; `salt` parts repeated draws of one question."""
     asked = json.dumps([url, body, salt], sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(asked.encode()).hexdigest()
+    return sha256_of(asked)
 
 
 class RequestCache:
@@ -60,7 +60,7 @@ class RequestCache:
                 ).fetchone()
         except sqlite3.Error as error:
             raise self._refusal(error) from None
-        if found is None or _digest_text(found[1]) != found[0]:
+        if found is None or sha256_of(found[1]) != found[0]:
             return None
         return json.loads(found[1])
 
@@ -71,7 +71,7 @@ class RequestCache:
             with self._lock, self._database:
                 self._database.execute(
                     "insert or replace into answers values (?, ?, ?)",
-                    (key, _digest_text(text), text),
+                    (key, sha256_of(text), text),
                 )
         except sqlite3.Error as error:
             raise self._refusal(error) from None
@@ -81,7 +81,3 @@ class RequestCache:
             f"the request cache {self.path} cannot be used ({error}); make room, or name another"
             f" file in {VARIABLE}"
         )
-
-
-def _digest_text(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -5,7 +5,6 @@ whether two problems are the same one: `4 - 1 - 7` and `4 - 1 - 8` differ in one
 Hashes come from SHA-256 and 64-bit arithmetic, so they are the same on every machine and version.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from posttrain.data.mixing import U64Array, splitmix64
+from posttrain.stage.hashing import sha256_of
 
 _WORD = r"[\p{L}\p{M}]+"
 _SYMBOL = r"""\d+(?:[.,]\d+)*|[^\p{L}\p{M}\s\d.,;:!?'"“”‘’`]"""
@@ -136,7 +136,7 @@ def _plain(text: pl.Expr) -> pl.Expr:
 
 
 def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return int(sha256_of(text)[:16], 16)
 
 
 def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

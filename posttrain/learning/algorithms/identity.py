@@ -5,14 +5,13 @@ switch, a section or a kind more renames nothing. What is hashed says what it is
 RL, one on pairs, or the whole config of an RL stage with its sampling and its updates.
 """
 
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from posttrain.learning.algorithms.digests_format_1 import FORMAT_1
 from posttrain.stage.config import StageConfig
+from posttrain.stage.hashing import canonical_json, sha256_of
 from posttrain.stage.identity import identity
 
 _FORMAT = 2
@@ -49,17 +48,12 @@ def flat(config: StageConfig) -> dict[str, Any]:
 def canonical(config: Identified) -> str:
     """The identity as JSON: keys sorted, no spaces, numbers in their shortest exact spelling."""
     assert isinstance(config, StageConfig)
-    return json.dumps(
-        {"format": _FORMAT, "of": config.IDENTITY_OF, **identity(config)},
-        sort_keys=True,
-        separators=(",", ":"),
-        allow_nan=False,
-    )
+    return canonical_json({"format": _FORMAT, "of": config.IDENTITY_OF, **identity(config)})
 
 
 def digest(config: Identified) -> str:
     """SHA-256 of `canonical`, 64 hex digits: equal for equal mathematics, in every process."""
-    return hashlib.sha256(canonical(config).encode()).hexdigest()
+    return sha256_of(canonical(config))
 
 
 def name_of(text: str, known: Mapping[str, Identified]) -> str | None:

@@ -1,9 +1,8 @@
 """Load and save a policy in the Hugging Face format: safetensors and nothing that runs code."""
 
 import errno
-import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import torch
 
 from posttrain.learning.models.memory import check_memory
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -139,14 +139,16 @@ def save_policy(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", 
     tokenizer.save_pretrained(path)
 
 
-def weights_digest(model: torch.nn.Module) -> str:
+def weights_digest(model: torch.nn.Module) -> WeightsDigest:
     """SHA-256 over the names, types, shapes and bytes of all weights, sorted by name."""
-    digest = hashlib.sha256()
+    return WeightsDigest(sha256_of_parts(_weights_as_bytes(model)))
+
+
+def _weights_as_bytes(model: torch.nn.Module) -> Iterator[bytes]:
     for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        yield f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode()
         flat = tensor.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+        yield flat.view(torch.uint8).numpy().tobytes()
 
 
 def bit_sums(weights: Iterable[torch.Tensor]) -> list[int]:

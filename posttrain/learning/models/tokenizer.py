@@ -1,11 +1,11 @@
 """Train a small byte-level BPE tokenizer, and tell two tokenizers apart by digest."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -73,7 +73,7 @@ def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     rules["padding"] = rules["truncation"] = None
     special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
     identity = [rules, special, tokenizer.chat_template]
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return sha256_of(json.dumps(identity, sort_keys=True))
 
 
 def check_same_tokenizer(

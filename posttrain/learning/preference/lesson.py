@@ -1,6 +1,5 @@
 """One training on one table of pairs: rows, reference values, batches, steps."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
+from posttrain.stage.hashing import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -93,7 +93,7 @@ def preference_task(
         heldout=heldout,
         digests={
             "pairs": rows.table().digest,
-            "reference": hashlib.sha256(values_SN.numpy().tobytes()).hexdigest(),
+            "reference": sha256_of(values_SN.numpy().tobytes()),
         },
         gather=with_reference_point(algorithm) if is_kto else None,
     )

@@ -1,6 +1,5 @@
 """What the reference says of every pair: computed once before training, kept in the scratch."""
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from posttrain.learning.algorithms.preference import PreferenceAlgorithm
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.objective import reduced_logprobs
 from posttrain.learning.training.pairwise import PairRows
+from posttrain.stage.hashing import sha256_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -49,7 +49,7 @@ def reference_values(
     lengths = [rows.length(index, packed=False) for index in range(len(rows.kept))]
     buckets = length_buckets(range(len(lengths)), lengths, batch_tokens)
     identity = [digest(algorithm), weights_digest(model), rows.table().digest, str(batch_tokens)]
-    name = hashlib.sha256(" ".join(identity).encode()).hexdigest()[:16]
+    name = sha256_of(" ".join(identity))[:16]
     folder = scratch / "reference" / name
     folder.mkdir(parents=True, exist_ok=True)
     values_SN = torch.zeros(len(rows.sides), len(lengths))

@@ -1,6 +1,5 @@
 """On-policy rounds: sample from the policy as it is, judge, build pairs, train, and again."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of
 from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def practise(
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
     log, tables = RoundLog(), [_no_pairs()]
-    asked = hashlib.sha256("".join(problem.id for problem in problems).encode()).hexdigest()
+    asked = sha256_of("".join(problem.id for problem in problems))
     weights = weights_digest(policy.model)
     identity = run_identity(config, seed=context.seed, weights=weights, problems=asked)
     progress = Progress(

@@ -4,13 +4,13 @@ A watched thing is `kind:place`. The run itself adds the recipe's local files an
 sources. In places, $NAME stands for a variable of the environment, so that no password is stored.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import sha256_of_parts
 
 Fingerprint = Mapping[str, str]
 
@@ -92,16 +92,17 @@ def _sql(_root: Path, place: str) -> str:
     url, mark, query = place.partition("#")
     if not mark:
         raise UserError("sql: write sql:URL#SELECT ..., the query after the #")
-    digest = hashlib.sha256()
     try:
         engine = create_engine(driver_url(url))
         with engine.connect() as connection:
-            for row in connection.execution_options(stream_results=True).execute(text(query)):
-                digest.update(json.dumps(list(row), default=str).encode() + b"\n")
+            rows = connection.execution_options(stream_results=True).execute(text(query))
+            found = sha256_of_parts(
+                json.dumps([*row], default=str).encode() + b"\n" for row in rows
+            )
         engine.dispose()
     except (SQLAlchemyError, ImportError, ValueError) as error:
         raise UserError(f"sql: the query failed: {str(error).splitlines()[0]}") from None
-    return digest.hexdigest()
+    return found
 
 
 WATCHERS: Mapping[str, Callable[[Path, str], str]] = {

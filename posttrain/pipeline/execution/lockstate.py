@@ -1,6 +1,5 @@
 """Keep dvc.lock true without asking DVC each time whether it is."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.dvc import DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord
+from posttrain.stage.hashing import sha256_of, sha256_of_file
 
 Made = Mapping[str, Mapping[str, ArtifactRecord]]
 
@@ -59,8 +59,8 @@ def _digest_lock(
         ]
         for entry in entries
     ]
-    lock = hashlib.sha256((workspace.recipe_dir / "dvc.lock").read_bytes()).hexdigest()
-    return hashlib.sha256(json.dumps([lock, facts], default=str).encode()).hexdigest()
+    lock = sha256_of_file(workspace.recipe_dir / "dvc.lock")
+    return sha256_of(json.dumps([lock, facts], default=str))
 
 
 def _digest_dependency(workspace: Workspace, relative: str, stat_cache: StatCache) -> str:

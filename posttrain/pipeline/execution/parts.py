@@ -4,13 +4,13 @@ Read in the stage's own process, where the heavy libraries are. A part is told b
 behave as it does, so that the same tokenizer in two checkpoints is one node of the lineage.
 """
 
-import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.stage.hashing import sha256_of, sha256_of_file
 from posttrain.stage.spec import ArtifactKind
 
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
@@ -78,8 +78,8 @@ def _judge(kind: str, metadata: str) -> str:
     if parameters is None:
         return kind
     label = VERIFIERS.find(kind).label(parameters) or "set"
-    body = json.dumps(parameters, sort_keys=True).encode()
-    return f"{kind}/{label}.{hashlib.sha256(body).hexdigest()[:12]}"
+    body = json.dumps(parameters, sort_keys=True)
+    return f"{kind}/{label}.{sha256_of(body)[:12]}"
 
 
 def with_settings(
@@ -126,7 +126,7 @@ def _rules(folder: Path) -> object:
         # Left over from the last call that padded; no part of what it is.
         return rules | {"padding": None, "truncation": None}
     found = [folder / name for name in _VOCABULARIES if (folder / name).is_file()]
-    return [[each.name, hashlib.sha256(each.read_bytes()).hexdigest()] for each in found] or None
+    return [[each.name, sha256_of_file(each)] for each in found] or None
 
 
 def _template(folder: Path, settings: Mapping[str, Any]) -> object:
@@ -138,7 +138,7 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
 
 def _part_of_identity(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
     body = json.dumps(identity, sort_keys=True).encode()
-    return ArtifactPart(kind, name, len(body), hashlib.sha256(body).hexdigest())
+    return ArtifactPart(kind, name, len(body), sha256_of(body))
 
 
 def _content(token: Any) -> object:

@@ -5,13 +5,14 @@ mode; here every object is hashed again before its bytes are used.
 """
 
 import contextlib
-import hashlib
 import os
 import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from posttrain.stage.hashing import md5_of_file
 
 
 class Damaged(Exception):
@@ -73,8 +74,7 @@ def _used(odb: Any, oid: str) -> None:
 def check(odb: Any, oid: str) -> None:
     """Hash one object's bytes as they are now, whatever DVC's memory of hashes says."""
     path = Path(odb.oid_to_path(oid))
-    with path.open("rb") as stream:
-        actual = hashlib.file_digest(stream, "md5").hexdigest()
+    actual = md5_of_file(path)
     if actual != oid.removesuffix(".dir"):
         with contextlib.suppress(OSError):
             path.unlink()

@@ -20,6 +20,7 @@ from posttrain.provenance.ledger.records import (
 )
 from posttrain.provenance.ledger.store import query_in
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import canonical_json
 
 FORMAT = 1
 _BATCH = 1000
@@ -105,7 +106,7 @@ def _finite(metrics: Mapping[str, float]) -> dict[str, float | str]:
 
 
 def _line(record: Mapping[str, Any]) -> str:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n"
+    return canonical_json(record) + "\n"
 
 
 _Said = Composition | Release | Recall | Verification | Adoption

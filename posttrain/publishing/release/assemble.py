@@ -1,12 +1,10 @@
 """Write a release folder: the policy, everything it came from, and the signed claims about it."""
 
-import hashlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posttrain.publishing.release.canonical import canonical, sha256
 from posttrain.publishing.release.chain import Chain
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, EVIDENCE, SIGNER, FolderContents
 from posttrain.publishing.release.envelopes import sign
@@ -19,6 +17,7 @@ from posttrain.publishing.release.statements import (
     stage_statement,
 )
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_json
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Signer
@@ -88,8 +87,8 @@ def _sign(folder: Path, draft: Draft, policy_files: Sequence[str], signer: "Sign
         "level": chain.recipe.run.level,
         "policy": {"sha256": chain.policy.digest, "path": chain.policy.path, "files": policy_files},
     }
-    claims = [sha256(canonical(statement)) for statement in statements]
+    claims = [sha256_of_json(statement) for statement in statements]
     last = release_statement(files, claims, about)
     lines = [sign(statement, signer) for statement in (*statements, last)]
     (folder / CLAIMS).write_bytes(b"\n".join(lines) + b"\n")
-    return hashlib.sha256(canonical(last)).hexdigest()
+    return sha256_of_json(last)

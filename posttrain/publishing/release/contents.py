@@ -1,6 +1,5 @@
 """The files of a release, wherever they lie: a folder, an archive, or memory."""
 
-import hashlib
 import io
 import os
 import shutil
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Protocol, cast
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_of_stream, sha256_hasher, sha256_of, sha256_of_file
 
 CLAIMS = "claims.jsonl"
 # Everything but the model's own files, the card and the claims lies below this folder.
@@ -56,7 +56,7 @@ class MemoryContents:
 
     def sha256(self, name: str) -> str:
         """See `Contents`."""
-        return hashlib.sha256(self.files[name]).hexdigest()
+        return sha256_of(self.files[name])
 
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`."""
@@ -89,8 +89,7 @@ class FolderContents:
 
     def sha256(self, name: str) -> str:
         """See `Contents`."""
-        with (self.folder / name).open("rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
+        return sha256_of_file(self.folder / name)
 
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`."""
@@ -129,7 +128,7 @@ class ArchiveContents:
     def sha256(self, name: str) -> str:
         """See `Contents`."""
         with self.open(name) as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+            return digest_of_stream(stream, "sha256").hex()
 
     def size(self, name: str) -> int:
         """See `Contents`."""
@@ -159,15 +158,14 @@ def is_canonical(archive: Path, contents: Contents) -> bool:
     """
     sink = _Hash()
     write_archive(contents, cast("IO[bytes]", sink))
-    with archive.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest() == sink.hasher.hexdigest()
+    return sha256_of_file(archive) == sink.hasher.hexdigest()
 
 
 class _Hash(io.RawIOBase):
     """A file that only hashes what is written."""
 
     def __init__(self) -> None:
-        self.hasher = hashlib.sha256()
+        self.hasher = sha256_hasher()
         self._at = 0
 
     def writable(self) -> bool:

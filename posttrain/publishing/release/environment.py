@@ -2,7 +2,6 @@
 
 import base64
 import csv
-import hashlib
 import importlib.metadata
 import json
 import platform
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.publishing.release.licences import licence_of
+from posttrain.stage.hashing import digest_of_stream, sha256_of
 
 # What an installer adds for itself, or writes for one machine.
 _INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
@@ -129,7 +129,7 @@ def _digest_distribution(distribution: importlib.metadata.Distribution) -> str:
         # Scripts outside of the package folder start with the path of one interpreter.
         if not path.startswith("../") and not path.endswith(_INSTALLERS_OWN)
     ]
-    return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
+    return sha256_of("".join(sorted(lines)))
 
 
 def _rows(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:
@@ -149,7 +149,7 @@ def _is(path: Path, recorded: str) -> bool:
     algorithm, _, wanted = recorded.partition("=")
     try:
         with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, algorithm).digest()
+            digest = digest_of_stream(stream, algorithm)
     except OSError:
         return False
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == wanted

@@ -8,7 +8,6 @@ from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.publishing.release import tags
-from posttrain.publishing.release.canonical import sha256
 from posttrain.publishing.release.chain import Chain, read_chain
 from posttrain.publishing.release.config import AnyGate, ComparisonGate, ReleaseConfig
 from posttrain.publishing.release.contents import CLAIMS, EVIDENCE, FolderContents
@@ -19,6 +18,7 @@ from posttrain.publishing.release.names import Tag
 from posttrain.publishing.release.results import Results, collect
 from posttrain.publishing.release.statistics import GateResult
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of
 
 Judged = list[tuple[AnyGate, GateResult]]
 
@@ -106,4 +106,4 @@ def _last_statement(contents: FolderContents) -> tuple[str, dict[str, Any]]:
     """Digest and content of the statement about the whole release."""
     line = contents.read(CLAIMS).splitlines()[-1]
     payload = base64.b64decode(json.loads(line)["payload"])
-    return sha256(payload), json.loads(payload)
+    return sha256_of(payload), json.loads(payload)

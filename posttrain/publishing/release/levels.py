@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.canonical import sha256_of
 from posttrain.publishing.release.contents import EVIDENCE, Contents
 from posttrain.publishing.release.verify import SignedClaims
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_json
 
 # Levels at which the same bytes are promised; at the others the same figures are.
 BITWISE = ("L0", "L1")
@@ -64,7 +64,7 @@ def compare_bytes(
 def _work(components: Mapping[str, Any], *, inputs: bool = True) -> str:
     """Code and parameters must be the same; packages may differ where the result does not."""
     groups = ("code", "params", "inputs") if inputs else ("code", "params")
-    return sha256_of({name: components.get(name, {}) for name in groups})
+    return sha256_of_json({name: components.get(name, {}) for name in groups})
 
 
 def compare_replays(pairs: Sequence[tuple[str, str, str]]) -> Iterator[RebuildComparison]:

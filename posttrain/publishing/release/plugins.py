@@ -6,7 +6,7 @@ from typing import Any
 from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.code.distributions import distributions
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.canonical import sha256_of
+from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.installed import SHARED
 
 
@@ -46,7 +46,7 @@ def used_plugins(runs: Iterable[StageRun]) -> list[dict[str, Any]]:
                 code.setdefault((slot, kind), {}).update(
                     {name: value for name, value in symbols.items() if _package(name) == package}
                 )
-    return [{**found[key], "sha256": sha256_of(code[key])} for key in sorted(found)]
+    return [{**found[key], "sha256": sha256_of_json(code[key])} for key in sorted(found)]
 
 
 def _package(symbol: str) -> str:

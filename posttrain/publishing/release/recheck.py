@@ -1,6 +1,5 @@
 """Compute again what a release states: the policy's digest, keys, and the figures of its gates."""
 
-import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +7,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from posttrain.publishing.release.canonical import sha256_of
 from posttrain.publishing.release.config import (
     AnyGate,
     ImprovementGate,
@@ -17,17 +15,18 @@ from posttrain.publishing.release.config import (
     ThresholdGate,
 )
 from posttrain.publishing.release.contents import EVIDENCE, Contents
+from posttrain.stage.hashing import sha256_of, sha256_of_json
 
 
 def policy_digest(contents: Contents, files: Sequence[str]) -> str:
     """The digest of the model's folder, as `pipeline.digest` computes it, from its files."""
     lines = [f"{name}\0{contents.sha256(name)}\n".encode() for name in files]
-    return hashlib.sha256(b"".join(sorted(lines))).hexdigest()
+    return sha256_of(b"".join(sorted(lines)))
 
 
 def key_of(definition: Mapping[str, Any]) -> str:
     """The stage's key, computed from the components that its claim states."""
-    return sha256_of(definition["internalParameters"]["components"])
+    return sha256_of_json(definition["internalParameters"]["components"])
 
 
 def gates_of(contents: Contents) -> tuple[AnyGate, ...]:

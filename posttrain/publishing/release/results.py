@@ -10,6 +10,7 @@ from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.provenance.ledger.records import PROVEN
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_json
 
 # Counts of one problem: samples that were right, samples that were taken.
 Counts = tuple[int, int]
@@ -64,13 +65,11 @@ class Results:
 
 def basis_of(evaluation: StageRun) -> dict[str, str]:
     """What an evaluation measured, apart from whom and with which seed."""
-    from posttrain.publishing.release.canonical import sha256_of
-
     problems = [record.digest for record in evaluation.inputs if record.role == "problems"]
     return {
         "problems": ",".join(problems),
-        "params": sha256_of(evaluation.components.get("params", {})),
-        "code": sha256_of(evaluation.components.get("code", {})),
+        "params": sha256_of_json(evaluation.components.get("params", {})),
+        "code": sha256_of_json(evaluation.components.get("code", {})),
     }
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from posttrain import __version__
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
-from posttrain.publishing.release.canonical import public_path, sha256_of
+from posttrain.publishing.release.canonical import public_path
 from posttrain.publishing.release.config import AnyGate
 from posttrain.publishing.release.statistics import GateResult
+from posttrain.stage.hashing import sha256_of_json
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
@@ -49,7 +50,7 @@ def gate_statement(gate: AnyGate, result: GateResult, policy: ArtifactRecord) ->
     settings = gate.model_dump(mode="json")
     configuration = {
         "name": gate.name,
-        "digest": {"sha256": sha256_of(settings)},
+        "digest": {"sha256": sha256_of_json(settings)},
         "annotations": {
             "gate": settings,
             "rule": result.rule,

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posttrain.publishing.release.canonical import sha256, sha256_of
 from posttrain.publishing.release.contents import (
     CLAIMS,
     ArchiveContents,
@@ -26,6 +25,7 @@ from posttrain.publishing.release.statements import (
     check_statement,
 )
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of, sha256_of_json
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Key
@@ -106,7 +106,7 @@ def read_claims(contents: Contents, key: "Key") -> tuple[SignedClaims | None, li
             findings.append(f"{CLAIMS}, claim {number}: {error}")
             continue
         statements.append(statement)
-        digests.append(sha256(payload))
+        digests.append(sha256_of(payload))
     if findings:
         return None, findings
     if not statements or statements[-1]["predicateType"] != RELEASE:
@@ -204,7 +204,7 @@ def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
             yield f"gate {gate.name}: the recipe asks for it, and no claim is about it"
             continue
         configuration = claim["predicate"]["configuration"][0]
-        if configuration["digest"]["sha256"] != sha256_of(gate.model_dump(mode="json")):
+        if configuration["digest"]["sha256"] != sha256_of_json(gate.model_dump(mode="json")):
             yield f"gate {gate.name}: it was judged with other settings than the recipe's"
         again = figures_again(gate, contents)
         if again is not None and not _agree(again, configuration["annotations"]["figures"]):

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.canonical import sha256_of
 from posttrain.publishing.release.plugins import used_plugins
+from posttrain.stage.hashing import sha256_of_json
 
 PART = """
 from typing import Literal
@@ -48,7 +48,7 @@ def test_a_plugin_among_the_tasks_of_a_project_is_listed(tmp_path, monkeypatch):
         for module in (name, "tasks.balance"):
             sys.modules.pop(module, None)
     assert (found["kind"], found["class"]) == ("late", f"{name}:Late")
-    assert found["sha256"] == sha256_of(late)
+    assert found["sha256"] == sha256_of_json(late)
 
 
 def test_plugins_are_listed_with_the_digest_of_their_code(module):
@@ -62,7 +62,7 @@ def test_plugins_are_listed_with_the_digest_of_their_code(module):
             "class": "released_turns:Late",
             "stages": ["rl", "again"],
             "packages": {},
-            "sha256": sha256_of(late),
+            "sha256": sha256_of_json(late),
         }
     ]
     assert used_plugins(runs[:1]) == []

@@ -18,6 +18,7 @@ from posttrain.publishing.release.contents import (
 from posttrain.publishing.release.envelopes import sign
 from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.verify import verify_contents, verify_path
+from posttrain.stage.hashing import sha256_of_json
 
 RANDOM = 20261121
 NUM_BYTES, NUM_ARCHIVE_BYTES = 140, 60
@@ -185,11 +186,10 @@ def test_a_whole_release_in_the_place_of_another_is_found(released, old_files):
 
 def resigned(files, signer, edit):
     """The release as its own signer would forge it: `edit` the statements, sign all anew."""
-    from posttrain.publishing.release.canonical import sha256
 
     statements = [statement_of(line) for line in lines_of(files[CLAIMS])]
     statements = edit(statements)
-    statements[-1]["predicate"]["claims"] = [sha256(canonical(each)) for each in statements[:-1]]
+    statements[-1]["predicate"]["claims"] = [sha256_of_json(each) for each in statements[:-1]]
     return {**files, CLAIMS: joined([sign(each, signer) for each in statements])}
 
 

@@ -5,7 +5,6 @@ batch, and on where a killed run stopped. A counter-based one does not: the numb
 (seed, prompt, sample, step) is always the same.
 """
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.mixing import splitmix64
+from posttrain.stage.seeds import purpose_bytes
 
 Keys = npt.NDArray[np.uint64]
 
@@ -22,7 +22,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
     """One 64-bit key per sample, `[P * num_samples]`, samples of a prompt adjacent."""
-    hashes = [hashlib.blake2b(_name(seed, prompt), digest_size=8).digest() for prompt in prompt_ids]
+    hashes = [purpose_bytes(seed, prompt) for prompt in prompt_ids]
     prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
     indices = np.arange(num_samples, dtype=np.uint64)
     return splitmix64(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
@@ -46,7 +46,3 @@ def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
         offsets = (np.asarray(step, dtype=np.uint64) + np.uint64(1)) * _GOLDEN
         bits = splitmix64(keys_B + offsets) >> np.uint64(41)
     return torch.from_numpy(bits.astype(np.float32)) * 2.0**-23
-
-
-def _name(seed: int, prompt_id: str) -> bytes:
-    return f"{seed}\0{prompt_id}".encode()

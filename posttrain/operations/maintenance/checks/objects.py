@@ -1,7 +1,6 @@
 """The DVC cache: whether its objects are what their names say, and what each of them is of."""
 
 import contextlib
-import hashlib
 import json
 import random
 from collections.abc import Collection, Iterator, Mapping
@@ -13,6 +12,7 @@ from posttrain.operations.maintenance.checks.restore import Repair, put_back, re
 from posttrain.operations.maintenance.git import outputs_now
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
+from posttrain.stage.hashing import md5_of_file
 
 _SAMPLE = 64
 _SAMPLE_BYTES = 256 << 20
@@ -46,8 +46,7 @@ def cache(place: CheckScope) -> Iterator[Finding]:
 def sound(objects: Objects, oid: str) -> bool:
     """Return whether the bytes hash to the name; what is gone meanwhile is not damaged."""
     try:
-        with objects.path(oid).open("rb") as stream:
-            return hashlib.file_digest(stream, "md5").hexdigest() == oid.removesuffix(".dir")
+        return md5_of_file(objects.path(oid)) == oid.removesuffix(".dir")
     except FileNotFoundError:
         return True
     except OSError:

@@ -2,7 +2,6 @@
 
 import contextlib
 import enum
-import hashlib
 from pathlib import Path
 
 from posttrain.operations.maintenance.cache import Objects
@@ -10,6 +9,7 @@ from posttrain.operations.maintenance.checks.finding import CheckScope
 from posttrain.operations.maintenance.checks.owners import Owner
 from posttrain.provenance.dvc.guard import guarded
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import md5_of_file
 
 
 class Repair(enum.Enum):
@@ -57,7 +57,6 @@ def _source(place: CheckScope, oid: str, owner: Owner | None) -> Path | None:
 
 def _md5(path: Path) -> str:
     try:
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, "md5").hexdigest()
+        return md5_of_file(path)
     except OSError:
         return ""
