@@ -7,7 +7,7 @@ here and there (tests/tasks/test_rl_example.py). It stands on
 
     python examples/rl_loop.py
 
-A tiny model has learnt from a teacher who is wrong one time in three; RL makes it right.
+A tiny model has learned from a teacher who is wrong one time in three; RL makes it right.
 
 Letters in names: `_P` problems of a step, `_G` rollouts of one problem, `_B` rollouts of a step,
 `_T` tokens, right-padded.
@@ -50,7 +50,7 @@ class Settings:
     """Rollouts of each problem: their rewards are compared with each other."""
     max_tokens: int = 8
     temperature: float = 1.0
-    """Of the sampler, and of the log-probabilities that are learnt with."""
+    """Of the sampler, and of the log-probabilities that are learned with."""
     learning_rate: float = 5e-3
     warmup_steps: int = 5
     max_grad_norm: float = 1.0
@@ -68,7 +68,7 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
         settings: Sizes, rates and the seed.
 
     Returns:
-        Mean reward of every step's rollouts, before the step was learnt from.
+        Mean reward of every step's rollouts, before the step was learned from.
 
     """
     model, algorithm, seed = policy.model, Algorithm(), settings.seed
@@ -115,13 +115,13 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
         # 4. Advantage: better or worse than the other answers to the same problem. A group of
         #    equal rewards has none, so it is left out and counts in no denominator.
         advantages_PG = rewards_PG - rewards_PG.mean(dim=1, keepdim=True)
-        learnt_B = advantages_PG.ne(0).any(dim=1).repeat_interleave(settings.group_size)
+        learned_B = advantages_PG.ne(0).any(dim=1).repeat_interleave(settings.group_size)
         train_samples = [
             train_sample(prompts[owners_B[place]], sample, advantage, version=step)
             for place, (sample, advantage) in enumerate(
                 zip(samples_B, advantages_PG.flatten().tolist(), strict=True)
             )
-            if learnt_B[place]
+            if learned_B[place]
         ]
         if not train_samples:
             continue

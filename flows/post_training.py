@@ -17,7 +17,7 @@ from tasks.synthesize import TASK as SYNTHESIZE
 def declare(build: FlowBuilder) -> None:
     """Synthesize, curate, pretrain or import, fine-tune, probe, reward, reinforce, evaluate.
 
-    A recipe with a `preference` section optimises on pairs of the probe's samples as well; RL still
+    A recipe with a `preference` section optimizes on pairs of the probe's samples as well; RL still
     starts from the SFT policy, unless the recipe rewires it (and the probe that it needs). One with
     an `import_reward_model` section takes a reward model from elsewhere instead of training one.
     """

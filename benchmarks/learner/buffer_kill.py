@@ -35,7 +35,7 @@ UPDATES = 12
 
 @dataclass(frozen=True)
 class Case:
-    """How a generation of 32 rollouts is learnt from, and when the run is cut."""
+    """How a generation of 32 rollouts is learned from, and when the run is cut."""
 
     name: str
     minibatches: int

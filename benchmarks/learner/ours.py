@@ -127,7 +127,7 @@ def preference(
 ) -> None:
     """Training on the pairs as they are; the stage would hold some of them out for its report."""
     from posttrain.learning.preference.config import PreferenceConfig
-    from posttrain.learning.preference.lesson import learn
+    from posttrain.learning.preference.training import learn
     from posttrain.learning.training.curve import Curve
     from posttrain.learning.training.prepare import prepare_for_training
 

@@ -145,9 +145,9 @@ def operations(size: str, workload: str) -> float:
     if workload == "grpo":
         rows, drawn = settings.GROUP * settings.PROBLEMS, shape.new_tokens
         tokens = settings.PROBLEMS * prompt + rows * drawn
-        learnt = passes(tokens, rows * drawn, prompt + drawn)
+        learned = passes(tokens, rows * drawn, prompt + drawn)
         # Every token is drawn by one forward pass, a third of the work of learning from it.
-        return learnt * 4 / 3
+        return learned * 4 / 3
     length = settings.DPO_TOKENS
     answers = 2 * settings.PAIRS * (length - prompt)
     tokens = settings.PAIRS * prompt + answers

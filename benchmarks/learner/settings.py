@@ -60,7 +60,7 @@ def prepare(folder: Path, name: str) -> dict[str, Any]:
         return " ".join(source.choice(words[len(SPECIAL) :]) for _ in range(num_words))
 
     # A completion is closed by the end token on both sides. One word of prompt, so that all tokens
-    # but the first bear loss, as in language modelling.
+    # but the first bear loss, as in language modeling.
     rows = {
         "sft": [
             {"prompt": text(1), "completion": " " + text(SFT_TOKENS - 2)} for _ in range(SFT_ROWS)

@@ -85,7 +85,7 @@ def algorithm() -> None:
 @algorithm.command("list")
 @_output_option
 def list_(output: str) -> None:
-    """List the presets of RL and of preference optimisation, with their hashes."""
+    """List the presets of RL and of preference optimization, with their hashes."""
     if output == "json":
         click.echo(json.dumps([_of_preset(name).as_object() for name in _names()], indent=2))
         return

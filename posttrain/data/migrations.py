@@ -53,8 +53,8 @@ _ROLLOUTS_1: dict[str, Any] = {
 def migrate_rollouts_1(frame: pl.DataFrame) -> pl.DataFrame:
     """Turn the rollouts of 0.1, a prompt and a completion each, into segments of one turn.
 
-    Its `advantage` is left out: it was computed before the rollouts were learnt from, and is not
-    what they were learnt with.
+    Its `advantage` is left out: it was computed before the rollouts were learned from, and is not
+    what they were learned with.
     """
     begin, end = pl.col("prompt_ids").list.len().cast(pl.Int32), pl.col("token_ids").list.len()
     score = pl.col("reward_components").str.json_path_match("$.verifier").cast(pl.Float64)

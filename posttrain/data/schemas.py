@@ -105,9 +105,9 @@ ROLLOUTS = pl.Schema(
         "end": pl.String,  # over, turns, tokens, time, failed
         "text": pl.String,  # of the drawn tokens
         "components": pl.List(COMPONENT),
-        "reward": pl.Float64,  # what is learnt from
+        "reward": pl.Float64,  # what is learned from
         "solved": pl.Boolean,  # what counts as right
-        # As learnt from, before an algorithm's bonuses: one per drawn token; none if not.
+        # As learned from, before an algorithm's bonuses: one per drawn token; none if not.
         "advantages": pl.List(pl.Float32),
         "trained": pl.Boolean,
     }

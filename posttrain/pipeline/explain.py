@@ -48,7 +48,7 @@ class Sources:
     packages: Sequence[str]
 
     def text(self, symbol: str, digest: str, commit: str | None) -> str | None:
-        """Normalised source of `module:name` as it was when it had this digest."""
+        """Normalized source of `module:name` as it was when it had this digest."""
         return recovered(symbol, digest, self._versions(symbol, commit), self.packages)
 
     def _versions(self, symbol: str, commit: str | None) -> Iterator[ModuleText]:

@@ -75,8 +75,9 @@ MOVED: Mapping[str, str] = {
     },
     **{
         f"tasks.preference.{name}": f"posttrain.learning.preference.{name}"
-        for name in ("config", "heldout", "lesson", "objective", "reference", "rounds")
+        for name in ("config", "heldout", "objective", "reference", "rounds")
     },
+    "tasks.preference.lesson": "posttrain.learning.preference.training",
 }  # fmt: skip
 """Module or package of 0.1 -> of today; the longest that fits counts, and no two become one."""
 

@@ -34,7 +34,7 @@ class Resources(StageConfig):
 
     processes: int = Field(default=1, ge=1)
     """Processes of this machine that train together by FSDP2, on a CUDA device each or with the
-    stage's threads shared out; each holds its part of the weights, gradients and optimiser."""
+    stage's threads shared out; each holds its part of the weights, gradients and optimizer."""
     gpus: int | None = Field(default=None, ge=0)
     """Devices that the stage has for itself; null takes one a process where run.device is cuda."""
     ray: Annotated[RayResources | None, BeforeValidator(_by_address)] = None

@@ -14,8 +14,8 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import divergence, grade
-from posttrain.learning.preference.lesson import learn
-from posttrain.learning.preference.rounds import RoundLog, practise
+from posttrain.learning.preference.rounds import RoundLog, run_rounds
+from posttrain.learning.preference.training import learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import encode_pairs
@@ -48,7 +48,7 @@ def run(
     if config.rounds:
         seen = set(heldout["problem_id"])
         problems = [p for p in problems_of(_problems(inputs)) if p.id not in seen]
-        log, drawn = practise(
+        log, drawn = run_rounds(
             trainable,
             policy,
             problems,

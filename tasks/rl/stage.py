@@ -105,7 +105,7 @@ def _finish(state: RlState, config: RlStageConfig, outputs: Mapping[str, Path]) 
     for ahead, generation in enumerate(state.queue.waiting, start=1):
         state.store.add(generation.untrained(), step=steps + ahead)
     kept = state.best.step if state.best is not None else steps
-    num_rollouts = state.store.merge(outputs["rollouts"], learnt=kept)
+    num_rollouts = state.store.merge(outputs["rollouts"], learned=kept)
     curve.write(outputs["curve"])
     window = min(_WINDOW, steps)
     names = ("reward", "length", "truncation_rate", "entropy", "yield")

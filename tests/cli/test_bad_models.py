@@ -73,7 +73,7 @@ def other_vocabulary(folder):
     train_tokenizer(words * 3, vocab_size=300).save_pretrained(folder)
 
 
-def quantise(folder):
+def quantize(folder):
     say(folder, quantization_config={"quant_method": "awq", "bits": 4})
 
 
@@ -88,7 +88,7 @@ def fail_to_render(folder):
         (pickle, [], "FOLDER: the weights are pickled (pytorch_model.bin); save the model with sa"),
         (bring_code, [], "FOLDER: this model brings its own code (auto_map); use an architecture"),
         (other_vocabulary, [], "FOLDER: the tokenizer has 300 tokens but the model embeds 262; "),
-        (quantise, [], "FOLDER: transformers cannot load this: "),
+        (quantize, [], "FOLDER: transformers cannot load this: "),
         (fail_to_render, [], "the tokenizer's chat template fails on one user message: no system"),
         (None, ["base.path=modle"], "base: source 'model' is at ROOT/modle, and nothing"),
         (

@@ -22,7 +22,7 @@ def test_an_epoch_has_every_row_once_within_the_budget(lengths, budget, seed):
 
 
 @given(lengths=LENGTHS, budget=st.integers(1, 400))
-def test_length_buckets_hold_rows_of_neighbouring_length(lengths, budget):
+def test_length_buckets_hold_rows_of_neighboring_length(lengths, budget):
     buckets = length_buckets(range(len(lengths)), lengths, budget)
     flat = [lengths[row] for bucket in buckets for row in bucket]
     assert flat == sorted(lengths)

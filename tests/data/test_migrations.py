@@ -32,7 +32,7 @@ def test_rollouts_of_0_1_become_segments_of_one_turn():
     assert (unjudged.reward, unjudged.solved) == (None, None)
     assert unjudged.components == (("verifier", None),)
     assert [each.episode for each in (right, cut, unjudged, wrong)] == [f"aa/{n}" for n in range(4)]
-    # What 0.1 called an advantage is not what was learnt from.
+    # What 0.1 called an advantage is not what was learned from.
     assert right.advantages == ()
     assert [group[0].trained for group in steps[1]] == [True, False]
     assert steps[2][0][0].versions == (1,)

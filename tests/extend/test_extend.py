@@ -170,7 +170,7 @@ def test_lineage_leads_through_the_parts(extended):
     assert "judge" in shown
 
 
-def test_what_was_learnt_replays_bit_for_bit(extended):
+def test_what_was_learned_replays_bit_for_bit(extended):
     assert "equal: the stored rollouts alone lead to the same weights" in extended.cli(
         "replay", "rl@latest"
     )

@@ -39,7 +39,7 @@ def coins():
 
 
 @pytest.mark.slow
-def test_a_policy_optimised_on_pairs_orders_heldout_ones_and_solves_no_less(toy):
+def test_a_policy_optimized_on_pairs_orders_heldout_ones_and_solves_no_less(toy):
     for package in ("posttrain", "tasks", "flows"):
         shutil.copytree(ROOT / package, toy.root / package)
     toy.write("coins.jsonl", "\n".join(map(json.dumps, coins())))

@@ -75,7 +75,7 @@ def test_it_waits_before_it_goes():
 def test_a_whole_number_stays_one():
     config = parse(count={"from": 2, "to": 4, "over": 8}, limit={"from": 0, "to": 1, "over": 4})
     counts = [config.at(step).count for step in range(9)]
-    # 2.0 2.25 2.5 2.75 3.0 3.25 3.5 3.75 4.0, halves to the even neighbour.
+    # 2.0 2.25 2.5 2.75 3.0 3.25 3.5 3.75 4.0, halves to the even neighbor.
     assert counts == [2, 2, 2, 3, 3, 3, 4, 4, 4]
     assert all(type(each) is int for each in counts)
     assert config.at(1).limit == 0.25

@@ -88,7 +88,7 @@ def coins_path(tmp_path_factory, coins):
 
 @pytest.fixture(scope="session")
 def guesser(tmp_path_factory, coins):
-    """Directory of a policy that learnt from a teacher who is wrong one time in three."""
+    """Directory of a policy that learned from a teacher who is wrong one time in three."""
     texts = [problem.prompt for problem in coins] + ["#### 1", "#### 2"]
     tokenizer = train_tokenizer(texts, vocab_size=280)
     model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=64)

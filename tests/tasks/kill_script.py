@@ -3,7 +3,7 @@
 Called with one JSON argument: task, config, inputs, outputs, folder, and kills, each a pair of
 
     step N       after the N-th finished step
-    update N     after the N-th optimiser update
+    update N     after the N-th optimizer update
     fsync N      at the N-th fsync, which is in the middle of writing a checkpoint
     share X      after the share X of the time that the whole run took, wherever that is, or
                  earlier where that is too late

@@ -1,4 +1,4 @@
-"""Preference optimisation as a stage: it learns, its algorithms do what they say, it refuses."""
+"""Preference optimization as a stage: it learns, its algorithms do what they say, it refuses."""
 
 import importlib.util
 import json
@@ -148,7 +148,7 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
             sampled.setdefault((*ids[each.prompt_id], *each.token_ids), each)
         return drawn
 
-    def learnt(_trainable, policy, pairs, **given):
+    def learned(_trainable, policy, pairs, **given):
         rows = encode_pairs(
             policy, pairs, config=given["config"], context=given["context"], where="x"
         )
@@ -156,7 +156,7 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
         return 1
 
     monkeypatch.setattr(TorchSampler, "sample", watched)
-    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learnt)
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
     # Six tokens write "#### 1" and cut most of what goes on from there.
     sampling = {"problems": 30, "num_samples": 6, "max_tokens": 6, "temperature": 1.5}
@@ -254,7 +254,7 @@ def test_what_no_loss_reads_of_a_pair_is_refused(guesser, probed, tmp_path, colu
         go({"policy": guesser, "pairs": path}, tmp_path)
 
 
-def test_what_cannot_be_learnt_from_is_refused(guesser, probed, tmp_path):
+def test_what_cannot_be_learned_from_is_refused(guesser, probed, tmp_path):
     with pytest.raises(UserError, match="neither is connected"):
         go({"policy": guesser}, tmp_path)
     with pytest.raises(UserError, match="both are connected"):
@@ -309,9 +309,11 @@ def test_nonsense_is_refused_with_a_remedy(values, sentence):
 
 def test_a_name_is_a_tuple_and_its_digest_follows_the_tuple_alone():
     named = TASK.config.parse({"algorithm": "dpo"}, where="p").algorithm
-    spelt = TASK.config.parse({"algorithm": {"beta": 0.1, "loss": "sigmoid"}}, where="p").algorithm
+    spelled = TASK.config.parse(
+        {"algorithm": {"beta": 0.1, "loss": "sigmoid"}}, where="p"
+    ).algorithm
     other = TASK.config.parse({"algorithm": {"beta": 0.2}}, where="p").algorithm
-    assert digest(named) == digest(spelt) != digest(other)
+    assert digest(named) == digest(spelled) != digest(other)
     # A frozen spelling: a change of these digits makes every stored digest incomparable.
     assert digest(named) == "8c96c2c1005b8dcdff8d0543644fee8277cf045015c096ef6031efb816877b12"
     assert len({digest(preset.algorithm) for preset in PREFERENCE_PRESETS.values()}) == len(

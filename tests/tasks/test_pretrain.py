@@ -93,7 +93,7 @@ def loss_of(path, frame):
     return next_token_loss(policy.model, batch, float(batch.num_units))[0].item()
 
 
-def test_a_mixture_teaches_what_it_favours(places, answers, write, tmp_path):
+def test_a_mixture_teaches_what_it_favors(places, answers, write, tmp_path):
     _, outputs = places
     first_digit = pl.col("prompt").str.slice(0, 1).cast(pl.Int32)
     split = answers.with_columns(
@@ -101,10 +101,10 @@ def test_a_mixture_teaches_what_it_favours(places, answers, write, tmp_path):
     )
     inputs = {"corpus": write(split, "split")}
     losses = {}
-    for favoured in ("low", "high"):
-        config = TASK.config(**FAST | {"mixture": {favoured: 1.0}, "epochs": 8.0})
-        run(config, inputs, outputs, StageContext.quiet(tmp_path / favoured))
-        losses[favoured] = {
+    for favored in ("low", "high"):
+        config = TASK.config(**FAST | {"mixture": {favored: 1.0}, "epochs": 8.0})
+        run(config, inputs, outputs, StageContext.quiet(tmp_path / favored))
+        losses[favored] = {
             name: loss_of(outputs["policy"], split.filter(source=name)) for name in ("low", "high")
         }
     assert losses["low"]["low"] < losses["high"]["low"]

@@ -76,9 +76,9 @@ def test_wilson_by_hand():
     )
     row = solve_rates(samples, policy="x").row(0, named=True)
     z2 = 1.959964**2
-    centre, reach = (3 + z2 / 2) / (4 + z2), math.sqrt(z2 * (3 / 4 + z2 / 4)) / (4 + z2)
-    assert row["low"] == pytest.approx(centre - reach, abs=1e-6)
-    assert row["high"] == pytest.approx(centre + reach, abs=1e-6)
+    center, reach = (3 + z2 / 2) / (4 + z2), math.sqrt(z2 * (3 / 4 + z2 / 4)) / (4 + z2)
+    assert row["low"] == pytest.approx(center - reach, abs=1e-6)
+    assert row["high"] == pytest.approx(center + reach, abs=1e-6)
     assert row["parents"] == ["a", "b", "c"]
     assert (row["attempts"], row["solved"], row["policy"]) == (4, 3, "x")
 

@@ -39,7 +39,7 @@ def quiet(path):
     return StageContext.quiet(path / "scratch")
 
 
-def test_a_head_starts_at_ln_2_learns_and_generalises_to_problems_held_out(places, tmp_path):
+def test_a_head_starts_at_ln_2_learns_and_generalizes_to_problems_held_out(places, tmp_path):
     inputs, outputs = places
     metrics = run(HEAD, inputs, outputs, quiet(tmp_path))
     losses = pl.read_parquet(outputs["curve"]).filter(metric="reward/loss")["value"]
@@ -55,7 +55,7 @@ def test_a_head_starts_at_ln_2_learns_and_generalises_to_problems_held_out(place
     assert (pairs.height, report["num_problems"]) == (120, 12)
 
 
-def test_the_likelihood_learns_and_generalises_too(places, tmp_path):
+def test_the_likelihood_learns_and_generalizes_too(places, tmp_path):
     inputs, outputs = places
     metrics = run(LIKELIHOOD, inputs, outputs, quiet(tmp_path))
     losses = pl.read_parquet(outputs["curve"]).filter(metric="reward/loss")["value"]

@@ -86,7 +86,7 @@ def test_it_learns_what_is_rewarded(inputs, tmp_path):
         optimization={"learning_rate": 3e-3},
     )
     reward = curve_of(tmp_path / "run", "reward")
-    # The curriculum prefers what is not yet learnt, so judge the policy by probing all problems.
+    # The curriculum prefers what is not yet learned, so judge the policy by probing all problems.
     outputs = {name: tmp_path / f"{name}.parquet" for name in ("samples", "solve_rates")}
     after = probe(
         ProbeConfig(max_tokens=8),
@@ -430,7 +430,7 @@ def test_a_run_that_a_rule_stops_is_resumed_to_the_same_end(inputs, tmp_path, mo
     assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
-def test_the_stored_advantages_are_what_was_learnt_from(inputs, tmp_path):
+def test_the_stored_advantages_are_what_was_learned_from(inputs, tmp_path):
     """REINFORCE++ whitens over all tokens of the step, which no rollout's own reward says."""
     algorithm = {"preset": "reinforce_plus_plus", "regularizers": {"kl": None}}
     train(inputs, tmp_path / "run", steps=2, algorithm=algorithm)
@@ -444,7 +444,7 @@ def test_the_stored_advantages_are_what_was_learnt_from(inputs, tmp_path):
         assert stored == pytest.approx(expected.tolist(), abs=1e-5)
 
 
-def test_what_was_not_learnt_from_has_no_advantage(inputs, tmp_path):
+def test_what_was_not_learned_from_has_no_advantage(inputs, tmp_path):
     train(inputs, tmp_path / "run", steps=2)
     rollouts = read_table(tmp_path / "run" / "rollouts.parquet", ROLLOUTS)
     has = rollouts["advantages"].list.len() > 0

@@ -55,7 +55,7 @@ OUTPUTS = ["policy", "rollouts", "curve", "report"]
 @pytest.mark.parametrize("name", CONFIGS)
 def test_a_kill_leaves_no_trace(inputs, tmp_path, kill_runs, name):
     """Between two updates after a checkpoint and before one, in one, and after a step."""
-    # A critic steps its own optimiser before the policy's: two steps an update.
+    # A critic steps its own optimizer before the policy's: two steps an update.
     per_update = 2 if name == "one_step_off" else 1
     kills = [("update", 4 * per_update), ("update", 6 * per_update), ("fsync", 20), ("step", 3)]
     job = {"task": "rl", "config": CONFIGS[name], "inputs": inputs, "outputs": OUTPUTS}
@@ -82,7 +82,7 @@ KILLS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_many_kills_leave_no_trace(inputs, tmp_path, kill_runs, name, kind):
     """43 kills a config: at every step and update, in checkpoints, and at random instants."""
-    # A critic's optimiser steps before the policy's, so every count falls between the two as well.
+    # A critic's optimizer steps before the policy's, so every count falls between the two as well.
     kills = KILLS[kind] or instants(name)
     job = {"task": "rl", "config": CONFIGS[name], "inputs": inputs, "outputs": OUTPUTS}
     kill_runs(tmp_path, kills, **job)

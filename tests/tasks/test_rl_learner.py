@@ -65,14 +65,14 @@ def samples_of(learner, groups, *, step=0):
 
 
 def credited(policy, groups):
-    """The groups with the advantages that are learnt from."""
+    """The groups with the advantages that are learned from."""
     trained = [marked(group, trained=True) for group in groups]
     samples = learner_of(policy).training_samples(trained, step=0)
     return with_advantages(trained, samples)
 
 
 class Frozen:
-    """Stands in for the optimiser: keeps the gradient that it is given."""
+    """Stands in for the optimizer: keeps the gradient that it is given."""
 
     def __init__(self, model):
         self.model, self.gradients = model, []
@@ -166,7 +166,7 @@ def test_a_buffer_goes_on_from_its_state(guesser):
         Generation(7, groups, {"rounds": 2.0}),
         samples_of(learner_of(policy), groups, step=7),
     )
-    buffer.learnt({"loss": 0.25})
+    buffer.learned({"loss": 0.25})
     again.load_state_dict(buffer.state_dict())
     assert again.plan(seed=0) == buffer.plan(seed=0)
     assert (again.num_done, again.totals) == (1, {"loss": [0.25]})
@@ -181,7 +181,7 @@ def test_a_buffer_goes_on_from_its_state(guesser):
         ((3,), (-math.inf,), "a log-probability that is not finite"),
     ],
 )
-def test_a_sample_that_cannot_be_learnt_from_is_refused(ids, logprobs, message):
+def test_a_sample_that_cannot_be_learned_from_is_refused(ids, logprobs, message):
     problem, prompt = Problem("s", "p", "1", 1, "exact"), Prompt("p", (1, 2))
     sample = drew(prompt, 0, ids=ids, logprobs=logprobs)
     with pytest.raises(UserError, match=message):

@@ -120,7 +120,7 @@ def trained(loop):
     return loop.run(), loop.events
 
 
-def test_only_groups_with_a_difference_are_learnt_from(trained, coins):
+def test_only_groups_with_a_difference_are_learned_from(trained, coins):
     state, _ = trained
     assert [step for step, _ in state.learner.heard] == [0, 1, 2]
     for _, groups in state.learner.heard:
@@ -160,7 +160,7 @@ def test_a_rule_may_watch_what_the_sampler_measures(loop):
     assert loop.run(steps=9, stop=watched).num_steps == 1
 
 
-def test_what_is_ahead_is_drawn_before_the_results_of_the_step_that_is_learnt(loop):
+def test_what_is_ahead_is_drawn_before_the_results_of_the_step_that_is_learned(loop):
     """With one step ahead the second draw knows nothing; the third knows one step's results."""
     seen = []
 
@@ -178,18 +178,18 @@ def test_what_is_ahead_is_drawn_before_the_results_of_the_step_that_is_learnt(lo
 
 def test_rollouts_carry_the_version_of_the_policy_that_drew_them(trained, tmp_path):
     state, _ = trained
-    assert state.store.merge(tmp_path / "rollouts.parquet", learnt=3) == 3 * 6 * 4
+    assert state.store.merge(tmp_path / "rollouts.parquet", learned=3) == 3 * 6 * 4
     steps = read_table(tmp_path / "rollouts.parquet", ROLLOUTS).partition_by("step")
     assert [frame["versions"].unique().to_list() for frame in steps] == [[[0]], [[1]], [[2]]]
 
 
-def test_every_rollout_is_stored_and_says_whether_it_was_learnt_from(loop, coins):
+def test_every_rollout_is_stored_and_says_whether_it_was_learned_from(loop, coins):
     state = loop.run()
     rollouts = loop.rollouts(state)
-    learnt = rollouts.filter("trained")
+    learned = rollouts.filter("trained")
     assert len(rollouts) == 3 * 6 * 4
-    assert set(learnt["problem_id"]) == {coins[4].id, coins[5].id}
-    assert len(learnt) == 3 * 2 * 4
+    assert set(learned["problem_id"]) == {coins[4].id, coins[5].id}
+    assert len(learned) == 3 * 2 * 4
     metrics = state.curve.metrics()
     assert metrics["rl/rollouts_drawn"] == 24
     assert metrics["rl/rollouts_trained"] == 8
@@ -220,7 +220,7 @@ def test_drawing_on_ends_where_no_problem_is_left(loop):
     assert state.curve.metrics()["rl/yield"] == 0
 
 
-def test_everything_is_learnt_from_where_the_recipe_says_so(loop):
+def test_everything_is_learned_from_where_the_recipe_says_so(loop):
     assert loop.rollouts(loop.run(draw={"train_on": "all"}))["trained"].all()
 
 
@@ -231,7 +231,7 @@ def test_sampling_runs_ahead_by_the_staleness(loop):
         .group_by("step", maintain_order=True)
         .agg(pl.col("versions").list.first().unique())
     )
-    # Steps 1 to 3 are drawn before anything is learnt; step 4 after the first, step 5 after two.
+    # Steps 1 to 3 are drawn before anything is learned; step 4 after the first, step 5 after two.
     assert versions["versions"].to_list() == [[0], [0], [0], [1], [2]]
     assert state.curve.metrics()["rl/staleness"] == 2
     assert state.queue.num_drawn == 5
@@ -246,8 +246,10 @@ def test_rollouts_older_than_the_bound_are_dropped_and_counted(loop):
 
     loop.sampler_type = Stuck
     state = loop.run(staleness=1)
-    learnt = loop.rollouts(state).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
-    assert learnt["trained"].to_list() == [8, 8, 0]
+    learned = (
+        loop.rollouts(state).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
+    )
+    assert learned["trained"].to_list() == [8, 8, 0]
     assert state.curve.metrics()["rl/rollouts_stale"] == 8
 
 

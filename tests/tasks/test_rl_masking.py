@@ -35,7 +35,7 @@ STOP, CUT = FinishReason.STOP, FinishReason.LENGTH
 
 
 class Collecting:
-    """Stands in for the optimiser: keeps the gradient that it is given."""
+    """Stands in for the optimizer: keeps the gradient that it is given."""
 
     def __init__(self, model):
         self.model, self.gradient = model, []

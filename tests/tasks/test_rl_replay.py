@@ -189,7 +189,7 @@ def test_rollouts_in_the_form_of_0_1_reach_the_same_weights(inputs, tmp_path):
     assert found == weights_digest(load_policy(outputs["policy"]).model)
 
 
-def test_the_table_holds_the_advantages_that_are_learnt_from_again(inputs, tmp_path, monkeypatch):
+def test_the_table_holds_the_advantages_that_are_learned_from_again(inputs, tmp_path, monkeypatch):
     """What the replay hands to its updates is, number by number, what the table says."""
     config, outputs, _ = train(inputs, tmp_path, **CASES["critic"])
     taught = {}

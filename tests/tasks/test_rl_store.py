@@ -21,7 +21,7 @@ from posttrain.learning.rl.store import RolloutStore
 
 
 def rollout(source, index):
-    """Of one turn or of two, judged or not, learnt from or not, numbers that float32 holds."""
+    """Of one turn or of two, judged or not, learned from or not, numbers that float32 holds."""
     problem = f"{source.randrange(16**16):016x}"
     spans, begin = [], 0
     for turn in range(source.randint(1, 2)):
@@ -89,7 +89,7 @@ def test_when_rollouts_are_laid_out_shows_nowhere(tmp_path, monkeypatch, flushed
             if step in flushed:
                 kept.flush(step)
         assert len(list(kept.folder.iterdir())) == len(flushed)
-        assert kept.merge(folder / "rollouts.parquet", learnt=3) == 36
+        assert kept.merge(folder / "rollouts.parquet", learned=3) == 36
         return (folder / "rollouts.parquet").read_bytes()
 
     # Every step at once, two or three steps together, and all of them at the end.
@@ -107,7 +107,7 @@ def test_what_was_written_after_a_checkpoint_is_forgotten_wherever_it_waits(tmp_
     kept.add(drawn(3), step=3)
     kept.load_state_dict(state)
     kept.add(drawn(4), step=2)
-    kept.merge(tmp_path / "rollouts.parquet", learnt=2)
+    kept.merge(tmp_path / "rollouts.parquet", learned=2)
     table = read_table(tmp_path / "rollouts.parquet", ROLLOUTS)
     steps = dict(stored_groups(table))
     assert steps.keys() == {1, 2}

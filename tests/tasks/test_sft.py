@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(places, tmp_
     assert saved[0][0] != saved[2][0]
 
 
-def test_rows_as_given_are_learnt_in_the_order_that_curate_laid(answers, base, write, tmp_path):
+def test_rows_as_given_are_learned_in_the_order_that_curate_laid(answers, base, write, tmp_path):
     traces = answers.filter("verified").with_columns(
         pl.Series("text", [f"{row}\n#### {row}" for row in range(60)])
     )

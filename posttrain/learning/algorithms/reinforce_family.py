@@ -31,7 +31,7 @@ REINFORCE_METHODS: dict[str, Preset] = {
         source="Proximal Policy Optimization Algorithms; Schulman et al. 2017, arXiv 1707.06347;"
         " GAE: arXiv 1506.02438; for language models: Stiennon et al. 2020, arXiv 2009.01325",
         note=(
-            "Coefficients as in TRL's PPO trainer, after OpenAI's summarisation code. verl has"
+            "Coefficients as in TRL's PPO trainer, after OpenAI's summarization code. verl has"
             " lambda 1, value clip 0.5 and no KL. Without a reference: set it to null."
         ),
     ),

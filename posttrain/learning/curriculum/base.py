@@ -20,13 +20,13 @@ class GroupResult:
     problem: int
     """Row of the problem in the table that the sampler was started with."""
     rewards: tuple[float | None, ...]
-    """What was learnt from; None where it could not be judged."""
+    """What was learned from; None where it could not be judged."""
     solved: tuple[bool | None, ...]
     """Whether the answer counts as right; None where it could not be judged."""
     lengths: tuple[int, ...]
     """Drawn tokens."""
     advantages: tuple[float, ...]
-    """Mean advantage of the drawn tokens, as it was learnt from."""
+    """Mean advantage of the drawn tokens, as it was learned from."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ProblemStream:
         Args:
             count: Problems wanted.
             seed: Seed of the run.
-            step: 0-based step that the rollouts will be learnt from in.
+            step: 0-based step that the rollouts will be learned from in.
             without: Problems that earlier rounds of the same step have drawn.
 
         Returns:

@@ -1,1 +1,1 @@
-"""Models: build, load, save, log-probabilities, optimisers, reward heads, checkpoints."""
+"""Models: build, load, save, log-probabilities, optimizers, reward heads, checkpoints."""

@@ -83,7 +83,7 @@ def load_weights(
     from transformers.utils import logging
 
     check_files(path)
-    # An import fails where a quantised checkpoint wants a package of its own.
+    # An import fails where a quantized checkpoint wants a package of its own.
     failures = (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError)
     logging.disable_progress_bar()
     try:

@@ -17,7 +17,7 @@ _REFUSED = re.compile(r"out of memory|can't allocate memory")
 _ASKED = re.compile(r"allocate ([\d.]+) (bytes|[KMGTP]iB)")
 
 _COPIES = {"adamw": 3, "muon": 2}
-"""Of what an optimiser trains: the gradient, and Adam's two moments or Muon's one."""
+"""Of what an optimizer trains: the gradient, and Adam's two moments or Muon's one."""
 
 
 def num_stored_parameters(path: Path) -> int:
@@ -83,7 +83,7 @@ def check_training_memory(optimizer: "Optimizer", *, device: str) -> None:
         count = sum(parameter.numel() for parameter in optimizer.parameters)
         raise UserError(
             f"training {count:,} parameters takes at least {bytesize(needed)} for gradients and"
-            f" optimiser, but {bytesize(free)} are free on {device}; train an adapter"
+            f" optimizer, but {bytesize(free)} are free on {device}; train an adapter"
             " (learner.lora, or a lower rank of it), take a smaller model, or a machine with more"
             " memory"
         )

@@ -12,7 +12,7 @@ from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.preference.lesson import learn
+from posttrain.learning.preference.training import learn
 from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
@@ -48,7 +48,7 @@ class RoundLog:
         self.rounds, self.num_steps = list(state["rounds"]), int(state["num_steps"])
 
 
-def practise(
+def run_rounds(
     trainable: Trainable,
     policy: "Policy",
     problems: Sequence[Problem],

@@ -24,13 +24,13 @@ class Earned:
     components: tuple[tuple[str, float | None], ...]
     """Each component's name and score; None where it could not be judged."""
     reward: float | None
-    """What is learnt from."""
+    """What is learned from."""
     solved: bool | None
     """What counts as right: for the problem sampler, the yield and evaluation."""
 
 
 class RewardStack(StageConfig):
-    """Named components and how they become the number that is learnt from."""
+    """Named components and how they become the number that is learned from."""
 
     components: Mapping[str, Annotated[Component, InSlot(COMPONENTS)]] = Field(
         default_factory=lambda: {"correct": VerifierComponent()}, min_length=1
@@ -67,7 +67,7 @@ class RewardStack(StageConfig):
         Args:
             groups: The answers, problem by problem.
             known: Scores answers by their problems' own verifiers.
-            step: 0-based step that they will be learnt from in.
+            step: 0-based step that they will be learned from in.
             state: What `combine` remembers; changed in place.
 
         Returns:

@@ -1,4 +1,4 @@
-"""From rollouts and their rewards to what is learnt from: advantages, computed once."""
+"""From rollouts and their rewards to what is learned from: advantages, computed once."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from posttrain.learning.rl.rollout import Group, Rollout
 def training_samples(
     groups: Sequence[Group], passes: ModelPasses, *, step: int
 ) -> list[list[TrainSample | None]]:
-    """Turn the groups of a step into what is learnt from, before the step's first update.
+    """Turn the groups of a step into what is learned from, before the step's first update.
 
     What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
     policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
@@ -27,7 +27,7 @@ def training_samples(
     these groups and no others.
 
     Args:
-        groups: The groups that are learnt from.
+        groups: The groups that are learned from.
         passes: The models, and the config that says what is needed.
         step: 0-based step, which is the version of the present policy.
 
@@ -78,7 +78,7 @@ def informative_groups(groups: Sequence[Group], advantage: Advantage) -> list[bo
     """Tell which groups have something to teach, by their rewards alone.
 
     Args:
-        groups: Any groups, learnt from or not.
+        groups: Any groups, learned from or not.
         advantage: Knows whose rewards differ from what.
 
     Returns:
@@ -149,14 +149,14 @@ def bearing_loss(samples: Sequence[Sequence[TrainSample | None]]) -> list[list[T
 def with_advantages(
     groups: Sequence[Group], samples: Sequence[Sequence[TrainSample | None]]
 ) -> list[Group]:
-    """The groups of a generation, each trained rollout with the advantage that was learnt from.
+    """The groups of a generation, each trained rollout with the advantage that was learned from.
 
     Args:
         groups: All groups, in the order in which they were drawn.
         samples: Those of `training_samples` of the trained ones among them.
 
     Returns:
-        The same groups; a rollout that bears no loss or was not learnt from has no advantages.
+        The same groups; a rollout that bears no loss or was not learned from has no advantages.
 
     """
     found = iter(samples)

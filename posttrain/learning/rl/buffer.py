@@ -1,4 +1,4 @@
-"""What was sampled and not yet learnt from: generations in waiting, and the one that is open."""
+"""What was sampled and not yet learned from: generations in waiting, and the one that is open."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Generation:
         return config.model_copy(update=changed) if changed else config
 
     def untrained(self) -> list[Group]:
-        """Return the groups, none of them learnt from: the run ended before."""
+        """Return the groups, none of them learned from: the run ended before."""
         return [marked(group, trained=False) for group in self.groups]
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Generation:
 
 
 class Queue:
-    """Generations in the order in which they will be learnt from; empty where nothing is ahead."""
+    """Generations in the order in which they will be learned from; empty where nothing is ahead."""
 
     def __init__(self) -> None:
         self.waiting: deque[Generation] = deque()
@@ -93,7 +93,7 @@ class Queue:
 
 
 class Buffer:
-    """The generation that is being learnt from, over several optimizer updates.
+    """The generation that is being learned from, over several optimizer updates.
 
     What the first update fixes for the later ones (advantages from a critic, log-probabilities of
     the policy before the first update) is kept with the rollouts, as the weights that it was made
@@ -137,14 +137,14 @@ class Buffer:
                 plan.append([sample for group in order[index::num_parts] for sample in group])
         return plan
 
-    def learnt(self, metrics: Mapping[str, float]) -> None:
+    def learned(self, metrics: Mapping[str, float]) -> None:
         """Count one update as done, with what it measured."""
         self.num_done += 1
         for name, value in metrics.items():
             self.totals.setdefault(name, []).append(value)
 
     def close(self) -> Generation:
-        """Return the generation, which is now learnt from, and wait for the next."""
+        """Return the generation, which is now learned from, and wait for the next."""
         generation, self.generation = self.generation, None
         assert generation is not None
         self.samples, self.num_done = [], 0

@@ -66,7 +66,7 @@ class RlConfig(Schedulable):
     group_size: int = Field(8, ge=1)
     """Rollouts per problem."""
     draw: DrawConfig = DrawConfig()
-    """Which problems are practised on, and which of their groups are learnt from."""
+    """Which problems are practiced on, and which of their groups are learned from."""
     producer: Annotated[Producer, InSlot(PRODUCERS)] = Plain()
     """How the rollouts of a problem come about: `plain`, or a mapping with a kind."""
     staleness: int = Field(0, ge=0)

@@ -1,4 +1,4 @@
-"""Which problems are practiced on, and which of their groups are learnt from."""
+"""Which problems are practiced on, and which of their groups are learned from."""
 
 from typing import Annotated, Literal, Self
 
@@ -12,7 +12,7 @@ from posttrain.stage.slots import InSlot
 
 
 class DrawConfig(StageConfig):
-    """Which problems are practised on, and which of their groups are learnt from."""
+    """Which problems are practiced on, and which of their groups are learned from."""
 
     sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = SolveRate()
     """Chooses the problems: `solve_rate`, `uniform`, or a mapping with a kind and its settings."""

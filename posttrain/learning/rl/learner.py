@@ -73,10 +73,10 @@ class PolicyLearner:
     def training_samples(
         self, groups: Sequence[Group], *, step: int
     ) -> list[list[TrainSample | None]]:
-        """Turn groups into what is learnt from, with its advantages; see `rl.advantages`.
+        """Turn groups into what is learned from, with its advantages; see `rl.advantages`.
 
         Args:
-            groups: The groups that are learnt from.
+            groups: The groups that are learned from.
             step: 0-based step.
 
         Returns:

@@ -27,7 +27,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
     Everything random in a step follows from the seed and the step, so a step that is run again
     after a kill is the same step. With a staleness, generations are sampled that many steps before
-    they are learnt from, by the policy of then: what a sampler beside the learner would do, in one
+    they are learned from, by the policy of then: what a sampler beside the learner would do, in one
     process and in one order. What they are drawn with is the config of the step that draws.
 
     Args:
@@ -68,7 +68,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
             if index == 0:
                 gate(learner, metrics, stale=is_stale(buffer, version=step))
             weights = check_moved(learner, weights, gradient=metrics["grad_norm"])
-            buffer.learnt(metrics)
+            buffer.learned(metrics)
             if index + 1 < len(plan):
                 saving.save_if_due(step, index + 1)
 
@@ -125,12 +125,12 @@ def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> N
 
 
 def is_stale(buffer: Buffer, *, version: int) -> bool:
-    """Whether any rollout that is learnt from is of an older policy."""
+    """Whether any rollout that is learned from is of an older policy."""
     return any(sample.policy_version != version for group in buffer.samples for sample in group)
 
 
 def drop_stale(generation: Generation, *, version: int, bound: int) -> Generation:
-    """Take groups with a rollout older than the bound out of what is learnt from."""
+    """Take groups with a rollout older than the bound out of what is learned from."""
 
     def kept(group: Group) -> Group:
         if version - min(rollout.policy_version for rollout in group) <= bound:
@@ -157,7 +157,7 @@ def measure(
     """Compute the metrics of a step, by the names in `rl.metrics`.
 
     Args:
-        generation: What was learnt from, with all that was drawn for it.
+        generation: What was learned from, with all that was drawn for it.
         totals: What each update measured, by name.
         config: The numbers of the step.
         version: The policy's version at the beginning of the step.
@@ -200,7 +200,7 @@ def check_moved(learner: PolicyLearner, before: object, *, gradient: float) -> o
 
 @dataclass
 class _Saving:
-    """Checkpoints by optimiser update: 0-based step and update as one number."""
+    """Checkpoints by optimizer update: 0-based step and update as one number."""
 
     progress: Progress
     store: RolloutStore

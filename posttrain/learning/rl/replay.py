@@ -24,7 +24,7 @@ def replay(
 ) -> str:
     """Learn again from stored rollouts, to the weights that they first led to, bit by bit.
 
-    Which rollouts were learnt from, and in which step, stands in the table; credit, order and
+    Which rollouts were learned from, and in which step, stands in the table; credit, order and
     updates follow from it as they did then.
 
     Args:
@@ -61,7 +61,7 @@ def replay(
         samples = bearing_loss(learner.training_samples(trained, step=step))
         buffer.open(generation, samples)
         for index, update in enumerate(buffer.plan(seed=context.seed)):
-            buffer.learnt(learner.update(update, step=step, index=index, seed=context.seed))
+            buffer.learned(learner.update(update, step=step, index=index, seed=context.seed))
         measured = measure(generation, buffer.totals, configs[step], version=step)
         _require_measured(schedules.followed, measured)
         schedules.observe(measured)

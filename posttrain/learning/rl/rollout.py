@@ -56,11 +56,11 @@ class Rollout(NamedTuple):
     components: tuple[tuple[str, float | None], ...] = ()
     """Each reward component's name and score; None where it could not be judged."""
     reward: float | None = None
-    """What is learnt from; None where it could not be judged, so that it bears no loss."""
+    """What is learned from; None where it could not be judged, so that it bears no loss."""
     solved: bool | None = None
     """Whether it counts as right; None where it could not be judged."""
     advantages: tuple[float, ...] = ()
-    """As learnt from: one per drawn token, or one that all share; none if it bears no loss."""
+    """As learned from: one per drawn token, or one that all share; none if it bears no loss."""
     trained: bool = False
     """True where the learner was given it."""
     role: str = POLICY

@@ -1,4 +1,4 @@
-"""One generation: problems chosen, rollouts produced, and those marked that are learnt from."""
+"""One generation: problems chosen, rollouts produced, and those marked that are learned from."""
 
 import math
 from collections.abc import Sequence
@@ -38,12 +38,12 @@ class Rollouter:
         The draws depend on the seed, the step, the stream, the production and the policy alone.
 
         Args:
-            step: 0-based step that the rollouts will be learnt from in.
+            step: 0-based step that the rollouts will be learned from in.
             config: The numbers that are drawn with.
-            version: What the samples say of the policy: the steps that it has learnt from.
+            version: What the samples say of the policy: the steps that it has learned from.
 
         Returns:
-            All groups that were drawn; those that will be learnt from are marked.
+            All groups that were drawn; those that will be learned from are marked.
 
         """
         self.bench.sampler.update(version)

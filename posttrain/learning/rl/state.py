@@ -38,7 +38,7 @@ class RlState:
 
     @property
     def num_steps(self) -> int:
-        """Steps that were learnt from."""
+        """Steps that were learned from."""
         return self.queue.num_drawn - len(self.queue.waiting)
 
     def observe(self, metrics: Mapping[str, float], *, step: int) -> None:

@@ -62,15 +62,15 @@ class RolloutStore:
                     f" remove {self.folder.parent} and run again"
                 )
 
-    def merge(self, path: Path, *, learnt: int) -> int:
+    def merge(self, path: Path, *, learned: int) -> int:
         """Write one table of all rollouts.
 
-        What was taught after the first `learnt` steps is not in the policy that is saved, so it
+        What was taught after the first `learned` steps is not in the policy that is saved, so it
         counts as not trained on: a replay of the table ends where the policy does.
 
         Args:
             path: The table to write.
-            learnt: How many steps the saved policy has learnt from.
+            learned: How many steps the saved policy has learned from.
 
         Returns:
             The number of rows.
@@ -78,7 +78,7 @@ class RolloutStore:
         """
         frames = [read_table(shard, ROLLOUTS) for shard in self._shards()]
         merged = pl.concat([*frames, *self._laid_out()], rechunk=True)
-        merged = merged.with_columns(pl.col("trained") & (pl.col("step") <= learnt))
+        merged = merged.with_columns(pl.col("trained") & (pl.col("step") <= learned))
         write_table(merged, path, ROLLOUTS)
         return len(merged)
 

@@ -1,4 +1,4 @@
-"""Training tasks on pairs: what reward models and preference optimisation share."""
+"""Training tasks on pairs: what reward models and preference optimization share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ def encode_pairs(
         Rows of each side, and which pairs were kept.
 
     Raises:
-        UserError: No pair fits, what is there could not be learnt from, or pairs have a weight, a
+        UserError: No pair fits, what is there could not be learned from, or pairs have a weight, a
             label probability or a start that no loss reads.
 
     """
@@ -168,7 +168,7 @@ def _refuse_unread(pairs: pl.DataFrame, where: str) -> None:
 def with_tokens(pairs: pl.DataFrame, side: str, tokens: Sequence[Sequence[int]]) -> pl.DataFrame:
     """Attach the tokens that were drawn for the completions of one side.
 
-    What was cut off has no end token then, and what was spelt in an odd way stays as it was.
+    What was cut off has no end token then, and what was spelled in an odd way stays as it was.
 
     Args:
         pairs: PAIRS.

@@ -90,7 +90,7 @@ class Trainable:
         return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
 
     def after_step(self) -> None:
-        """Call after every optimiser step."""
+        """Call after every optimizer step."""
         if self.average:
             self.average.update()
 

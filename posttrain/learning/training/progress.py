@@ -16,7 +16,7 @@ GENERATORS = "generators"
 
 
 class Stateful(Protocol):
-    """A part that changes while training runs: a model, an optimiser, a curve, a curriculum."""
+    """A part that changes while training runs: a model, an optimizer, a curve, a curriculum."""
 
     def state_dict(self) -> Any:
         """All that it needs to go on, as tensors and plain values."""

@@ -42,7 +42,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         )
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
-        """The optimiser of this process's shards."""
+        """The optimizer of this process's shards."""
         built = build_optimizer(
             self.trainable.model,
             kind=config.optimizer,

@@ -16,7 +16,7 @@ Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str,
 
 @dataclass(frozen=True)
 class TrainingTask(Generic[AnyBatch]):
-    """What is learnt, and from which batches."""
+    """What is learned, and from which batches."""
 
     batches: Batches[AnyBatch]
     """The micro-batches of every step, planned before the first one."""

@@ -29,7 +29,7 @@ class SupervisedTrainer(Generic[AnyBatch]):
         self.device = context.device
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
-        """The optimiser of the weights that are trained."""
+        """The optimizer of the weights that are trained."""
         optimizer = build_optimizer(
             self.trainable.model,
             kind=config.optimizer,

@@ -52,7 +52,7 @@ def make_plan(
     claims = claims_of(ledger, keep)
     wanted = named(root)
     for other in _others(root, cache):
-        _add_neighbour(claims, other, keep)
+        _add_neighbor(claims, other, keep)
         wanted = named(other) | wanted
     since = min((run.started for run in claims.live), default=time.time() + _DAY) - _MARGIN
     nodes = list(nodes_of(objects, claims, wanted, doomed=doomed(cache), since=since))
@@ -119,7 +119,7 @@ def _others(root: Path, cache: Path) -> list[Path]:
     ]
 
 
-def _add_neighbour(claims: Claims, root: Path, keep: Keep) -> None:
+def _add_neighbor(claims: Claims, root: Path, keep: Keep) -> None:
     """Take over what another project's ledger says for keeping objects of the cache."""
     database = root / STATE_DIR / "ledger.db"
     if not database.is_file():

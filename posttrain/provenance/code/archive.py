@@ -65,7 +65,7 @@ class SourceArchive:
 def recovered(
     symbol: str, digest: str, texts: Iterable[ModuleText], packages: Iterable[str]
 ) -> str | None:
-    """Normalised source of `module:name` out of the first text in which it has this digest."""
+    """Normalized source of `module:name` out of the first text in which it has this digest."""
     module, _, name = symbol.partition(":")
     first_party = tuple(packages)
     for text in texts:

@@ -21,7 +21,7 @@ READERS = frozenset(
         "get_type_hints", "getdoc", "getsource", "getsourcelines", "get_json_schema", "signature",
     }
 )  # fmt: skip
-# Names by which a module can make up those of its neighbours.
+# Names by which a module can make up those of its neighbors.
 OWN_PLACE = frozenset({"__name__", "__package__", "__path__", "__file__", "__spec__"})
 _TYPES = frozenset({"list", "dict", "tuple", "set", "frozenset", "type"})
 

@@ -294,7 +294,7 @@ def written(chain: Chain) -> str:
 
 
 def unparsed(nodes: Sequence[ast.AST]) -> str:
-    """Normalised statements as text, the way the formatter of the syntax tree writes them."""
+    """Normalized statements as text, the way the formatter of the syntax tree writes them."""
     return "\n".join(ast.unparse(node) for node in nodes) + "\n"
 
 

@@ -29,8 +29,8 @@ def ensure_current(store: Store) -> None:
 
 def stored_version(store: Store) -> str | None:
     """The revision that the database is stamped with, or None where there is no ledger yet."""
-    catalogue = f"SELECT * FROM ({OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
-    if not store.query(catalogue):
+    catalog = f"SELECT * FROM ({OWN_TABLES[store.dialect]}) t WHERE name = 'alembic_version'"
+    if not store.query(catalog):
         return None
     stamped = store.column("SELECT version_num FROM alembic_version")
     return str(stamped[0]) if stamped else None

@@ -7,7 +7,7 @@ from posttrain.provenance.ledger.dialects import NUMBERS
 from posttrain.provenance.ledger.store import Store, query_in
 
 # Two queries per level, with the level as one parameter. Twice as fast as a recursive query: its
-# numbers come sorted, so that neighbours in the index are read together. A set in Python drops what
+# numbers come sorted, so that neighbors in the index are read together. A set in Python drops what
 # repeats faster than a DISTINCT would.
 _DERIVATIONS = (
     "SELECT edges.derivation FROM {numbers} CROSS JOIN edges"

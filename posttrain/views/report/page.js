@@ -20,7 +20,7 @@ for (const part of document.querySelectorAll("[data-tip]")) {
   part.addEventListener("pointerleave", hide);
 }
 
-/* A line chart carries its points: rows of [x, heading, [[colour, y, text] ...]]. */
+/* A line chart carries its points: rows of [x, heading, [[color, y, text] ...]]. */
 for (const chart of document.querySelectorAll("svg[data-points]")) {
   const { bottom, rows } = JSON.parse(chart.dataset.points);
   const layer = document.createElementNS("http://www.w3.org/2000/svg", "g");
@@ -29,7 +29,7 @@ for (const chart of document.querySelectorAll("svg[data-points]")) {
     const box = chart.getBoundingClientRect();
     const x = ((event.clientX - box.left) / box.width) * chart.viewBox.baseVal.width;
     const row = rows.reduce((a, b) => (Math.abs(b[0] - x) < Math.abs(a[0] - x) ? b : a));
-    const dots = row[2].map(([colour, y]) => `<circle class="dot ${colour}" cx="${row[0]}" cy="${y}" r="4"/>`);
+    const dots = row[2].map(([color, y]) => `<circle class="dot ${color}" cx="${row[0]}" cy="${y}" r="4"/>`);
     layer.innerHTML = `<line class="cross" x1="${row[0]}" x2="${row[0]}" y1="12" y2="${bottom}"/>` + dots.join("");
     show(event, [row[1], ...row[2].map((point) => point[2])].join("\n"));
   });

@@ -39,7 +39,7 @@ def table(number, seed, *more):
 
 
 @pytest.mark.parametrize("rows", [7, 1000])
-def test_the_judgements_are_those_of_one_process_whatever_the_parts(cluster, some, rows):
+def test_the_judgments_are_those_of_one_process_whatever_the_parts(cluster, some, rows):
     train, heldout = table(60, 1, f"{LEAK}, with more"), table(40, 2, f"here are {LEAK}")
     settings = {"ngram": 4, "boilerplate": 1000}
     here = evaluation_overlap(train, heldout, **settings)

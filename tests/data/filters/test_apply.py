@@ -23,8 +23,8 @@ def _below(least: int, reason: str) -> Filter:
 
 
 def test_a_row_stays_as_it_was_or_goes_with_the_reason():
-    judgements = pl.DataFrame({"reason": ["", "bad", ""], "match": ["", "a", ""]})
-    kept, dropped = split_by_reason(_FRAME, judgements)
+    judgments = pl.DataFrame({"reason": ["", "bad", ""], "match": ["", "a", ""]})
+    kept, dropped = split_by_reason(_FRAME, judgments)
     assert kept.equals(_FRAME[[0, 2]])
     assert dropped.rows(named=True) == [{"id": "b", "size": 2, "reason": "bad", "match": "a"}]
 

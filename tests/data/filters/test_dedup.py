@@ -19,8 +19,8 @@ def exact_duplicates(frame: pl.DataFrame, columns: tuple[str, ...]) -> pl.DataFr
     return ExactDuplicatesFilter(columns=columns).reasons(frame, FilterInputs())
 
 
-def _judged(judgements: pl.DataFrame) -> list[tuple[str, str]]:
-    return judgements.rows()
+def _judged(judgments: pl.DataFrame) -> list[tuple[str, str]]:
+    return judgments.rows()
 
 
 def test_the_first_of_equal_texts_stays():

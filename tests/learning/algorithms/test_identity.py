@@ -101,7 +101,7 @@ def others(kind, value):
     return [each for inner in get_args(kind) for each in others(inner, value)]
 
 
-def neighbours(model, rebuild):
+def neighbors(model, rebuild):
     """Every algorithm that differs from this one in a single switch, by the path of the switch."""
     for name, field in type(model).model_fields.items():
         value = getattr(model, name)
@@ -110,12 +110,12 @@ def neighbours(model, rebuild):
             return rebuild(model.model_dump() | {name: inner})
 
         if isinstance(value, BaseModel):
-            yield from neighbours(value, changed)
+            yield from neighbors(value, changed)
             continue
         if isinstance(value, dict):
             for key, part in value.items():
                 whole = model.model_dump()[name]
-                yield from neighbours(
+                yield from neighbors(
                     part, lambda inner, c=changed, k=key, w=whole: c(w | {k: inner})
                 )
             continue
@@ -135,7 +135,7 @@ def test_any_one_switch_changes_the_digest():
     touched = set()
     for algorithm in all_algorithms():
         own = digest(algorithm)
-        for path, other in neighbours(algorithm, Algorithm.model_validate):
+        for path, other in neighbors(algorithm, Algorithm.model_validate):
             if flat(other) != flat(algorithm):
                 touched.add(path)
                 assert digest(other) != own, path
@@ -145,7 +145,7 @@ def test_any_one_switch_changes_the_digest():
 
 
 def all_numbers_and_choices():
-    """Paths of every field that a neighbour can differ in: all but the choice of a whole model."""
+    """Paths of every field that a neighbor can differ in: all but the choice of a whole model."""
     for algorithm in all_algorithms():
         models = [algorithm]
         while models:

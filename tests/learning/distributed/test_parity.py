@@ -23,7 +23,7 @@ def test_sft_in_two_processes_has_the_curve_of_one(stages, tmp_path):
     assert (one.outcome.error, two.outcome.error) == (None, None)
     assert gap(one.curve(), two.curve()) < TOLERANCE
     first, last = (one.curve()[step, "sft/loss"] for step in (1, max(s for s, _ in one.curve())))
-    assert last < first - 0.2  # it learnt something, so equal curves say something
+    assert last < first - 0.2  # it learned something, so equal curves say something
     assert one.digests().keys() == two.digests().keys()
     weights = [AutoModelForCausalLM.from_pretrained(m.folder / "policy") for m in (one, two)]
     for mine, other in zip(*(model.parameters() for model in weights), strict=True):

@@ -51,7 +51,7 @@ def test_it_draws_what_the_torch_engine_draws(sampler, policy, prompts, params):
 def test_an_update_puts_the_new_policy_into_the_running_engine(
     sampler, policy, prompts, trainer_logprobs
 ):
-    """Step by step as an optimiser would; the engine stays the same object in the same place."""
+    """Step by step as an optimizer would; the engine stays the same object in the same place."""
     engine = sampler._engine
     before = copy.deepcopy(policy.model)
     greedy = SamplingParams(max_tokens=8, temperature=0.0)

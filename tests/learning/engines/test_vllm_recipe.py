@@ -48,7 +48,7 @@ COINS = [
 
 
 def save_guesser(path):
-    """A policy that learnt from a teacher who is wrong one time in three."""
+    """A policy that learned from a teacher who is wrong one time in three."""
     tokenizer = train_tokenizer([coin["question"] + "#### 1 2" for coin in COINS], vocab_size=280)
     model = build_llama(tokenizer, hidden=64, layers=1, heads=2, seed=0, max_length=64)
     taught = [(coin["question"], f"#### {n}") for coin in COINS for n in (1, 2, coin["answer"])]

@@ -18,7 +18,7 @@ def test_normal_quantile():
 
 
 def test_wilson_by_hand():
-    # 3 of 10, z^2 = 3.841459: centre (3 + 1.920729) / 13.841459 = .355507;
+    # 3 of 10, z^2 = 3.841459: center (3 + 1.920729) / 13.841459 = .355507;
     # reach 1.959964 sqrt(3 x 7 / 10 + .960365) / 13.841459 = .247708.
     interval = wilson_interval(torch.tensor([3]), torch.tensor([10]))
     assert interval.estimate.item() == pytest.approx(0.3)

@@ -24,7 +24,7 @@ def test_a_reward_and_its_gradients_are_made_where_the_model_is(
     rows = encode_rows(tokenizer, ["3 + 4 =", "the sum of 12 and 30"], ["7", "12 + 30 = 42"])
     batch = TokenTable(rows, pad=tokenizer.pad_token_id, packed=packed).batch([0, 1])
 
-    def learnt(place):
+    def learned(place):
         started = start_reward_model(tmp_path, parameterization=kind)
         if kind == "head":
             # It starts at zero, which would hide what is before it.
@@ -34,6 +34,6 @@ def test_a_reward_and_its_gradients_are_made_where_the_model_is(
             (rewards_B * rewards_B).sum().backward()
         return [rewards_B, *(p.grad for p in started.model.parameters() if p.grad is not None)]
 
-    found, expected = learnt("meta"), learnt("cpu")
+    found, expected = learned("meta"), learned("cpu")
     assert len(found) == len(expected) > 10
     assert all(map(torch.equal, found, expected))

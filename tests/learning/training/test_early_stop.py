@@ -47,7 +47,7 @@ class Killed(BaseException):
 
 
 def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp_path):
-    """Random texts can be learnt by heart only, so the held-out loss soon rises."""
+    """Random texts can be learned by heart only, so the held-out loss soon rises."""
     config = TrainingConfig(
         steps=60,
         batch_tokens=120,

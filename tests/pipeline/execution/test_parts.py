@@ -1,4 +1,4 @@
-"""What a checkpoint and a table carry inside, told by behaviour; models that do not fit."""
+"""What a checkpoint and a table carry inside, told by behavior; models that do not fit."""
 
 import json
 import re

@@ -31,7 +31,7 @@ def output(result, code=0):
     return result.stdout
 
 
-def test_up_draws_a_tree_without_colours_into_a_pipe(call):
+def test_up_draws_a_tree_without_colors_into_a_pipe(call):
     text = output(call(lineage, "up", "v1"))
     assert text.startswith("release v1\n├── tuned: checkpoint ")
     assert "\x1b" not in text

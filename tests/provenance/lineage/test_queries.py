@@ -81,7 +81,7 @@ def test_between_is_the_same_in_both_directions_and_holds_every_way(project):
     }  # fmt: skip
 
 
-def test_between_a_stage_and_its_neighbours(project):
+def test_between_a_stage_and_its_neighbors(project):
     assert edges(project, ask(project, queries.between, "rl@first", "data/rl/tuned")) == {
         ("@rl", "tuned")
     }
@@ -181,10 +181,10 @@ def _random_graph(ledger, chance):
     return above, below
 
 
-def _reach(neighbours, start):
+def _reach(neighbors, start):
     seen, stack = {start}, [start]
     while stack:
-        for other in neighbours[stack.pop()] - seen:
+        for other in neighbors[stack.pop()] - seen:
             seen.add(other)
             stack.append(other)
     return seen

@@ -1,4 +1,4 @@
-"""A release at L2 of a recipe with preference optimisation and RL, and what its graph shows."""
+"""A release at L2 of a recipe with preference optimization and RL, and what its graph shows."""
 
 import json
 import sys

@@ -128,7 +128,7 @@ class Advantage(AlgorithmPart):
             rollouts: Any number of whole groups.
 
         Returns:
-            `[B]`, true or false; a group is learnt from where it holds for one of its rollouts.
+            `[B]`, true or false; a group is learned from where it holds for one of its rollouts.
 
         """
         import torch

@@ -1,4 +1,4 @@
-"""Optimisers on shards, with the state of one process in their checkpoints."""
+"""Optimizers on shards, with the state of one process in their checkpoints."""
 
 from collections.abc import Mapping
 from typing import Any

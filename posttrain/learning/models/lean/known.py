@@ -6,7 +6,7 @@ import torch
 
 _PARTS = ["ForCausalLM", "ForSequenceClassification", "Model", "DecoderLayer", "Attention"]
 _PARTS += ["MLP", "RMSNorm", "RotaryEmbedding"]
-# An adapter, a quantised layer or a sharded module brings modules of other names.
+# An adapter, a quantized layer or a sharded module brings modules of other names.
 _KNOWN = {f"{family}{part}" for family in ("Llama", "Qwen2") for part in _PARTS} | {
     "Embedding",
     "Linear",

@@ -1,1 +1,1 @@
-"""How named scores become the number that is learnt from, one file each."""
+"""How named scores become the number that is learned from, one file each."""

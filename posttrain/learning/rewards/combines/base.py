@@ -16,7 +16,7 @@ class Combine(Part):
 
         Args:
             scores: Component -> one score per answer, ``[B]``; None where it was not judged.
-            step: 0-based step that the answers will be learnt from in.
+            step: 0-based step that the answers will be learned from in.
             state: What is remembered from one call to the next, such as multipliers: plain values,
                 empty at first. It may be changed in place, and is in the checkpoint.
 

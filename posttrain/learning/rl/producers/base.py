@@ -34,7 +34,7 @@ class Workbench:
         Args:
             groups: Rollouts that have earned nothing yet.
             problems: The problem of each group.
-            step: 0-based step that they will be learnt from in.
+            step: 0-based step that they will be learned from in.
 
         """
         from posttrain.learning.rl.rollout import answers_of, rewarded
@@ -48,7 +48,7 @@ class SamplingRound:
     """One round of sampling within a step."""
 
     step: int
-    """0-based step that the rollouts will be learnt from in."""
+    """0-based step that the rollouts will be learned from in."""
     params: "SamplingParams"
     """How to sample; `num_samples` is the size of a group, and the seed is this round's own."""
     first_group: int

@@ -1,7 +1,7 @@
 """The contract of every engine: prompts and parameters in, samples out.
 
 A sample keeps what a learner needs to trust it: the token ids as they were drawn (never
-re-tokenised text), their log-probabilities, why it ended, and the version of the policy that
+re-tokenized text), their log-probabilities, why it ended, and the version of the policy that
 made it.
 """
 

@@ -22,7 +22,7 @@ LOGPROB = -0.5
 
 
 class FakeSampler:
-    """Answers from a script, tokenised, cut and stamped as `base.Sampler` demands. For tests."""
+    """Answers from a script, tokenized, cut and stamped as `base.Sampler` demands. For tests."""
 
     def __init__(
         self,

@@ -255,7 +255,7 @@ class LlamaDecoder:
 
 
 def _portions(padding: list[int], length: int) -> list[slice]:
-    """Neighbouring prompts to read at once: as many as keep the activations in the CPU's cache."""
+    """Neighboring prompts to read at once: as many as keep the activations in the CPU's cache."""
     portions, begin = [], 0
     while begin < len(padding):
         end, longest = begin + 1, length - padding[begin]

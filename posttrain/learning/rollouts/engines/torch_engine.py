@@ -40,7 +40,7 @@ class TorchSampler:
     more; each prompt is read once for all of its samples. A small Llama takes a lean decoder, by
     batches of prompts of similar length; any other model has its own forward called, where the
     places of rows that end are given to prompts that wait. Weights are read from the module at
-    every call, so what an optimiser changed is seen at once; `update` only sets the version that
+    every call, so what an optimizer changed is seen at once; `update` only sets the version that
     samples carry.
     """
 

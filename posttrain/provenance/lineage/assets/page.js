@@ -148,7 +148,7 @@ function facts(title, pairs) {
     html("tr", {}, html("th", { textContent: name }), html("td", { textContent: shown(name, value) }))))];
 }
 
-function neighbours(title, edges, end) {
+function neighbors(title, edges, end) {
   if (!edges.length) return [];
   return [html("h3", { textContent: title }), html("table", {}, ...edges.map((edge) => {
     const other = DATA.edges[edge][end];
@@ -180,7 +180,7 @@ function describe(i, above, below) {
     html("p", { textContent: `${above} nodes lead here, ${below} follow` }),
     ...facts("facts", [["type", node.type], ...Object.entries(node.facts)]),
     ...facts("metrics", Object.entries(node.metrics)),
-    ...neighbours("from", incoming[i], 0), ...neighbours("to", outgoing[i], 1), ...preview(node));
+    ...neighbors("from", incoming[i], 0), ...neighbors("to", outgoing[i], 1), ...preview(node));
   panel.hidden = false;
 }
 
@@ -210,7 +210,7 @@ function drawMap() {
 
 function jump(event) {
   const box = map.getBoundingClientRect(), { width, height } = layout.graph();
-  centre((event.clientX - box.left) / box.width * width, (event.clientY - box.top) / box.height * height);
+  center((event.clientX - box.left) / box.width * width, (event.clientY - box.top) / box.height * height);
 }
 
 function fit(onlyGrow) {
@@ -224,10 +224,10 @@ function fit(onlyGrow) {
 
 function show(i, across = 0.5) {
   const { x, y } = layout.node(String(i));
-  centre(x, y, across);
+  center(x, y, across);
 }
 
-function centre(x, y, across = 0.5) {
+function center(x, y, across = 0.5) {
   const box = svg.getBoundingClientRect();
   view.x = box.width * across - x * view.scale;
   view.y = box.height / 2 - y * view.scale;
@@ -298,9 +298,9 @@ const layout = best();
 const map = byId("map"), dots = drawMap(), pane = byId("pane");
 const arrows = drawEdges(layout), groups = drawNodes(layout);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
-  ["judge", "judge"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, colour]) => {
+  ["judge", "judge"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, color]) => {
   const swatch = html("i", {});
-  swatch.style.background = `var(--${colour})`;
+  swatch.style.background = `var(--${color})`;
   return html("li", {}, swatch, name);
 }));
 fit(true);

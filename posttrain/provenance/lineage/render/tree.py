@@ -20,11 +20,11 @@ _STYLES: Mapping[str, Mapping[str, Any]] = {
 def render(view: View) -> str:
     """Draw from the root along the view's direction; colors are dropped where nobody sees them."""
     graph = view.graph
-    neighbours = graph.before() if view.direction == "up" else graph.after()
+    neighbors = graph.before() if view.direction == "up" else graph.after()
     lines = [_line(graph.nodes[graph.root])]
     shown = {graph.root}
     # A stack of its own: a chain of a thousand stages must not exhaust Python's.
-    stack = _branches(neighbours.get(graph.root, []), "")
+    stack = _branches(neighbors.get(graph.root, []), "")
     while stack:
         edge, indent, last = stack.pop()
         name = edge.source if view.direction == "up" else edge.target
@@ -34,7 +34,7 @@ def render(view: View) -> str:
         lines.append(guide + _line(graph.nodes[name], edge.role, again=again))
         if not again:
             below = indent + ("    " if last else "│   ")
-            stack += _branches(neighbours.get(name, []), below)
+            stack += _branches(neighbors.get(name, []), below)
     if graph.omitted:
         lines.append(omission(graph))
     return "\n".join(lines) + "\n"
