@@ -37,17 +37,23 @@ slot. Parts of installed packages (entry points of the group posttrain.parts) ne
 Examples:
   posttrain parts                 every slot
   posttrain parts schedule        one of them
+  posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
   posttrain parts --tsv | cut -f1,2
 """
 )
 @click.argument("slots", nargs=-1, metavar="[SLOT]...")
+@click.option(
+    "--recipe",
+    type=click.Path(path_type=Path),
+    help="Whose plug-ins are listed too [default: the recipe in this folder, if there is one].",
+)
 @click.option("--tsv", is_flag=True, help="Print tab-separated lines, with a heading.")
-def parts(slots: Sequence[str], tsv: bool) -> None:
+def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     """List the parts that a recipe may name: kind, purpose, source and origin.
 
-    The plug-ins of the recipe in this folder, if there is one, are listed too.
+    Those of plug-ins and of installed packages are listed too, broken ones with the reason.
     """
-    found = list(offered_parts([find_slot(name).name for name in slots] or [*SLOTS], _plugins()))
+    found = list(offered_parts([find_slot(name).name for name in slots], _plugins(recipe)))
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
         for row in [_COLUMNS, *rows]:
@@ -56,12 +62,11 @@ def parts(slots: Sequence[str], tsv: bool) -> None:
     Console(highlight=False).print(_table(found))
 
 
-def _plugins() -> Sequence[str]:
-    if not Path(RECIPE_FILE).is_file():
+def _plugins(given: Path | None) -> Sequence[str]:
+    if given is None and not Path(RECIPE_FILE).is_file():
         return ()
-    recipe = load_recipe(Path())
-    if recipe.plugins:
-        let_import(Workspace.of(recipe).root)
+    recipe = load_recipe(given or Path())
+    let_import(Workspace.of(recipe).root)
     return recipe.plugins
 
 
@@ -77,7 +82,8 @@ def _table(found: Sequence[OfferedPart]) -> Table:
             if slot:
                 table.add_row()
             slot = each.slot
-            purpose = first_sentence(find_slot(slot).base.__doc__ or "")
+            known = slot in SLOTS
+            purpose = first_sentence(find_slot(slot).base.__doc__ or "") if known else ""
             table.add_row(f"[bold]{slot}[/]", f"[bold]{purpose}[/]")
         table.add_row(f"  {each.kind}", each.summary, f"[dim]{each.source}[/]", each.origin)
     return table

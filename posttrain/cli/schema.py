@@ -20,8 +20,8 @@ yaml-language-server) completes and checks a recipe whose first line names the s
   posttrain schema -o recipe.schema.json
   # yaml-language-server: $schema=recipe.schema.json
 \b
-Kinds of plug-ins are accepted and not completed. Write the schema anew after an update, and after
-the configs of your own tasks changed.
+It knows the parts of the plug-ins that the recipe in this folder names, and of installed packages.
+Write it anew after an update, and after plug-ins or the configs of your own tasks changed.
 \b
 Examples:
   posttrain schema -o recipe.schema.json
@@ -38,9 +38,10 @@ Examples:
 )
 def schema(flow: str | None, output: Path | None) -> None:
     """Print the JSON schema of recipes: an editor completes and checks recipe.yaml with it."""
-    here = Path(RECIPE_FILE)
-    named = flow or (load_recipe(here).flow if here.is_file() else "flows.post_training")
-    made = recipe_schema(named, Path.cwd(), release=ReleaseConfig)
+    here = load_recipe(Path()) if Path(RECIPE_FILE).is_file() else None
+    named = flow or (here.flow if here else "flows.post_training")
+    plugins = here.plugins if here else ()
+    made = recipe_schema(named, Path.cwd(), release=ReleaseConfig, plugins=plugins)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
     if output is None:
         click.echo(text, nl=False)

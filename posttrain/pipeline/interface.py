@@ -12,6 +12,8 @@ INTERFACE = (
     "posttrain.stage.config",
     "posttrain.stage.context",
     "posttrain.stage.installed",
+    "posttrain.stage.part_checks",
+    "posttrain.stage.part_schema",
     "posttrain.stage.resources",
     "posttrain.stage.slots",
     "posttrain.stage.spec",

@@ -23,6 +23,7 @@ from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 RECIPE_FILE = "recipe.yaml"
 PARAMS_FILE = "params.yaml"
+_NO_STAGES = ("run", "flow", "format", "plugins", "release")
 
 # Recipes of which it was said that they are of an old format: a command may read one twice.
 _noticed: set[Path] = set()
@@ -176,9 +177,7 @@ class FlowBuilder:
         """The checked DAG; a recipe section that no stage uses is refused."""
         for name in self._recipe.sections:
             if name not in self._dag.stages:
-                hint = nearest(
-                    name, [*self._dag.stages, "run", "flow", "format", "plugins", "release"]
-                )
+                hint = nearest(name, [*self._dag.stages, *_NO_STAGES])
                 raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
         _refuse_odd_seeds(self._dag)
         self._dag.check()
@@ -264,7 +263,10 @@ def _section(file: Path, name: str, value: object) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"{file}: section '{name}' must be a mapping of parameters, got {value!r}")
+        hint = "" if name in _NO_STAGES else nearest(name, _NO_STAGES)
+        raise UserError(
+            f"{file}: section '{name}' must be a mapping of parameters, got {value!r}{hint}"
+        )
     return value
 
 

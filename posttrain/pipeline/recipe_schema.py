@@ -1,22 +1,17 @@
 """The JSON schema of a flow's recipes, by which an editor completes and checks them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import (
-    GenerateJsonSchema,
-    JsonSchemaMode,
-    JsonSchemaValue,
-    models_json_schema,
-)
-from pydantic_core import core_schema
+from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
 
 from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.stage.resources import Resources
+from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Reference, Stage, Task
 
 _OF_EVERY_STAGE: Mapping[str, JsonSchemaValue] = {
@@ -51,22 +46,6 @@ class _StageRecorder:
         return Stage(name, task, task.config.model_construct(), {})
 
 
-class _RecipeSchema(GenerateJsonSchema):
-    """Takes account of short spellings, which a validator turns into the long ones."""
-
-    def function_before_schema(
-        self, schema: core_schema.BeforeValidatorFunctionSchema
-    ) -> JsonSchemaValue:
-        """A name, or a mapping of what differs, may stand for the whole."""
-        whole = super().function_before_schema(schema)
-        found = self.resolve_ref_schema(whole)
-        known = [*found.get("properties", {}), "preset"] if "properties" in found else None
-        changes: JsonSchemaValue = {"type": "object"}
-        if known is not None:
-            changes["propertyNames"] = {"enum": known}
-        return {"anyOf": [whole, {"type": "string"}, changes]}
-
-
 def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
     """Every stage that a flow may declare, whichever sections its recipe has.
 
@@ -89,13 +68,16 @@ def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
     return {name: task for each in (plain, *alone, every) for name, task in each.tasks.items()}
 
 
-def recipe_schema(flow: str, root: Path, *, release: type[BaseModel]) -> dict[str, Any]:
+def recipe_schema(
+    flow: str, root: Path, *, release: type[BaseModel], plugins: Sequence[str] = ()
+) -> dict[str, Any]:
     """Build the JSON schema (draft 2020-12) of the recipes of a flow.
 
     Args:
         flow: Its module, such as flows.post_training.
         root: The project's root.
         release: The config of the section `release`.
+        plugins: Modules whose parts the recipes may name, beside those that ship or are installed.
 
     Returns:
         The schema, with a description for every section and field that has one.
@@ -106,7 +88,8 @@ def recipe_schema(flow: str, root: Path, *, release: type[BaseModel]) -> dict[st
     configs |= {task.config for task in tasks.values()}
     ordered = sorted(configs, key=lambda each: each.__qualname__)
     pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(each, "validation") for each in ordered]
-    made, whole = models_json_schema(pairs, schema_generator=_RecipeSchema)
+    with plugged(plugins):
+        made, whole = models_json_schema(pairs)
     definitions = whole["$defs"]
 
     def stage(task: Task) -> JsonSchemaValue:

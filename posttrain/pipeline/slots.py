@@ -6,6 +6,7 @@ A new slot is one line in `SLOTS`: its name, and where its literal dict stands.
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +18,7 @@ from posttrain.stage.slots import (
     Slot,
     installed_parts,
     load_part,
+    package_of,
     parts_of_modules,
 )
 
@@ -73,39 +75,29 @@ def find_slot(name: str) -> Slot[Any]:
 
 
 def check_plugins(offered: Plugins, where: str) -> None:
-    """Refuse plug-ins that offer parts for no slot, of a kind that ships, or of no class for it.
+    """Refuse plug-ins that offer what no slot takes.
 
     Args:
         offered: What the plug-ins offer: slot -> kind -> part.
         where: Place in the recipe, for errors.
 
     Raises:
-        UserError: One of these; what to do is said.
+        UserError: One is for no slot, of a kind that ships, or no part of its slot.
 
     """
     for name, parts in offered.items():
-        if name not in SLOTS:
-            known = nearest(name, SLOTS) or f"; there are {', '.join(SLOTS)}"
-            raise UserError(f"{where}: a plug-in offers a part for the slot '{name}'{known}")
-        slot = find_slot(name)
         for kind, part in parts.items():
-            if kind in slot.parts:
-                raise UserError(
-                    f"{where}: {part.__module__} offers the {name} '{kind}', and one of that name"
-                    " ships with posttrain; rename the plug-in's"
-                )
-            if not (isinstance(part, type) and issubclass(part, slot.base)):
-                raise UserError(
-                    f"{where}: the {name} '{kind}' is {part!r}, which is no {slot.base.__name__};"
-                    " derive it from that class"
-                )
+            if complaint := _complaint(name, kind, part):
+                raise UserError(f"{where}: {complaint}")
 
 
 def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[OfferedPart]:
     """List the parts of some slots: those that ship, of plug-ins, of installed packages.
 
+    What nobody can name is listed too, with the reason in place of what it does.
+
     Args:
-        names: Slots, in the order wanted.
+        names: Slots, in the order wanted; none for all, and what is offered for no slot.
         plugins: Modules whose parts count beside those that ship.
 
     Yields:
@@ -113,20 +105,28 @@ def offered_parts(names: Sequence[str], plugins: Sequence[str]) -> Iterator[Offe
 
     """
     added = parts_of_modules(plugins)
-    check_plugins(added, "plugins")
-    for name in names:
-        slot = find_slot(name)
-        for kind, part in sorted(slot.parts.items()):
+    packaged = installed_parts()
+    strays = {*added, *(slot for slot, _, _ in packaged)} - SLOTS.keys()
+    for name in names or [*SLOTS, *sorted(strays)]:
+        for kind, part in sorted(find_slot(name).parts.items()) if name in SLOTS else ():
             yield _offered(name, kind, part, "posttrain")
         for kind, part in sorted(added.get(name, {}).items()):
-            yield _offered(name, kind, part, f"plug-in {part.__module__}")
-        for point in installed_parts(name):
-            kind = point.name.partition(".")[2]
-            package = f"package {point.dist.name} {point.dist.version}" if point.dist else ""
-            try:
-                yield _offered(name, kind, load_part(point), package)
-            except UserError as error:
-                yield OfferedPart(name, kind, f"cannot be imported: {error.__cause__}", "", package)
+            wrong = _complaint(name, kind, part)
+            yield _offered(name, kind, part, f"plug-in {getattr(part, '__module__', '')}", wrong)
+        for kind, point in ((kind, point) for slot, kind, point in packaged if slot == name):
+            yield _of_package(name, kind, point)
+
+
+def _complaint(slot: str, kind: str, part: object) -> str | None:
+    """Say why no recipe can name what is offered under a slot and a kind."""
+    if slot not in SLOTS:
+        known = nearest(slot, SLOTS) or f"; there are {', '.join(SLOTS)}"
+        return f"{slot}.{kind} is offered for a slot that there is not{known}"
+    found = find_slot(slot)
+    if kind in found.parts:
+        origin = getattr(part, "__module__", repr(part))
+        return f"{slot}.{kind} of {origin} ships with posttrain too; rename the plug-in's"
+    return found.complaint(kind, part)
 
 
 def parts_in_code(symbols: Iterable[str]) -> Plugins:
@@ -164,9 +164,18 @@ def _imported(module: str) -> ModuleType | None:
         raise
 
 
-def _offered(slot: str, kind: str, part: Any, origin: str) -> OfferedPart:
+def _of_package(slot: str, kind: str, point: EntryPoint) -> OfferedPart:
+    try:
+        part = load_part(point)
+    except UserError as error:
+        return _offered(slot, kind, None, package_of(point), str(error))
+    return _offered(slot, kind, part, package_of(point), _complaint(slot, kind, part))
+
+
+def _offered(slot: str, kind: str, part: Any, origin: str, wrong: str | None = None) -> OfferedPart:
+    summary = f"broken: {wrong}" if wrong else first_sentence(part.__doc__ or "")
     source = " ".join(str(getattr(part, "SOURCE", "")).split())
-    return OfferedPart(slot, kind, first_sentence(part.__doc__ or ""), source, origin)
+    return OfferedPart(slot, kind, summary, source, origin)
 
 
 def first_sentence(text: str) -> str:

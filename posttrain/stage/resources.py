@@ -37,7 +37,10 @@ class Resources(StageConfig):
     stage's threads shared out; each holds its part of the weights, gradients and optimizer."""
     gpus: int | None = Field(default=None, ge=0)
     """Devices that the stage has for itself; null takes one a process where run.device is cuda."""
-    ray: Annotated[RayResources | None, BeforeValidator(_by_address)] = None
+    ray: Annotated[
+        RayResources | None,
+        BeforeValidator(_by_address, json_schema_input_type=RayResources | str | None),
+    ] = None
     """Where samples are drawn and judged and tables are worked on, if not in the stage's process:
     `auto`, `local`, host:port, or a mapping."""
 

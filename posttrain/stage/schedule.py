@@ -37,10 +37,11 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from posttrain.stage.config import StageConfig, fields_that_take
+from posttrain.stage.part_schema import referable
 from posttrain.stage.shapes.base import ScheduleShape
 from posttrain.stage.shapes.linear import Linear
 from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
-from posttrain.stage.slots import InSlot, referable
+from posttrain.stage.slots import InSlot
 
 C = TypeVar("C", bound=StageConfig)
 

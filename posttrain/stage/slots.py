@@ -12,9 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    TypeAdapter,
+    ValidationError,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -36,6 +42,8 @@ class Part(StageConfig):
     """Where the formula is from: paper and equation, or code at a commit."""
     NEEDS: ClassVar[frozenset[str]] = frozenset()
     """What the part must be given beside its arguments (`values`, `reference`, ...)."""
+    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ()
+    """Of the base of a slot: methods of which every part implements at least one."""
 
     kind: str
     """Which part of its slot this is."""
@@ -72,20 +80,36 @@ class Slot(Generic[P]):
             The part's class.
 
         Raises:
-            ValueError: Nobody offers the kind; the nearest one is named.
+            ValueError: Nobody offers the kind; or what is offered is no part of this slot.
 
         """
-        part = self.parts.get(kind) or self._plugged().get(kind) or self._installed(kind)
+        if kind in self.parts:
+            return self.parts[kind]
+        part = self._plugged().get(kind) or self._installed(kind)
         if part is None:
             offered = [*self.parts, *self._plugged()]
             known = f"; there are {', '.join(sorted(offered))}, and those of `plugins`"
-            raise ValueError(f"there is no {self.name} '{kind}'{nearest(kind, offered) or known}")
-        if not (isinstance(part, type) and issubclass(part, self.base)):
-            raise ValueError(
-                f"{self.name} '{kind}' is {part!r}, which is no {self.base.__name__};"
-                " derive it from that class"
-            )
+            hint = _offered_elsewhere(kind) or nearest(kind, offered) or known
+            raise ValueError(f"there is no {self.name} '{kind}'{hint}")
+        if complaint := self.complaint(kind, part):
+            raise ValueError(complaint)
         return part
+
+    def complaint(self, kind: str, part: object) -> str | None:
+        """Say why something cannot stand here, such as a class without the slot's method.
+
+        Args:
+            kind: The kind under which it is offered.
+            part: What is offered.
+
+        Returns:
+            One sentence with slot, kind, file and remedy; None where it can.
+
+        """
+        from posttrain.stage.part_checks import complaint_about
+
+        wrong = complaint_about(part, kind, self.base)
+        return f"{self.name}.{kind} is {wrong}" if wrong else None
 
     def parse(self, value: Any) -> P:
         """Read a part from `"kind"`, from `{"kind": ..., **fields}`, or take it as it is.
@@ -115,11 +139,30 @@ class Slot(Generic[P]):
             context = {"config": part, "inner": error}
             raise PydanticCustomError("in_part", "{inner}", context) from None
 
+    def offered(self) -> dict[str, type[P]]:
+        """All parts that a recipe may name now, by kind; broken ones are left out."""
+        found = dict(self.parts)
+        for kind in (
+            *self._plugged(),
+            *(k for slot, k, _ in installed_parts() if slot == self.name),
+        ):
+            try:
+                found[kind] = self.find(kind)
+            except (ValueError, UserError):
+                continue
+        return found
+
+    def parse_named(self, values: Mapping[str, Any]) -> dict[str, P]:
+        """Read parts by name, as `parse` does each; what is wrong is said with its name."""
+        annotation: Any = dict[str, Annotated[Part, InSlot(self)]]
+        parts: dict[str, P] = TypeAdapter(annotation).validate_python(values)
+        return parts
+
     def _plugged(self) -> Mapping[str, type[Any]]:
         return _in_force[-1]().get(self.name, {}) if _in_force else {}
 
     def _installed(self, kind: str) -> type[Any] | None:
-        points = installed_parts(self.name, kind)
+        points = [each for *name, each in installed_parts() if name == [self.name, kind]]
         if len({point.value for point in points}) > 1:
             places = " and ".join(sorted(point.value for point in points))
             raise ValueError(
@@ -166,34 +209,10 @@ class InSlot:
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Describe a kind's name, the fields of one of the shipped parts, or a plug-in's part.
+        """Describe the kinds and fields of the parts that are offered now."""
+        from posttrain.stage.part_schema import schema_of_part
 
-        An editor completes the kinds that ship; of a plug-in's it checks that there is a kind.
-
-        Returns:
-            The JSON schema.
-
-        """
-        kinds = sorted(self.slot.parts)
-        shipped: list[JsonSchemaValue] = [
-            {"allOf": [handler(referable(self.slot.parts[kind]))], "required": ["kind"]}
-            for kind in kinds
-        ]
-        other = {
-            "type": "object",
-            "properties": {"kind": {"type": "string", "not": {"enum": kinds}}},
-            "required": ["kind"],
-        }
-        named: JsonSchemaValue = {"anyOf": [{"enum": kinds}, {"type": "string"}]}
-        return {"anyOf": [named, *shipped, other]}
-
-
-def referable(config: type[BaseModel]) -> CoreSchema:
-    """The schema of a config so that a JSON schema states it once and refers to it."""
-    name = f"{config.__module__}.{config.__qualname__}:{id(config)}"
-    named = cast("CoreSchema", {**config.__pydantic_core_schema__, "ref": name})
-    # What is handed to a JSON schema's handler is stated there; what is inside of it, referred to.
-    return core_schema.definitions_schema(named, [])
+        return schema_of_part(self.slot.offered(), handler)
 
 
 @contextmanager
@@ -239,15 +258,15 @@ def parts_of_modules(modules: Sequence[str], *, where: str = "plugins") -> Plugi
     return offered
 
 
-def installed_parts(slot: str, kind: str | None = None) -> list[EntryPoint]:
-    """Entry points of installed packages with parts of a slot, by name; none is imported."""
-    points = entry_points(group=ENTRY_POINTS)
-    wanted = [
-        point
-        for point in points
-        if (point.name == f"{slot}.{kind}" if kind else point.name.startswith(f"{slot}."))
-    ]
-    return sorted(wanted, key=lambda point: point.name)
+def installed_parts() -> list[tuple[str, str, EntryPoint]]:
+    """List slot, kind and entry point of all that installed packages offer; none is imported."""
+    points = sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+    return [(*_slot_and_kind(point), point) for point in points]
+
+
+def package_of(point: EntryPoint) -> str:
+    """Name the package of an entry point, with its version."""
+    return f"package {point.dist.name} {point.dist.version}" if point.dist else "package"
 
 
 def load_part(point: EntryPoint) -> type[Any]:
@@ -266,10 +285,11 @@ def load_part(point: EntryPoint) -> type[Any]:
     try:
         loaded: type[Any] = point.load()
     except Exception as error:
-        package = f"package {point.dist.name} {point.dist.version}" if point.dist else "package"
+        from posttrain.stage.part_checks import where_it_failed
+
         raise UserError(
-            f"the installed {package} offers the part '{point.name}', which cannot be imported from"
-            f" {point.value} ({type(error).__name__}: {error}); upgrade or uninstall it"
+            f"the installed {package_of(point)} offers the part '{point.name}', which cannot be"
+            f" imported from {point.value}: {where_it_failed(error)}; upgrade or uninstall it"
         ) from error
     return loaded
 
@@ -290,19 +310,31 @@ def parts_in(value: Any) -> Iterator[Part]:
 def _parts_of(name: str, where: str) -> Plugins:
     try:
         module = importlib.import_module(name)
-    except ImportError as error:
-        raise UserError(
-            f"{where}: the module '{name}' cannot be imported ({error}); correct its name, or put"
-            " it at the root of the project"
-        ) from None
     except Exception as error:
-        raise UserError(
-            f"{where}: the module '{name}' cannot be imported ({type(error).__name__}: {error});"
-            " correct its code"
-        ) from error
+        from posttrain.stage.part_checks import where_it_failed
+
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            wrong = (
+                f"is not there ({error}); correct its name, or put it at the root of the project"
+            )
+        else:
+            wrong = f"cannot be imported: {where_it_failed(error)}; correct that line"
+        raise UserError(f"{where}: the module '{name}' {wrong}") from error
     parts = getattr(module, "PARTS", None)
-    if not isinstance(parts, Mapping):
+    if not (isinstance(parts, Mapping) and all(isinstance(v, Mapping) for v in parts.values())):
         raise UserError(
             f"{where}: the module '{name}' has no PARTS; give it PARTS = {{slot: {{kind: part}}}}"
         )
     return parts
+
+
+def _slot_and_kind(point: EntryPoint) -> tuple[str, str]:
+    slot, _, kind = point.name.partition(".")
+    return slot, kind
+
+
+def _offered_elsewhere(kind: str) -> str:
+    """Name a package that offers such a kind for another slot, as a hint."""
+    found = [point for _, name, point in installed_parts() if name == kind]
+    return f"; the {package_of(found[0])} offers one as '{found[0].name}'" if found else ""

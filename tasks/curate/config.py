@@ -1,6 +1,6 @@
 """Parameters of the curation of problems and their solutions."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
@@ -17,6 +17,7 @@ from posttrain.data.filters.per_problem import PerProblemFilter
 from posttrain.data.filters.registry import FILTERS
 from posttrain.data.filters.verified import VerifiedFilter
 from posttrain.stage.config import StageConfig
+from posttrain.stage.part_schema import PartsByName
 from posttrain.stage.slots import InSlot
 
 # Leaks go before near duplicates, so that a leak does not take its innocent neighbors along.
@@ -38,8 +39,8 @@ TRACE_FILTERS: tuple[Filter, ...] = (
 )
 
 
-def _changes_to(defaults: Sequence[Filter]) -> Callable[[Any], Any]:
-    """Make a list of filters from a mapping of labels to what is changed; null takes one out.
+def _changes_to(defaults: Sequence[Filter]) -> BeforeValidator:
+    """Let a field take, in place of a list, a mapping of labels to what is changed; null takes out.
 
     A label that is not among the defaults adds a filter at the end: one of that kind, or of the
     `kind` that it states.
@@ -52,10 +53,12 @@ def _changes_to(defaults: Sequence[Filter]) -> Callable[[Any], Any]:
         for label, fields in value.items():
             known = filters.get(label)
             start = {"kind": label} if known is None else known.model_dump()
-            filters[label] = None if fields is None else {**start, **dict(fields)}
-        return [each for each in filters.values() if each is not None]
+            filters[label] = {**start, **fields} if isinstance(fields, Mapping) else fields
+        kept = {label: each for label, each in filters.items() if each is not None}
+        return list(FILTERS.parse_named(kept).values())
 
-    return changed
+    changes = Annotated[Any, PartsByName(FILTERS, {each.label: each.kind for each in defaults})]
+    return BeforeValidator(changed, json_schema_input_type=tuple[_InList, ...] | changes)
 
 
 _InList = Annotated[Filter, InSlot(FILTERS)]
@@ -64,14 +67,10 @@ _InList = Annotated[Filter, InSlot(FILTERS)]
 class CurateConfig(StageConfig):
     """Which rows stay, and in which order."""
 
-    problem_filters: Annotated[
-        tuple[_InList, ...], BeforeValidator(_changes_to(PROBLEM_FILTERS))
-    ] = PROBLEM_FILTERS
+    problem_filters: Annotated[tuple[_InList, ...], _changes_to(PROBLEM_FILTERS)] = PROBLEM_FILTERS
     """Filters of problems, in order; a mapping changes some of the default ones by their label:
     `near_duplicates: {similarity: 0.9}`, `contamination: null`."""
-    trace_filters: Annotated[tuple[_InList, ...], BeforeValidator(_changes_to(TRACE_FILTERS))] = (
-        TRACE_FILTERS
-    )
+    trace_filters: Annotated[tuple[_InList, ...], _changes_to(TRACE_FILTERS)] = TRACE_FILTERS
     """Filters of solutions, likewise: `verified: null`."""
     difficulty_edges: tuple[int, ...] = ()
     """Greatest difficulty of each bucket but the last; () gives every difficulty its own bucket."""

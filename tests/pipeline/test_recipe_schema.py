@@ -54,11 +54,18 @@ BASE = {"flow": "flows.post_training", "format": 2}
         {"rl": {"resources": {"processes": 2, "ray": "auto"}}},
         {"rl": {"draw": {"sampler": "uniform"}}},
         {"rl": {"draw": {"sampler": {"kind": "solve_rate", "exponent": 1.0}}}},
-        {"plugins": ["mine"], "rl": {"draw": {"sampler": "mine"}}},
-        {"plugins": "mine", "rl": {"draw": {"sampler": {"kind": "mine", "fields": "of its own"}}}},
         {"preference": {"algorithm": "dpo"}},
+        {"preference": {"algorithm": {"preset": "ipo", "beta": 0.3}}},
         {"rl": {"algorithm": "grpo"}},
         {"rl": {"algorithm": {"preset": "grpo", "surrogate": {"low": 0.1}}}},
+        {"rl": {"algorithm": {"advantage": "group", "regularizers": {"kl": None}}}},
+        {"rl": {"algorithm": {"regularizers": {"kl": {"coefficient": 0.1}, "entropy": None}}}},
+        {"rl": {"algorithm": {"regularizers": {"far": {"kind": "kl", "coefficient": 0.1}}}}},
+        {"curate": {"problem_filters": {"near_duplicates": {"similarity": 0.9}, "length": None}}},
+        {"curate": {"problem_filters": {"prompt_length": {"most": 9}}}},
+        {"curate": {"problem_filters": ["exact_duplicates", {"kind": "length", "column": "x"}]}},
+        {"rl": {"reward": {"components": {"correct": "verifier"}}}},
+        {"rl": {"resources": {"ray": "local"}}},
         {"release": {"policy": "rl.policy"}},
     ],
     ids=str,
@@ -80,7 +87,22 @@ def test_what_plan_takes_is_valid(schema, section):
         ({"rl": {"inputs": {"policy": "sft"}}}, "rl"),
         ({"rl": {"draw": {"sampler": {"kind": "solve_rate", "exponnt": 1.0}}}}, "rl"),
         ({"rl": {"draw": {"sampler": {"exponent": 1.0}}}}, "rl"),
+        ({"rl": {"draw": {"sampler": "solv_rate"}}}, "rl"),
+        ({"rl": {"reward": {"components": {"correct": "verifer"}}}}, "rl"),
         ({"rl": {"algorithm": {"ration": {}}}}, "rl"),
+        ({"rl": {"algorithm": "gropo"}}, "rl"),
+        ({"rl": {"algorithm": {"preset": "gropo"}}}, "rl"),
+        ({"rl": {"algorithm": {"surrogate": {"lo": 0.1}}}}, "rl"),
+        ({"rl": {"algorithm": {"surrogate": {"kind": "clip", "lo": 0.1}}}}, "rl"),
+        ({"rl": {"algorithm": {"surrogate": {"kind": "sapo", "low": 0.1}}}}, "rl"),
+        ({"rl": {"algorithm": {"regularizers": {"kl": {"cofficient": 0.1}}}}}, "rl"),
+        ({"rl": {"temperature": {"from": 1.0, "to": 0.5, "over": 3, "shap": "cosine"}}}, "rl"),
+        ({"preference": {"algorithm": "dop"}}, "preference"),
+        ({"preference": {"algorithm": {"preset": "dop"}}}, "preference"),
+        ({"preference": {"pairs": {"builder": "best_wrst"}}}, "preference"),
+        ({"curate": {"problem_filters": {"near_duplicates": {"similarty": 0.9}}}}, "curate"),
+        ({"curate": {"problem_filters": ["length"]}}, "curate"),
+        ({"synthesize": {"sources": [{"kind": "jsonl", "name": "x", "paths": "y"}]}}, "synthesize"),
         ({"release": {"gates": [{"name": "x", "kind": "no_such_gate"}]}}, "release"),
         ({"plugins": {"mine": 1}}, "plugins"),
     ],
@@ -88,6 +110,21 @@ def test_what_plan_takes_is_valid(schema, section):
 )
 def test_what_is_wrong_is_found(schema, values, place):
     assert complaints(schema, BASE | values) == {place}
+
+
+def test_parts_of_the_recipes_plug_ins_are_checked_like_those_that_ship(tmp_path, monkeypatch):
+    part = ROOT / "tests" / "extend" / "plugins" / "my_component.py"
+    (tmp_path / "my_component_here.py").write_text(part.read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    flow, plugins = "flows.post_training", ["my_component_here"]
+    made = recipe_schema(flow, ROOT, release=ReleaseConfig, plugins=plugins)
+
+    def with_component(value):
+        return complaints(made, BASE | {"rl": {"reward": {"components": {"brief": value}}}})
+
+    assert with_component({"kind": "brevity", "longest": 12}) == set()
+    assert with_component({"kind": "brevity", "longst": 12}) == {"rl"}
+    assert with_component({"kind": "brevty"}) == {"rl"}
 
 
 def test_sections_that_a_flow_chooses_between_are_all_there():

@@ -117,20 +117,39 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
     ("text", "sentence"),
     [
         (
-            "PARTS = {'shedule': {}}",
-            "offers a part for the slot 'shedule'; did you mean 'schedule'",
+            "PARTS = {'shedule': {'x': int}}",
+            "shedule.x is offered for a slot that there is not; did you mean 'schedule'",
         ),
-        ("1 / 0", "'my_turns' cannot be imported (ZeroDivisionError: division by zero); correct"),
+        (
+            "x = 2\n1 / 0",
+            "ZeroDivisionError: division by zero (my_turns.py:2); correct that",
+        ),
+        (
+            "import no.such",
+            "NotFoundError: No module named 'no' (my_turns.py:1); correct",
+        ),
+        ("def f(:", "SyntaxError: invalid syntax (my_turns.py:1); correct that line"),
         (
             PART.format(name="Right", kind="linear") + "PARTS = {'schedule': {'linear': Right}}",
-            "my_turns offers the schedule 'linear', and one of that name ships with posttrain",
+            "schedule.linear of my_turns ships with posttrain too; rename the plug-in's",
         ),
         ("PARTS = {'schedule': {'odd': int}}", "<class 'int'>, which is no ScheduleShape; derive"),
+        (
+            PART.format(name="Right", kind="odd").replace("def value", "def valu")
+            + "PARTS = {'schedule': {'odd': Right}}",
+            "schedule.odd is Right in my_turns.py, which does not implement"
+            " value(start, end, progress); rename its valu",
+        ),
+        (
+            "PARTS = {'schedule': 3}",
+            "'my_turns' has no PARTS; give it PARTS = {slot: {kind: part}}",
+        ),
         ("PARTS = 3", "'my_turns' has no PARTS; give it PARTS = {slot: {kind: part}}"),
     ],
 )
-def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence):
+def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence, monkeypatch):
     plugin.write_text(text)
+    monkeypatch.chdir(plugin.parent)
     toy.recipe("plugins: [my_turns]\n")
     with pytest.raises(UserError) as caught:
         load_recipe(toy.root).resolve(toy.root)
@@ -163,4 +182,40 @@ def test_a_broken_package_is_named_and_stops_no_other(package):
     found = {each.kind: each for each in offered_parts(["schedule"], [])}
     assert found["linear"].summary
     assert found["left"].origin == "package turns 1.5"
-    assert found["left"].summary == "cannot be imported: No module named 'no_such_library'"
+    assert found["left"].summary.startswith("broken: the installed package turns 1.5 offers the")
+    assert "No module named 'no_such_library' (" in found["left"].summary
+
+
+def test_what_no_recipe_can_name_is_listed_with_the_reason(package, plugin, monkeypatch):
+    from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
+
+    monkeypatch.chdir(plugin.parent)
+    names = "shedule.left = turns:Left\nschedule.odd = turns:PLAIN\n"
+    (package / "turns-1.5.dist-info" / "entry_points.txt").write_text(f"[posttrain.parts]\n{names}")
+    (package / "turns.py").write_text(PART.format(name="Left", kind="left") + "PLAIN = 3\n")
+    listed = CliRunner().invoke(cli, ["parts", "--tsv"]).output.splitlines()
+    rows = {tuple(row.split("\t")[:2]): row.split("\t") for row in listed}
+    (slot, kind, said, _, origin) = rows["shedule", "left"]
+    assert said == (
+        "broken: shedule.left is offered for a slot that there is not; did you mean 'schedule'?"
+    )
+    assert origin == "package turns 1.5"
+    odd = "schedule.odd is 3, which is no ScheduleShape; derive it from that class"
+    assert rows["schedule", "odd"][2] == f"broken: {odd}"
+    assert "broken: shedule.left" in CliRunner().invoke(cli, ["parts"]).output.replace("\n", " ")
+    with pytest.raises(
+        ValueError, match=r"no schedule 'left'; the package turns 1\.5 offers one as"
+    ):
+        SCHEDULE_SHAPES.find("left")
+    with pytest.raises(ValueError, match=odd):
+        SCHEDULE_SHAPES.find("odd")
+
+
+def test_the_verb_lists_the_plugins_of_another_recipe(toy, plugin):
+    toy.recipe("plugins: [my_turns]\n")
+    done = CliRunner().invoke(cli, ["parts", "schedule", "--recipe", str(toy.root), "--tsv"])
+    assert "plug-in my_turns" in done.output
+    plugin.write_text(plugin.read_text().replace("def value", "def valu"))
+    sys.modules.pop("my_turns")
+    done = CliRunner().invoke(cli, ["parts", "schedule", "--recipe", str(toy.root), "--tsv"])
+    assert "broken: schedule.right is Right in" in done.output

@@ -118,7 +118,7 @@ def test_a_plugin_is_found_only_while_it_is_in_force(plugin):
 
 
 def test_a_plugin_that_is_not_there_is_one_sentence():
-    sentence = "plugins: the module 'nowhere_at_all' cannot be imported"
+    sentence = "plugins: the module 'nowhere_at_all' is not there"
     with pytest.raises(UserError, match=sentence):
         parts_of_modules(["nowhere_at_all"])
 

@@ -228,13 +228,13 @@ def test_nothing_left_is_one_sentence_that_names_the_worst_filter(bench):
     [
         (
             {"problem_filters": {"prompt_length": {"least": 9, "most": 3}}},
-            "curate.problem_filters.0: least 9 is more than most 3; exchange them",
+            "curate.problem_filters.prompt_length: least 9 is more than most 3; exchange them",
         ),
         ({"difficulty_edges": (3, 3)}, "curate: difficulty_edges is .3, 3.; write each edge once"),
         ({"problem_filters": {"near_duplicate": {}}}, "did you mean 'near_duplicates'"),
         (
             {"problem_filters": {"near_duplicates": {"similarity": 0.3}}},
-            "curate.problem_filters.5.similarity: input should be greater than or equal to 0.7",
+            "curate.problem_filters.near_duplicates.similarity: input should be greater than or",
         ),
         ({"problem_filters": {"near_duplicates": {"similarty": 1}}}, "did you mean 'similarity'"),
         ({"problem_filters": ["verified", "verified"]}, "has 'verified' twice; leave one out"),

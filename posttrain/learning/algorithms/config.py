@@ -7,7 +7,7 @@ hashed by `identity`, named with its source by `presets`, and carried out by `ob
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.advantages.group import GroupAdvantage
@@ -88,14 +88,14 @@ class Algorithm(StageConfig):
     update, or a point between sampler and current policy (decoupled PPO without a pass)."""
     token_weights: Annotated[
         dict[str, Annotated[TokenWeight, InSlot(TOKEN_WEIGHTS)]],
-        BeforeValidator(lambda value: named_parts(TOKEN_WEIGHTS, value)),
+        named_parts(TOKEN_WEIGHTS),
     ] = {}
     """Factors on the loss of each token, by name; a kind of that name needs no other word."""
     aggregation: AggregationConfig = AggregationConfig()
     """How the losses of tokens become one number."""
     regularizers: Annotated[
         dict[str, Annotated[Regularizer, InSlot(REGULARIZERS)]],
-        BeforeValidator(lambda value: named_parts(REGULARIZERS, value)),
+        named_parts(REGULARIZERS),
     ] = {}
     """What is added to rewards, advantages or loss, by name; such as `kl` and `entropy`."""
     critic: CriticConfig | None = None

@@ -1,8 +1,11 @@
 """The base of every part of an algorithm: what it needs, how it is summed up, what it refuses."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from pydantic import BeforeValidator
+
+from posttrain.stage.part_schema import PartsByName
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import Part, Slot
 
@@ -52,32 +55,36 @@ class AlgorithmPart(Part, Schedulable):
         return None
 
 
-def named_parts(slot: Slot[Any], value: Any) -> Any:
-    """Complete a mapping of parts as a recipe spells it.
+def named_parts(slot: Slot[Any]) -> BeforeValidator:
+    """Let a field take a mapping of parts as a recipe spells it.
 
     A part's kind is its name unless it says otherwise; one that is null is left out; and the order
     is that of the slot, then that of the names, so that sums do not depend on the spelling.
 
     Args:
         slot: Where the parts are from.
-        value: Name -> part or its fields; anything else is left for the config to refuse.
 
     Returns:
-        Name -> part or its fields with `kind`.
+        What is done before the field is validated; what is no mapping is left for that.
 
     """
-    if not isinstance(value, Mapping):
-        return value
-    full = {
-        str(name): {"kind": name, **each} if isinstance(each, Mapping) else each
-        for name, each in value.items()
-        if each is not None
-    }
-    kinds = list(slot.parts)
 
-    def place(name: str) -> tuple[int, str]:
-        each = full[name]
-        kind = each.get("kind") if isinstance(each, Mapping) else getattr(each, "kind", None)
-        return (kinds.index(kind) if kind in kinds else len(kinds), name)
+    def complete(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        full = {
+            str(name): {"kind": name, **each} if isinstance(each, Mapping) else each
+            for name, each in value.items()
+            if each is not None
+        }
+        kinds = list(slot.parts)
 
-    return {name: full[name] for name in sorted(full, key=place)}
+        def place(name: str) -> tuple[int, str]:
+            each = full[name]
+            kind = each.get("kind") if isinstance(each, Mapping) else getattr(each, "kind", None)
+            return (kinds.index(kind) if kind in kinds else len(kinds), name)
+
+        return {name: full[name] for name in sorted(full, key=place)}
+
+    spelled = Annotated[dict[str, Any], PartsByName(slot)]
+    return BeforeValidator(complete, json_schema_input_type=spelled)

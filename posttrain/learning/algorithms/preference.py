@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import nearest
+from posttrain.stage.part_schema import PresetOf
 
 
 class PreferenceAlgorithm(StageConfig):
@@ -148,5 +149,8 @@ def _expand(value: Any) -> Any:
     return {**PREFERENCE_PRESETS[name].algorithm.model_dump(), **changes}
 
 
-PreferenceAlgorithmConfig = Annotated[PreferenceAlgorithm, BeforeValidator(_expand)]
+_SPELLED = Annotated[Any, PresetOf(PreferenceAlgorithm, PREFERENCE_PRESETS)]
+PreferenceAlgorithmConfig = Annotated[
+    PreferenceAlgorithm, BeforeValidator(_expand, json_schema_input_type=_SPELLED)
+]
 """The type of a config field that holds an algorithm, a preset's name, or changes of one."""

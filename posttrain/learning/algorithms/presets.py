@@ -11,6 +11,7 @@ from posttrain.learning.algorithms.preset import Preset
 from posttrain.learning.algorithms.published import GROUP_METHODS
 from posttrain.learning.algorithms.reinforce_family import REINFORCE_METHODS
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.part_schema import PresetOf
 
 DEFAULT = "default"
 
@@ -90,5 +91,8 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-AlgorithmConfig = Annotated[Algorithm, BeforeValidator(expand)]
+AlgorithmConfig = Annotated[
+    Algorithm,
+    BeforeValidator(expand, json_schema_input_type=Annotated[Any, PresetOf(Algorithm, PRESETS)]),
+]
 """The type of a config field that holds an algorithm: a preset's name, or changes of one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from posttrain.stage.slots import Part
 
@@ -87,6 +87,8 @@ class Production:
 
 class Producer(Part):
     """How the rollouts of a problem come about."""
+
+    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("start",)
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run with a sampler, a rewarder and the policy's tokenizer."""

@@ -1,0 +1,131 @@
+"""What is wrong with a part that came from outside, said before any stage starts."""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from sysconfig import get_paths
+from typing import Any, Literal, get_args, get_origin
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import nearest
+
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@cache
+def complaint_about(part: object, kind: str, base: type[Any]) -> str | None:
+    """Find out why a class cannot stand in a slot under a kind.
+
+    Args:
+        part: What a plug-in or a package offers.
+        kind: The kind under which it does.
+        base: The `Part` that those of the slot derive from.
+
+    Returns:
+        What it is, with the file and the remedy; None where nothing is wrong with it.
+
+    """
+    if not (isinstance(part, type) and issubclass(part, base)):
+        return f"{part!r}, which is no {base.__name__}; derive it from that class"
+    wrong = _missing(part, base) or _misnamed(part, kind) or next(_unlike(part, base), None)
+    return f"{part.__name__} in {_place(part)}, {wrong}" if wrong else None
+
+
+def where_it_failed(error: BaseException) -> str:
+    """Say what an import ended with, and in which line of the code outside of libraries.
+
+    Args:
+        error: What the import raised.
+
+    Returns:
+        `TypeName: message (file:line)`.
+
+    """
+    name = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"{name}: {error.msg} ({_shown(str(error.filename))}:{error.lineno})"
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename[0] != "<"]
+    libraries = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
+    own = [each for each in frames if not each.filename.startswith(libraries)] or frames
+    place = f" ({_shown(own[-1].filename)}:{own[-1].lineno})" if own else ""
+    return f"{name}: {error}{place}"
+
+
+def _missing(part: type[Any], base: type[Any]) -> str | None:
+    """Say which methods are left to the part, where it has none of them."""
+    names = base.IMPLEMENT_ONE_OF
+    if not names or any(_found(part, name) is not _found(base, name) for name in names):
+        return None
+    wanted = [f"{name}{_signature(_found(base, name))}" for name in names]
+    own = [name for name, value in vars(part).items() if callable(value) and name[0] != "_"]
+    meant = next((name for name in own if nearest(name, names)), None)
+    remedy = f"rename its {meant}" if meant else "write it"
+    return f"which does not implement {' or '.join(wanted)}; {remedy}"
+
+
+def _misnamed(part: type[Any], kind: str) -> str | None:
+    field = part.model_fields["kind"]
+    kinds = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    if kind in (kinds or (field.default,)):
+        return None
+    return f'whose kind is another; write kind: Literal["{kind}"] = "{kind}" in it'
+
+
+def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
+    """Say which methods cannot be called as those of the base are."""
+    bases = [each for each in base.__mro__ if issubclass(each, StageConfig)]
+    names = [name for each in bases for name in vars(each) if name[0] != "_"]
+    for name in dict.fromkeys(names):
+        theirs, ours = _found(part, name), _found(base, name)
+        if theirs is ours or not (callable(ours) or isinstance(ours, property | classmethod)):
+            continue
+        if type(theirs) is not type(ours):
+            yield f"whose {name} is no {type(ours).__name__}; write it as in {base.__name__}"
+        elif not isinstance(ours, property) and not _fits(theirs, ours):
+            signature = f"{name}{_signature(ours)}"
+            yield f"whose {name} takes other arguments; define it as {signature}"
+
+
+def _found(owner: type[Any], name: str) -> Any:
+    return inspect.getattr_static(owner, name, None)
+
+
+def _fits(theirs: Any, ours: Any) -> bool:
+    """Call one method as the other may be called, with and without what has a default."""
+    signature = inspect.signature(_function(theirs))
+    asked = inspect.signature(_function(ours)).parameters.values()
+    needed = [each for each in asked if each.default is each.empty]
+    try:
+        for given in (needed, list(asked)):
+            named = {each.name: each for each in given if each.kind is each.KEYWORD_ONLY}
+            signature.bind(*[each for each in given if each.kind in _POSITIONAL], **named)
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(method: Any) -> str:
+    """Spell the arguments of a method, without their types."""
+    parameters = list(inspect.signature(_function(method)).parameters.values())[1:]
+    bare = [each.replace(annotation=each.empty) for each in parameters]
+    return str(inspect.Signature(bare))
+
+
+def _function(method: Any) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(method, "__func__", method)
+    return function
+
+
+def _place(part: type[Any]) -> str:
+    try:
+        return _shown(inspect.getfile(part))
+    except (OSError, TypeError):
+        return part.__module__
+
+
+def _shown(file: str) -> str:
+    """A file as a person in this folder would name it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
