@@ -32,11 +32,9 @@ KNOWN = {
         "Server",
     },
     "fan-out": {
-        "posttrain.learning.preference.rounds",
         "posttrain.learning.rl.config",
         "posttrain.learning.rl.state",
         "posttrain.learning.training.supervised",
-        "tasks.preference.stage",
         "tasks.rl.stage",
     },
 }

@@ -4,33 +4,21 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.rollouts.engines.config import EngineConfig
-from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.rollouts.strategies.base import Strategy
 from posttrain.learning.rollouts.strategies.registry import STRATEGIES
-from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
 
-class EvaluateConfig(StageConfig):
+class EvaluateConfig(SamplingConfig):
     """How the policies are sampled and what is computed from the samples."""
 
-    num_samples: int = Field(8, ge=1)
-    """Samples per problem and policy."""
     pass_at: tuple[int, ...] = (1, 2, 4, 8)
     """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
     strategies: tuple[Annotated[Strategy, InSlot(STRATEGIES)], ...] = ()
     """Further inference strategies to grade, beside pass@k, the vote and best-of-k."""
-    temperature: float = Field(1.0, gt=0.0)
-    """Sampling temperature; at 1 pass@1 is the policy's own probability of being right."""
-    max_tokens: int = Field(72, ge=1)
-    """Longest completion, in tokens."""
-    batch_size: int = Field(512, ge=1)
-    """Sequences that are decoded together."""
     num_exhibits: int = Field(6, ge=0)
     """Problems whose completions are shown side by side in the report."""
-    engine: EngineConfig = TorchEngine()
-    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.schemas import COMPLETIONS, IDENTITY, completions_table, with_row_ids
+from posttrain.data.schemas import COMPLETIONS, completions_table
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
-from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
@@ -50,12 +49,7 @@ def run(
 
     prompts = make_prompts(tokenizer, problems)
     # One seed for all policies: what they draw is paired, so their differences vary less.
-    params = SamplingParams(
-        max_tokens=config.max_tokens,
-        temperature=config.temperature,
-        num_samples=config.num_samples,
-        seed=purpose_seed(context.seed, "evaluate"),
-    )
+    params = config.params(purpose_seed(context.seed, "evaluate"))
     tallies, total = [], len(policies) * len(problems)
     with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
@@ -116,7 +110,7 @@ def _completions(tallies: list[Tally]) -> pl.DataFrame:
         for group in tally.samples
         for made in group
     ]
-    return with_row_ids(completions_table(rows), IDENTITY["completions"])
+    return completions_table(rows)
 
 
 def _metrics(report: Report) -> dict[str, float]:

@@ -3,17 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
-from posttrain.data.pairs import build_pairs, with_split
+from posttrain.data.pairs import with_split
 from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.preference.heldout import divergence, grade
+from posttrain.learning.preference.heldout import report_of
 from posttrain.learning.preference.rounds import RoundLog, run_rounds
 from posttrain.learning.preference.training import learn
 from posttrain.learning.rollouts.scoring import problems_of
@@ -22,7 +20,6 @@ from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.seeds import purpose_seed
 
 
 def run(
@@ -73,21 +70,12 @@ def run(
             "preference: no round gave a pair, so the policy is unchanged; take problems that it"
             " solves sometimes, or more sampling.num_samples"
         )
-    report = grade(
-        policy.model, initial, rows, heldout, config=config, scratch=context.scratch
-    ) | divergence(
-        policy,
-        initial,
-        rows,
-        config=config.sampling,
-        seed=purpose_seed(context.seed, "divergence"),
-    )
+    report = report_of(policy, initial, rows, heldout, config=config, context=context)
+    report |= {"num_steps": log.num_steps, "rounds": log.rounds}
     trainable.save(policy.tokenizer, outputs["policy"])
     write_table(pairs, outputs["pairs"], PAIRS)
     curve.write(outputs["curve"])
-    outputs["report"].write_text(
-        json.dumps(report | _described(config, log), indent=1, sort_keys=True) + "\n"
-    )
+    outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     names = ("accuracy", "accuracy_low", "margin", "kl", "kl_per_token")
     return {f"preference/{name}": float(report[name]) for name in names} | {
         "preference/num_pairs": float(len(pairs)),
@@ -112,14 +100,7 @@ def _given_pairs(
             pairs = with_split(pairs, heldout_fraction=wanted.heldout_fraction, seed=context.seed)
     else:
         source = inputs["samples"]
-        pairs = build_pairs(
-            read_table(source, COMPLETIONS),
-            pairs_per_problem=wanted.per_problem,
-            heldout_fraction=wanted.heldout_fraction,
-            seed=context.seed,
-            max_pairs=wanted.limit,
-            builder=wanted.builder,
-        )
+        pairs = wanted.build(read_table(source, COMPLETIONS), seed=context.seed)
     usable = pairs["problem_id"].n_unique()
     if usable < 2:
         raise UserError(
@@ -136,13 +117,3 @@ def _problems(inputs: Mapping[str, Path]) -> pl.DataFrame:
             " or set rounds to 0"
         )
     return read_table(inputs["problems"], PROBLEMS)
-
-
-def _described(config: PreferenceConfig, log: RoundLog) -> dict[str, Any]:
-    """What was run, for the report."""
-    return {
-        "algorithm": config.algorithm.model_dump(mode="json"),
-        "algorithm_digest": digest(config.algorithm),
-        "num_steps": log.num_steps,
-        "rounds": log.rounds,
-    }

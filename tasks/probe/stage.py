@@ -19,7 +19,7 @@ from posttrain.data.tables import read_table, write_table
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.score import final_answer
-from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
+from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
@@ -46,12 +46,7 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     digest = weights_digest(policy.model)
 
-    params = SamplingParams(
-        max_tokens=config.max_tokens,
-        temperature=config.temperature,
-        num_samples=config.num_samples,
-        seed=purpose_seed(context.seed, "probe"),
-    )
+    params = config.params(purpose_seed(context.seed, "probe"))
     with (
         open_sampler(
             config.engine, policy, batch_size=config.batch_size, ray=context.ray
@@ -68,7 +63,6 @@ def run(
         )
 
     samples = completions_table([made.completion(digest) for made in scored])
-    samples = with_row_ids(samples, IDENTITY["completions"])
     rates = solve_rates(samples, policy=digest)
     write_table(samples, outputs["samples"], COMPLETIONS)
     write_table(rates, outputs["solve_rates"], SOLVE_RATES)

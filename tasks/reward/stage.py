@@ -89,7 +89,12 @@ def _training_task(
     """Token ids of the pairs that fit, and every step over them."""
     policy = Policy(reward_model.model, reward_model.tokenizer)
     rows = encode_pairs(policy, pairs, config=config, context=context, where="reward")
-    return rows.task(_pair_loss(reward_model, config.centering), config, context)
+    return rows.task(
+        _pair_loss(reward_model, config.centering),
+        lambda part, packed: rows.table(part, packed=packed).batch,
+        config=config,
+        seed=context.seed,
+    )
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

@@ -39,6 +39,11 @@ class PreferenceAlgorithm(StageConfig):
         """Whether the loss compares with a reference policy."""
         return self.loss not in ("orpo", "simpo")
 
+    @property
+    def needs_mismatched(self) -> bool:
+        """True where the loss compares with prompts that were given another prompt's completion."""
+        return self.loss == "kto"
+
     def describe(self) -> str:
         """Sum it up: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
         texts = [f"{self.loss} β {self.beta:g}"]

@@ -1,6 +1,6 @@
 """Parameters of preference optimization."""
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,11 +9,13 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig
-from posttrain.learning.rollouts.engines.config import EngineConfig
-from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
+from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class PairsConfig(StageConfig):
@@ -28,20 +30,27 @@ class PairsConfig(StageConfig):
     heldout_fraction: float = Field(default=0.2, gt=0.0, lt=1.0)
     """Share of the problems whose pairs are kept for the report."""
 
+    def build(self, samples: "pl.DataFrame", *, seed: int) -> "pl.DataFrame":
+        """Build PAIRS from judged COMPLETIONS; see `build_pairs`."""
+        from posttrain.data.pairs import build_pairs
 
-class SamplingConfig(StageConfig):
+        return build_pairs(
+            samples,
+            pairs_per_problem=self.per_problem,
+            heldout_fraction=self.heldout_fraction,
+            seed=seed,
+            max_pairs=self.limit,
+            builder=self.builder,
+        )
+
+
+class RoundSamplingConfig(SamplingConfig):
     """How the policy is sampled, in rounds and for the divergence of the report."""
 
     problems: int = Field(default=64, ge=2)
     """Problems that a round attempts."""
     num_samples: int = Field(default=8, ge=2)
-    """Attempts per problem."""
-    temperature: float = Field(default=1.0, gt=0.0)
-    """Sampling temperature."""
-    max_tokens: int = Field(default=72, ge=1)
-    """Longest attempt, in tokens."""
-    engine: EngineConfig = TorchEngine()
-    """What samples: `torch`, or `vllm` where it is installed; a mapping also holds its settings."""
+    """Samples per problem."""
 
 
 class PreferenceOptimization(OptimizationConfig):
@@ -65,7 +74,7 @@ class PreferenceConfig(TrainingConfig):
     """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
     reference: Literal["initial", "round"] = "initial"
     """The policy that log-ratios compare with: the first one, or that at the start of a round."""
-    sampling: SamplingConfig = SamplingConfig()
+    sampling: RoundSamplingConfig = RoundSamplingConfig()
     """How the policy is sampled."""
     optimization: PreferenceOptimization = PreferenceOptimization()
     """Optimizer, learning rate and its schedule."""

@@ -7,13 +7,16 @@ import polars as pl
 import torch
 
 from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.maths.kl import kl_estimate
 from posttrain.learning.models.logprobs import batch_logprobs
-from posttrain.learning.preference.config import PreferenceConfig, SamplingConfig
+from posttrain.learning.preference.config import PreferenceConfig, RoundSamplingConfig
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.training.pairwise import PairRows, accuracy_interval
+from posttrain.stage.context import StageContext
+from posttrain.stage.seeds import purpose_seed
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -21,6 +24,39 @@ if TYPE_CHECKING:
     from posttrain.learning.models.load import Policy
 
 _NUM_PROMPTS = 64
+
+
+def report_of(
+    policy: "Policy",
+    initial: "PreTrainedModel",
+    rows: PairRows,
+    pairs: pl.DataFrame,
+    *,
+    config: PreferenceConfig,
+    context: StageContext,
+) -> dict[str, Any]:
+    """Measure a trained policy on held-out pairs and on fresh samples, and say what trained it.
+
+    Args:
+        policy: The policy after training.
+        initial: Its model before.
+        rows: Token ids of the held-out pairs.
+        pairs: The pairs themselves.
+        config: Of the stage.
+        context: Of the stage: seed and scratch folder.
+
+    Returns:
+        What `grade` and `divergence` give, with the algorithm and its digest.
+
+    """
+    grades = grade(policy.model, initial, rows, pairs, config=config, scratch=context.scratch)
+    seed = purpose_seed(context.seed, "divergence")
+    return {
+        **grades,
+        **divergence(policy, initial, rows, config=config.sampling, seed=seed),
+        "algorithm": config.algorithm.model_dump(mode="json"),
+        "algorithm_digest": digest(config.algorithm),
+    }
 
 
 def grade(
@@ -71,7 +107,7 @@ def divergence(
     reference: "PreTrainedModel",
     rows: PairRows,
     *,
-    config: SamplingConfig,
+    config: RoundSamplingConfig,
     seed: int,
 ) -> dict[str, float]:
     """Measure KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
@@ -90,7 +126,7 @@ def divergence(
     """
     prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
     asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]
-    with open_sampler(config.engine, policy) as sampler:
+    with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
         drawn = sampler.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
     joined = [
         TokenRow((*prompt.token_ids, *sample.token_ids), start=len(prompt.token_ids))

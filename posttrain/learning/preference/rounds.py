@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from posttrain.data.pairs import build_pairs
-from posttrain.data.schemas import IDENTITY, PAIRS, Problem, completions_table, row_id, with_row_ids
-from posttrain.data.tables import read_table, write_table
+from posttrain.data.schemas import PAIRS, Problem
+from posttrain.data.tables import read_table
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.round_pairs import draw_pairs, with_samples_of
 from posttrain.learning.preference.training import learn
-from posttrain.learning.rewards.verify import VerifierCache
-from posttrain.learning.rollouts.engines.base import Sampler, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.pairwise import with_tokens
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, run_identity
 from posttrain.stage.context import StageContext
@@ -64,7 +60,7 @@ def run_rounds(
             "preference: rounds sample problems whose pairs are not held out, and fewer than two"
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
-    log, tables = RoundLog(), [_no_pairs()]
+    log, tables = RoundLog(), [pl.DataFrame(schema=PAIRS)]
     asked = sha256_of("".join(problem.id for problem in problems))
     weights = weights_digest(policy.model)
     identity = run_identity(config, seed=context.seed, weights=weights, problems=asked)
@@ -75,7 +71,8 @@ def run_rounds(
         ),
     )
     done = progress.restore(context.device)
-    with open_sampler(config.sampling.engine, policy) as sampler:
+    sampling = config.sampling
+    with open_sampler(sampling.engine, policy, batch_size=sampling.batch_size) as sampler:
         for number in range(1, config.rounds + 1):
             inner = replace(
                 context,
@@ -87,11 +84,11 @@ def run_rounds(
                 continue
             reference = initial if config.reference == "initial" else policy.model
             sampler.update(number)
-            pairs, facts = _round_pairs(sampler, policy, problems, config=config, context=inner)
+            pairs, facts = draw_pairs(sampler, policy, problems, config=config, context=inner)
             tables.append(pairs.select(list(PAIRS)))
             curve.begin_after(log.num_steps)
             if len(pairs):
-                taught = _with_samples(
+                taught = with_samples_of(
                     pairs, problems, policy, reference, config=config, context=inner
                 )
                 log.num_steps += learn(
@@ -108,86 +105,3 @@ def run_rounds(
             log.rounds.append(facts)
             progress.save(number)
     return log, pl.concat(tables)
-
-
-def _round_pairs(
-    sampler: Sampler,
-    policy: "Policy",
-    problems: Sequence[Problem],
-    *,
-    config: PreferenceConfig,
-    context: StageContext,
-) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Pairs of this round's samples, with the tokens that were drawn: text has other spellings.
-
-    Everything random follows from the round's seed.
-    """
-    drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
-    drawn = drawn[: config.sampling.problems]
-    made = sample_and_score_all(
-        sampler,
-        drawn,
-        make_prompts(policy.tokenizer, drawn),
-        _params(config, seed=purpose_seed(context.seed, "samples")),
-        verify=VerifierCache(),
-        report=lambda _done: None,
-    )
-    generator = weights_digest(policy.model)
-    samples = completions_table([each.completion(generator) for each in made])
-    samples = with_row_ids(samples, IDENTITY["completions"])
-    pairs = build_pairs(
-        samples,
-        pairs_per_problem=config.pairs.per_problem,
-        heldout_fraction=config.pairs.heldout_fraction,
-        seed=context.seed,
-        max_pairs=config.pairs.limit,
-        builder=config.pairs.builder,
-    ).with_columns(split=pl.lit("train"))
-    context.scratch.mkdir(parents=True, exist_ok=True)
-    write_table(pairs, context.scratch / "pairs.parquet", PAIRS)
-    judged = [each.score.correct for each in made if each.score.correct is not None]
-    tokens = {(each.problem.id, each.sample.text): each.sample.token_ids for each in made}
-    for side in ("chosen", "rejected"):
-        texts = zip(pairs["problem_id"], pairs[side], strict=True)
-        pairs = with_tokens(pairs, side, [tokens[each] for each in texts])
-    return pairs, {
-        "num_pairs": float(len(pairs)),
-        "num_samples": float(len(made)),
-        "solve_rate": sum(judged) / len(judged) if judged else 0.0,
-    }
-
-
-def _with_samples(
-    pairs: pl.DataFrame,
-    problems: Sequence[Problem],
-    policy: "Policy",
-    reference: "PreTrainedModel",
-    *,
-    config: PreferenceConfig,
-    context: StageContext,
-) -> pl.DataFrame:
-    """For optimism: each pair with a sample of the reference for the same problem."""
-    if not config.algorithm.optimism_coefficient:
-        return pairs
-    wanted = set(pairs["problem_id"])
-    asked = [problem for problem in problems if problem.id in wanted]
-    params = _params(config, seed=purpose_seed(context.seed, "reference"))
-    prompts, once = make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
-    with open_sampler(config.sampling.engine, replace(policy, model=reference)) as sampler:
-        drawn = {sample.prompt_id: sample for sample in sampler.sample(prompts, once)}
-    samples = [drawn[name] for name in pairs["problem_id"]]
-    pairs = pairs.with_columns(pl.Series("sampled", [sample.text for sample in samples]))
-    return with_tokens(pairs, "sampled", [sample.token_ids for sample in samples])
-
-
-def _params(config: PreferenceConfig, *, seed: int) -> SamplingParams:
-    return SamplingParams(
-        max_tokens=config.sampling.max_tokens,
-        temperature=config.sampling.temperature,
-        num_samples=config.sampling.num_samples,
-        seed=seed,
-    )
-
-
-def _no_pairs() -> pl.DataFrame:
-    return pl.DataFrame(schema=PAIRS)

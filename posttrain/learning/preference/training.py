@@ -1,22 +1,20 @@
 """One training on one table of pairs: rows, reference values, batches, steps."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import polars as pl
 import torch
 from torch import Tensor
 
-from posttrain.data.batching import Batches
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.objective import PreferenceBatch, objective, with_reference_point
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.pairwise import PairRows, encode_pairs
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.hashing import sha256_of
 
@@ -53,7 +51,7 @@ def learn(
 
     """
     algorithm = config.algorithm
-    if algorithm.loss == "kto":
+    if algorithm.needs_mismatched:
         pairs = _mismatched(pairs)
     extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
     rows = encode_pairs(
@@ -65,42 +63,19 @@ def learn(
         values_SN = reference_values(
             algorithm, reference, rows, batch_tokens=config.batch_tokens, scratch=context.scratch
         )
-    task = preference_task(rows, values_SN, config=config, seed=context.seed)
+    task = rows.task(
+        objective(algorithm),
+        partial(_collate, rows, values_SN),
+        config=config,
+        seed=context.seed,
+        digests={"reference": sha256_of(values_SN.numpy().tobytes())},
+        gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
+    )
     return train(trainable, task, config=config, context=context, curve=curve, prefix="preference")
 
 
-def preference_task(
-    rows: PairRows, values_SN: Tensor, *, config: PreferenceConfig, seed: int
-) -> TrainingTask[PreferenceBatch]:
-    """Every step over the pairs; `values_SN` is what the reference says of each side."""
-    taught, held = hold_out(rows.prompts, config.learner.early_stop, seed=seed)
-    packed, algorithm = config.learner.packing, config.algorithm
-    plan = rows.batches(taught, config, seed=seed)
-    heldout = None
-    if held:
-        once, collate = rows.once(held, config), _collate(rows, values_SN, held, packed=False)
-        heldout = Batches(once.steps, once.lengths, collate)
-    is_kto = algorithm.loss == "kto"
-    return TrainingTask(
-        batches=Batches(
-            plan.steps,
-            plan.lengths,
-            _collate(rows, values_SN, taught, packed=packed),
-            config.micro_batch_tokens,
-            packed,
-        ),
-        loss=objective(algorithm),
-        heldout=heldout,
-        digests={
-            "pairs": rows.table().digest,
-            "reference": sha256_of(values_SN.numpy().tobytes()),
-        },
-        gather=with_reference_point(algorithm) if is_kto else None,
-    )
-
-
 def _collate(
-    rows: PairRows, values_SN: Tensor, chosen: Sequence[int], *, packed: bool
+    rows: PairRows, values_SN: Tensor, chosen: Sequence[int], packed: bool
 ) -> Callable[[Sequence[int]], PreferenceBatch]:
     """Batches over the pairs of these indices, counted from 0."""
     values_SN = values_SN[:, list(chosen)]

@@ -1,6 +1,7 @@
 """The parameters that every supervised training stage shares."""
 
-from typing import Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -8,6 +9,9 @@ from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import StageConfig
+
+if TYPE_CHECKING:
+    from posttrain.data.batching import Mixture
 
 
 class LoraConfig(StageConfig):
@@ -88,6 +92,28 @@ class TrainingConfig(StageConfig):
             )
         return self
 
-    def order_seed(self, seed: int) -> int | None:
-        """Return the seed that shuffles the rows, None where they come as given."""
-        return seed if self.order == "shuffled" else None
+    def plan(
+        self, lengths: Sequence[int], *, seed: int, mixture: "Mixture | None" = None
+    ) -> list[list[int]]:
+        """Plan the rows of every optimizer step.
+
+        Args:
+            lengths: Tokens of each row.
+            seed: Shuffles the rows, unless they come as given.
+            mixture: Groups of rows and their shares.
+
+        Returns:
+            Indices of rows, step by step.
+
+        """
+        from posttrain.data.batching import plan_steps
+
+        return plan_steps(
+            lengths,
+            batch_tokens=self.batch_tokens,
+            epochs=self.epochs,
+            num_steps=self.steps,
+            seed=seed if self.order == "shuffled" else None,
+            mixture=mixture,
+            packed=self.learner.packing,
+        )

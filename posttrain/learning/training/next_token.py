@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from posttrain.data.batching import Batches, Mixture, length_buckets, plan_steps
+from posttrain.data.batching import Batches, Mixture, length_buckets
 from posttrain.data.rows import (
     TokenBatch,
     TokenRow,
@@ -120,15 +120,7 @@ def token_batches(
     """Every step over the rows."""
     lengths = [len(row.ids) for row in rows]
     packed = config.learner.packing
-    steps = plan_steps(
-        lengths,
-        batch_tokens=config.batch_tokens,
-        epochs=config.epochs,
-        num_steps=config.steps,
-        seed=config.order_seed(seed),
-        mixture=mixture,
-        packed=packed,
-    )
+    steps = config.plan(lengths, seed=seed, mixture=mixture)
     table = TokenTable(rows, pad=int(policy.tokenizer.pad_token_id), packed=packed)
     return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
 

@@ -1,6 +1,6 @@
 """Training tasks on pairs: what reward models and preference optimization share."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,20 +8,22 @@ import polars as pl
 import torch
 from torch import Tensor
 
-from posttrain.data.batching import Batches, length_buckets, plan_steps
+from posttrain.data.batching import AnyBatch, Batches, length_buckets
 from posttrain.data.pairs import PairTable
-from posttrain.data.rows import TokenBatch, TokenRow, check_answers, encode_rows
+from posttrain.data.rows import TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.task import Loss, TrainingTask
+from posttrain.learning.training.task import Gather, Loss, TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.learning.models.load import Policy
+
+Collate = Callable[[Sequence[int], bool], Callable[[Sequence[int]], AnyBatch]]
 
 _TOKENS = "_tokens"
 
@@ -42,39 +44,51 @@ class PairRows:
     pad: int
 
     def task(
-        self, loss: Loss[TokenBatch], config: TrainingConfig, context: StageContext
-    ) -> TrainingTask[TokenBatch]:
-        """Every step over the pairs; units are pairs."""
-        taught, held = hold_out(self.prompts, config.learner.early_stop, seed=context.seed)
-        return TrainingTask(
-            batches=self.batches(taught, config, seed=context.seed),
-            loss=loss,
-            heldout=self.once(held, config) if held else None,
-            digests={"pairs": self.table().digest},
-        )
+        self,
+        loss: Loss[AnyBatch],
+        collate: Collate[AnyBatch],
+        *,
+        config: TrainingConfig,
+        seed: int,
+        digests: Mapping[str, str] | None = None,
+        gather: Gather[AnyBatch] | None = None,
+    ) -> TrainingTask[AnyBatch]:
+        """Plan every step over the pairs; units are pairs.
 
-    def batches(
-        self, taught: Sequence[int], config: TrainingConfig, *, seed: int
-    ) -> Batches[TokenBatch]:
-        """The planned steps over the pairs of these indices."""
+        Args:
+            loss: Of a micro-batch.
+            collate: ``collate(indices, packed)`` gives a function from places among these pairs to
+                a micro-batch of them.
+            config: Budgets, passes, early stop.
+            seed: Of the order, and of what is held out for the early stop.
+            digests: Inputs beside the pairs, by name.
+            gather: Completes a step's parts by what depends on all of them.
+
+        Returns:
+            The task.
+
+        """
+        taught, held = hold_out(self.prompts, config.learner.early_stop, seed=seed)
         packed = config.learner.packing
         lengths = [self.length(index, packed=packed) for index in taught]
-        steps = plan_steps(
-            lengths,
-            batch_tokens=config.batch_tokens,
-            epochs=config.epochs,
-            num_steps=config.steps,
-            seed=config.order_seed(seed),
-            packed=packed,
+        heldout = None
+        if held:
+            once = [self.length(index, packed=False) for index in held]
+            steps = length_buckets(range(len(held)), once, config.batch_tokens)
+            heldout = Batches(steps, once, collate(held, False))
+        return TrainingTask(
+            batches=Batches(
+                config.plan(lengths, seed=seed),
+                lengths,
+                collate(taught, packed),
+                config.micro_batch_tokens,
+                packed,
+            ),
+            loss=loss,
+            heldout=heldout,
+            digests={"pairs": self.table().digest, **(digests or {})},
+            gather=gather,
         )
-        table = self.table(taught, packed=packed)
-        return Batches(steps, lengths, table.batch, config.micro_batch_tokens, packed)
-
-    def once(self, held: Sequence[int], config: TrainingConfig) -> Batches[TokenBatch]:
-        """Each of these pairs once."""
-        lengths = [self.length(index, packed=False) for index in held]
-        steps = length_buckets(range(len(held)), lengths, config.batch_tokens)
-        return Batches(steps, lengths, self.table(held).batch)
 
     def table(
         self,

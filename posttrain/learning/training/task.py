@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Loss = Callable[["PreTrainedModel", AnyBatch, float], tuple[Tensor, Mapping[str, Tensor]]]
+Gather = Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]]
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class TrainingTask(Generic[AnyBatch]):
     """What the early stop measures."""
     digests: Mapping[str, str] = field(default_factory=dict)
     """The inputs by name: a checkpoint that was made of others is refused."""
-    gather: Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]] | None = None
+    gather: Gather[AnyBatch] | None = None
     """``gather(model, parts)`` completes a step's parts by what depends on all of them."""
 
     def parts(self, model: "PreTrainedModel", step: int, device: str) -> list[AnyBatch]:
