@@ -32,9 +32,18 @@ def draw_pairs(
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Pairs of this round's samples, with the tokens that were drawn: text has other spellings.
+    """Sample, judge and pair, with the tokens that were drawn: text has other spellings.
 
-    Everything random follows from the round's seed.
+    Args:
+        sampler: Holds the policy of this round.
+        policy: The same.
+        problems: What may be asked.
+        config: How many of them, and how pairs are built.
+        context: Of the round: everything random follows from its seed.
+
+    Returns:
+        PAIRS with the tokens of each side, and what the round was like.
+
     """
     drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
@@ -73,7 +82,20 @@ def with_samples_of(
     config: PreferenceConfig,
     context: StageContext,
 ) -> pl.DataFrame:
-    """For optimism: each pair with a sample of the reference for the same problem."""
+    """Give each pair a sample of the reference for the same problem, where optimism needs one.
+
+    Args:
+        pairs: PAIRS of a round.
+        problems: Those that the pairs are of, among others.
+        policy: Tokenizer, and the kind of model.
+        reference: What is sampled.
+        config: Algorithm and sampling.
+        context: Of the round, with its seed.
+
+    Returns:
+        The pairs, with columns `sampled` and its tokens.
+
+    """
     if not config.algorithm.optimism_coefficient:
         return pairs
     wanted = set(pairs["problem_id"])
