@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.table import Table
 
 from posttrain.pipeline.flow import let_import
-from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
+from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
+from posttrain.pipeline.recipe_schema import schedulable_fields
 from posttrain.pipeline.slots import (
     SLOTS,
     OfferedPart,
@@ -36,7 +37,7 @@ slot. Parts of installed packages (entry points of the group posttrain.parts) ne
 \b
 Examples:
   posttrain parts                 every slot
-  posttrain parts schedule        one of them
+  posttrain parts schedule        one of them; of this one also the numbers that take a schedule
   posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
   posttrain parts --tsv | cut -f1,2
 """
@@ -53,21 +54,29 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
     Those of plug-ins and of installed packages are listed too, broken ones with the reason.
     """
-    found = list(offered_parts([find_slot(name).name for name in slots], _plugins(recipe)))
+    names = [find_slot(name).name for name in slots]
+    of = _recipe(recipe)
+    found = list(offered_parts(names, of.plugins if of else ()))
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
         for row in [_COLUMNS, *rows]:
             click.echo("\t".join(cell.replace("\t", " ") for cell in row))
         return
-    Console(highlight=False).print(_table(found))
+    console = Console(highlight=False)
+    console.print(_table(found))
+    if "schedule" in names:
+        flow = of.flow if of else "flows.post_training"
+        console.print(f"\nNumbers that take a schedule in recipes of {flow}:")
+        for place, kind, fields in schedulable_fields(flow, Path.cwd()):
+            console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
 
 
-def _plugins(given: Path | None) -> Sequence[str]:
+def _recipe(given: Path | None) -> Recipe | None:
     if given is None and not Path(RECIPE_FILE).is_file():
-        return ()
+        return None
     recipe = load_recipe(given or Path())
     let_import(Workspace.of(recipe).root)
-    return recipe.plugins
+    return recipe
 
 
 def _table(found: Sequence[OfferedPart]) -> Table:

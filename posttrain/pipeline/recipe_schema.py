@@ -1,8 +1,8 @@
 """The JSON schema of a flow's recipes, by which an editor completes and checks them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_schema
@@ -11,6 +11,7 @@ from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.stage.resources import Resources
+from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Reference, Stage, Task
 
@@ -66,6 +67,44 @@ def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
     every = _recorded(declare, frozenset(plain.asked))
     alone = [_recorded(declare, frozenset({section})) for section in sorted(plain.asked)]
     return {name: task for each in (plain, *alone, every) for name, task in each.tasks.items()}
+
+
+def schedulable_fields(flow: str, root: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Find all numbers of a flow's recipes that may be schedules.
+
+    Args:
+        flow: Its module, such as flows.post_training.
+        root: The project's root.
+
+    Yields:
+        The place of a config in a recipe; the kind of the part that it is, or nothing; and the
+        names of its numbers.
+
+    """
+    for name, task in stages_of_flow(flow, root).items():
+        yield from _schedulable_in(task.config, name, "")
+
+
+def _schedulable_in(
+    config: type[BaseModel], place: str, kind: str
+) -> Iterator[tuple[str, str, list[str]]]:
+    if issubclass(config, Schedulable) and (names := config.schedulable()):
+        yield place, kind, [name for name in config.model_fields if name in names]
+    for name, info in config.model_fields.items():
+        for each, inner in _configs_in(Annotated[info.annotation, *info.metadata, None]):
+            yield from _schedulable_in(inner, f"{place}.{name}", each)
+
+
+def _configs_in(annotation: Any) -> Iterator[tuple[str, type[BaseModel]]]:
+    """The configs that a field may hold, each with its kind where it is a part."""
+    slots = [each.slot for each in getattr(annotation, "__metadata__", ()) if hasattr(each, "slot")]
+    if slots:
+        yield from slots[0].parts.items()
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield "", annotation
+    else:
+        for argument in get_args(annotation):
+            yield from _configs_in(argument)
 
 
 def recipe_schema(

@@ -142,6 +142,11 @@ class Schedulable(StageConfig):
     """Numbers that nothing asks for anew at a step, so that they cannot be schedules."""
 
     @classmethod
+    def schedulable(cls) -> set[str]:
+        """Names of the fields that hold an int or a float, if anything, and are not fixed."""
+        return fields_that_take(cls, int, float) - cls.FIXED
+
+    @classmethod
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
@@ -156,7 +161,7 @@ class Schedulable(StageConfig):
         made = handler(schema)
         properties = handler.resolve_ref_schema(made).get("properties", {})
         scheduled = handler(referable(ScheduledNumber))
-        for name in _numbers(cls) & properties.keys():
+        for name in cls.schedulable() & properties.keys():
             number = properties[name]
             # Pydantic asks twice: for the validator around the class, and for the class.
             if scheduled not in number.get("anyOf", ()):
@@ -303,7 +308,7 @@ def _schedules_given(
 ) -> dict[str, ScheduledNumber]:
     """The schedules in place of numbers, by field; raises pydantic's error with their places."""
     found: dict[str, ScheduledNumber] = {}
-    for name in _numbers(config) & data.keys():
+    for name in config.schedulable() & data.keys():
         value = data[name]
         try:
             if isinstance(value, ScheduledNumber | Mapping):
@@ -314,8 +319,3 @@ def _schedules_given(
             lines = [InitErrorDetails(type=told, loc=(name,), input=value)]
             raise ValidationError.from_exception_data(config.__name__, lines) from None
     return found
-
-
-def _numbers(config: type[Schedulable]) -> set[str]:
-    """Names of the fields that hold an int or a float, if anything."""
-    return fields_that_take(config, int, float) - config.FIXED

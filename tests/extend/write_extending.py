@@ -1,7 +1,11 @@
-"""Write the examples of docs/extending.md anew: python tests/extend/write_extending.py."""
+"""Write the examples and contracts of docs/extending.md: python tests/extend/write_extending.py."""
 
 import ast
+import importlib
+import inspect
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -10,30 +14,128 @@ MARK = "<!-- From here on written by tests/extend/write_extending.py. -->\n"
 
 
 def examples() -> str:
-    """Every slot with its place in the package, and its example."""
-    from posttrain.pipeline.slots import SLOTS
+    """Every slot with its place in the package, its example, and what a part of it implements."""
+    from posttrain.pipeline.slots import SLOTS, find_slot
 
-    sections = []
+    sections, spoken_of = [], {}
     for slot, place in SLOTS.items():
         file = Path(__file__).parent / "plugins" / f"my_{slot}.py"
-        if not file.is_file():
-            continue
         said = (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n\n")[0]
         purpose = " ".join(said.split()).partition(". ")[0].partition("; ")[0].rstrip(".:")
         registry = place.partition(":")[0].replace(".", "/") + ".py"
         shipped = registry.rpartition("/")[0]
         article = "an" if slot[0] in "aeiou" else "a"
+        base = find_slot(slot).base
+        own = classes_of(base)
+        for each in own:
+            spoken_of |= classes_named(each)
         sections.append(
             f"## To add {article} {slot.replace('_', ' ')}\n\n{purpose}. Those that ship stand in"
             f" [`{shipped}/`](../{shipped}), their list in `{registry}`.\n\n"
-            f"`my_{slot}.py`:\n\n```python\n{file.read_text()}```\n"
+            f"`my_{slot}.py`:\n\n{code(file.read_text())}\n"
+            f"What a part implements ({must(base)}), and what it is given:\n\n"
+            f"{code(*map(stub, own))}{more(slot)}"
         )
     folder = Path(__file__).parent / "plugins" / "my_artifact_kind"
     files = [folder / "__init__.py", folder / "stage.py"]
-    blocks = [f"`my_artifact_kind/{f.name}`:\n\n```python\n{f.read_text()}```\n" for f in files]
+    blocks = [f"`my_artifact_kind/{f.name}`:\n\n{code(f.read_text())}" for f in files]
     said = "A kind of artifact is no part: it stands on a port of a task of one's own."
     sections.append("\n".join([f"## To add an artifact kind\n\n{said}\n", *blocks]))
+    places = [
+        f"`{each.__module__}`:\n\n{code(stub(each))}" for _, each in sorted(spoken_of.items())
+    ]
+    sections.append("\n".join(["## What several slots speak of\n", *places]))
     return "\n".join(sections)
+
+
+def code(*texts: str) -> str:
+    """A block of Python in Markdown."""
+    body = "\n\n\n".join(text.rstrip("\n") for text in texts)
+    return f"```python\n{body}\n```\n"
+
+
+def must(base: type) -> str:
+    """Which of the methods a part must have."""
+    names = [f"`{name}`" for name in base.IMPLEMENT_ONE_OF]
+    return f"{names[0]} at least" if len(names) == 1 else f"one of {', '.join(names)} at least"
+
+
+def classes_of(base: type) -> list[type]:
+    """The base of a slot, and the classes of its own module that it speaks of, in their order."""
+    module = sys.modules[base.__module__]
+    own = {
+        name: each
+        for name, each in vars(module).items()
+        if isinstance(each, type) and each.__module__ == module.__name__ and name[0] != "_"
+    }
+    found, pending = set(), [base.__name__]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending += own.keys() & set(re.findall(r"\w+", stub(own[name])))
+    return [each for name, each in own.items() if name in found]
+
+
+def classes_named(owner: type) -> dict[str, type]:
+    """Classes of posttrain in the signatures of a class, that its module imports."""
+    module = sys.modules[owner.__module__]
+    names = set()
+    for node in ast.walk(ast.parse(stub(owner))):
+        if isinstance(node, ast.arg | ast.AnnAssign) and node.annotation:
+            names |= set(re.findall(r"\w+", ast.unparse(node.annotation)))
+        elif isinstance(node, ast.FunctionDef) and node.returns:
+            names |= set(re.findall(r"\w+", ast.unparse(node.returns)))
+    found = {}
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("posttrain."):
+            for name in names & {each.name for each in node.names}:
+                each = getattr(importlib.import_module(node.module), name)
+                if isinstance(each, type) and not hasattr(each, "IMPLEMENT_ONE_OF"):
+                    found[name] = each
+    return found
+
+
+def stub(owner: type) -> str:
+    """A class as its users see it: docstring, fields, and public methods without their code."""
+    source = textwrap.dedent(inspect.getsource(owner))
+    lines = dict(enumerate(source.splitlines(), start=1))
+    (node,) = ast.parse(source).body
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef):
+            first = min([each.lineno, *(one.lineno for one in each.decorator_list)])
+            said = each.body[0].end_lineno if isinstance(each.body[0], ast.Expr) else None
+            kept = range(first, said + 1) if said and each.name[0] != "_" else ()
+            gone = set(range(first, each.end_lineno + 1)) - set(kept)
+        elif isinstance(each, ast.AnnAssign) and each.target.id == "IMPLEMENT_ONE_OF":
+            gone = set(range(each.lineno, each.end_lineno + 1))
+        else:
+            continue
+        for number in gone:
+            del lines[number]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines.values())).rstrip()
+
+
+def more(slot: str) -> str:
+    """What else is to be known of a slot."""
+    if slot == "advantage":
+        part = importlib.import_module("posttrain.learning.algorithms.part")
+        needs = "\n".join(f"- `{name}`: {said}" for name, said in part.NEEDS.items())
+        return (
+            "\nAdvantages, surrogates, token weights and regularizers are parts of an algorithm:\n"
+            f"\n{code(stub(part.AlgorithmPart))}\n"
+            f"In `NEEDS` they name what the learner is to compute for them:\n\n{needs}\n"
+        )
+    if slot == "schedule":
+        from posttrain.pipeline.recipe_schema import schedulable_fields
+
+        rows = [
+            f"| `{place}` | {kind} | {', '.join(f'`{name}`' for name in names)} |"
+            for place, kind, names in schedulable_fields("flows.post_training", ROOT)
+        ]
+        head = "The numbers that take a schedule (`posttrain parts schedule` lists them too):"
+        return "\n".join(["", head, "", "| in | of kind | numbers |", "|---|---|---|", *rows, ""])
+    return ""
 
 
 def document() -> str:

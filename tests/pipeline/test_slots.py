@@ -11,11 +11,15 @@ from click.testing import CliRunner
 
 from posttrain.cli.main import cli
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.recipe_schema import schedulable_fields
 from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence, offered_parts
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Slot
+from tasks.rl.config import RlStageConfig
 
 ROOT = Path(__file__).parents[2]
+FLOW = "flows.post_training"
+RAMP = {"from": 2, "to": 1, "over": 3}
 PART = '''
 from typing import Literal
 from posttrain.stage.shapes.base import ScheduleShape
@@ -184,6 +188,22 @@ def test_a_broken_package_is_named_and_stops_no_other(package):
     assert found["left"].origin == "package turns 1.5"
     assert found["left"].summary.startswith("broken: the installed package turns 1.5 offers the")
     assert "No module named 'no_such_library' (" in found["left"].summary
+
+
+def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = CliRunner().invoke(cli, ["parts", "schedule"]).output
+    assert "Numbers that take a schedule in recipes of flows.post_training:" in shown
+    assert "  sft.optimization: learning_rate, max_grad_norm\n" in shown
+    assert "  rl.algorithm.regularizers (entropy): coefficient\n" in shown
+    found = {(place, kind): names for place, kind, names in schedulable_fields(FLOW, ROOT)}
+    for (place, _), names in found.items():
+        assert not place.startswith(("rl.draw", "rl.producer", "rl.reward")), place
+        assert not {"steps", "staleness", "warmup_steps"} & set(names), place
+    # Each of them is taken by the config of its stage, and what is not listed is refused.
+    RlStageConfig.parse({"temperature": RAMP, "group_size": {**RAMP, "to": 4}}, where="rl")
+    with pytest.raises(UserError, match=r"rl\.steps: input should be a valid integer"):
+        RlStageConfig.parse({"steps": RAMP}, where="rl")
 
 
 def test_what_no_recipe_can_name_is_listed_with_the_reason(package, plugin, monkeypatch):

@@ -1,7 +1,9 @@
 """Write the files of a new project into an empty folder, all of them or none."""
 
+import os
 import re
 import shutil
+import subprocess
 import sys
 import uuid
 from importlib.resources import files
@@ -14,6 +16,7 @@ from posttrain.provenance.git import ask_git, require_git
 from posttrain.stage.errors import UserError
 
 _SUFFIX = ".tmpl"
+_GENERATED = ("dvc.yaml", "params.yaml")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 # Names that a wheel or a copy would lose if the templates themselves had them.
 _RENAMED = {"gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc": ".dvc"}
@@ -32,6 +35,7 @@ def create(folder: Path) -> list[str]:
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
     try:
         _write(partial, texts)
+        _generate(partial)
         if folder.is_dir():
             folder.rmdir()
         partial.rename(folder)
@@ -39,7 +43,7 @@ def create(folder: Path) -> list[str]:
         raise UserError(f"cannot write {folder}: {error.strerror}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    return sorted(texts)
+    return sorted([*texts, *_GENERATED])
 
 
 def refuse(folder: Path) -> None:
@@ -80,9 +84,6 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    state = folder / ".posttrain"
-    state.mkdir()
-    (state / "python").write_text(sys.executable + "\n", encoding="utf-8")
     if not _in_git(folder.parent):
         require_git(
             folder,
@@ -91,6 +92,25 @@ def _write(folder: Path, texts: dict[str, str]) -> None:
             "--initial-branch=main",
             purpose="init it yourself",
         )
+
+
+def _generate(folder: Path) -> None:
+    """Write what is generated from the recipe, in a process that imports the new project's code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "posttrain", "compile"],
+        cwd=folder,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise UserError(f"cannot compile the recipe of a new project: {done.stderr.strip()}")
+    # What was noted there is about a folder of another name.
+    state = folder / ".posttrain"
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir()
+    (state / "python").write_text(sys.executable + "\n", encoding="utf-8")
 
 
 def _in_git(folder: Path) -> bool:

@@ -46,7 +46,6 @@ def test_dvc_gets_the_files_of_the_project_and_none_of_the_installation(demo):
 
 
 def test_its_own_tests_and_style_hold(demo):
-    _posttrain(demo, "compile")
     tests = subprocess.run(
         [sys.executable, "-m", "pytest"], cwd=demo, capture_output=True, text=True, check=False
     )
