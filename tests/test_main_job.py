@@ -203,7 +203,8 @@ def test_kill_9_during_rl_then_run_again_ends_with_the_same_digests(clone, other
     command = [clone.venv / "bin/python", "-m", "posttrain", "run", "--local", *sets]
     process = subprocess.Popen(command, cwd=clone.root, stderr=subprocess.DEVNULL)
     scratch = clone.root / ".posttrain/scratch"
-    while not list(scratch.glob("*-rl-*/checkpoint*")):
+    # A finished one: a draft that the kill tears is rightly not resumed from.
+    while not list(scratch.glob("*-rl-*/checkpoints/step-*")):
         assert process.poll() is None, "the run ended before rl wrote a checkpoint"
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
