@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from posttrain.provenance import files
+from posttrain.stage import files
 from posttrain.stage.errors import UserError
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """As `provenance.files.replacing`, with what the disk refuses said in a sentence."""
+    """As `stage.files.replacing`, with what the disk refuses said in a sentence."""
     try:
         with files.replacing(path) as partial:
             yield partial

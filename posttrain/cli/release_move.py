@@ -11,6 +11,7 @@ from posttrain.cli.release_trust import Trust, trust_options
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.names import ENVIRONMENTS
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName
 
 if TYPE_CHECKING:
     from posttrain.publishing.release.pointers import ReleaseStore
@@ -105,7 +106,7 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
         from posttrain.provenance.dvc.remote import push_object
         from posttrain.publishing.release.tags import release_message
 
-        push_object(root, release_message(root, tag)["archive-md5"])
+        push_object(root, CacheName(release_message(root, tag)["archive-md5"]))
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
     if repository is not None:
         click.echo(push_to_hub(release_folder(root, tag), repository))

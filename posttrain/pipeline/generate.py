@@ -12,8 +12,8 @@ from posttrain.pipeline.recipe import PARAMS_FILE, Recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure
 from posttrain.provenance.dvc.records import LockEntry
-from posttrain.provenance.files import replacing
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
 from posttrain.stage.hashing import sha256_of
 from posttrain.stage.spec import Dag, Reference
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from posttrain.provenance.code import CodeReader, version
 from posttrain.provenance.ledger import Ledger
 from posttrain.stage.artifact_kinds import ArtifactKind
-from posttrain.stage.hashing import sha256_of
+from posttrain.stage.hashing import ArtifactDigest, sha256_of
 
 VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
 """What reaches this code scores answers by verifiers that rows name, not the recipe."""
@@ -15,7 +15,7 @@ VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
 _INCIDENTAL = frozenset({"polars"})
 
 
-def judge_digest(reader: CodeReader, name: str) -> str:
+def judge_digest(reader: CodeReader, name: str) -> ArtifactDigest:
     """SHA-256 over a verifier's name, its code and the packages that its code imports.
 
     Args:
@@ -25,7 +25,7 @@ def judge_digest(reader: CodeReader, name: str) -> str:
     """
     closure = reader.closure(verifier_entry(name) or VERIFIES)
     packages = {each: version(each) for each in sorted(closure.packages - _INCIDENTAL)}
-    return sha256_of(json.dumps([name, closure.digest, packages]))
+    return ArtifactDigest(sha256_of(json.dumps([name, closure.digest, packages])))
 
 
 def verifier_entry(name: str) -> str:

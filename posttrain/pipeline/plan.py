@@ -8,11 +8,11 @@ from typing import Literal, Protocol
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.stage_keys import StageKeys
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName, StatCache, digest_path
 from posttrain.stage.spec import Dag
 
 Action = Literal["cached", "restore", "run", "pending"]
@@ -21,7 +21,7 @@ Action = Literal["cached", "restore", "run", "pending"]
 class ObjectStore(Protocol):
     """Where the bytes of published outputs are kept."""
 
-    def has(self, md5: str) -> bool:
+    def has(self, md5: CacheName) -> bool:
         """True where the object can be restored from the local cache."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from posttrain.provenance.code import CodeClosure, version
-from posttrain.stage.hashing import canonical_json, sha256_of_json
+from posttrain.stage.hashing import KeyDigest, canonical_json, sha256_of_json
 
 Components = Mapping[str, Mapping[str, str]]
 Kind = Literal["changed", "added", "removed"]
@@ -64,7 +64,7 @@ _SENTENCES: dict[str, dict[Kind, str]] = {
 class Key:
     """Hex SHA-256 of the canonical JSON of `components`: group -> name -> value, all text."""
 
-    digest: str
+    digest: KeyDigest
     components: Components
 
 
@@ -108,7 +108,7 @@ def stage_key(
         "packages": {name: version(name) for name in sorted(code.packages)},
         "runtime": dict(runtime),
     }
-    return Key(sha256_of_json(components), components)
+    return Key(KeyDigest(sha256_of_json(components)), components)
 
 
 def checkpoints_digest(components: Components) -> str:

@@ -1,10 +1,18 @@
 """Digests by kind, and the one spelling in which JSON is hashed: all hashing goes through here."""
 
+import contextlib
 import hashlib
 import json
+import os
+import stat
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, NewType
+from typing import IO, NewType, Self
+
+from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
 
 ArtifactDigest = NewType("ArtifactDigest", str)
 """Hex SHA-256 of an artifact: a file's bytes, or the names and digests of a directory's files."""
@@ -17,6 +25,11 @@ KeyDigest = NewType("KeyDigest", str)
 
 CacheName = NewType("CacheName", str)
 """Under which DVC's cache holds an artifact: its MD5, with `.dir` for a directory."""
+
+# A file written in the same clock tick as it was hashed can change again without a visible
+# change of its mtime; git calls this "racy clean". Where times are kept finer than milliseconds a
+# tick is one of the kernel's, at most 10 ms; two seconds covers the coarsest clocks (FAT).
+_FINE_NS, _TICK_NS, _COARSE_TICK_NS = 1_000_000, 20_000_000, 2_000_000_000
 
 
 def canonical_json(value: object, *, finite: bool = True) -> str:
@@ -69,10 +82,10 @@ def sha256_of_file(path: Path) -> str:
         return digest_of_stream(stream, "sha256").hex()
 
 
-def md5_of_file(path: Path) -> str:
+def md5_of_file(path: Path) -> CacheName:
     """Hex MD5 of a file, read in pieces: DVC's name for it."""
     with path.open("rb") as stream:
-        return digest_of_stream(stream, "md5").hex()
+        return CacheName(digest_of_stream(stream, "md5").hex())
 
 
 def digest_of_stream(stream: IO[bytes], algorithm: str) -> bytes:
@@ -83,3 +96,132 @@ def digest_of_stream(stream: IO[bytes], algorithm: str) -> bytes:
 def eight_bytes_of(text: str) -> bytes:
     """BLAKE2b of a text, 8 bytes long: what random numbers are made from, never an identity."""
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
+
+
+@dataclass(frozen=True)
+class Digest:
+    """Content of a file or directory: hex SHA-256, bytes in total, number of files."""
+
+    sha256: ArtifactDigest
+    size: int
+    files: int
+
+
+@dataclass
+class StatCache:
+    """Remembers (path, size, mtime, inode) -> SHA-256 in one JSON file, read and saved whole.
+
+    Losing the file, or two processes saving at once, costs a re-hash and nothing else.
+    """
+
+    path: Path
+    entries: dict[str, tuple[int, int, int, str]] = field(default_factory=dict)
+    changed: bool = False
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the cache; a missing or damaged file is an empty cache."""
+        try:
+            raw = json.loads(path.read_bytes())
+            return cls(path, {name: (row[0], row[1], row[2], row[3]) for name, row in raw.items()})
+        except (OSError, ValueError, AttributeError, IndexError, TypeError, KeyError):
+            return cls(path)
+
+    def save(self) -> None:
+        """Write the cache by atomic rename, if anything was learned and the place is writable."""
+        if not self.changed:
+            return
+        with contextlib.suppress(PermissionError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(self.path) as partial:
+                partial.write_text(json.dumps(self.entries, separators=(",", ":")))
+        self.changed = False
+
+    def get(self, path: str, status: os.stat_result) -> str | None:
+        """The remembered hash of `path`, if its size, mtime and inode are still the same."""
+        entry = self.entries.get(path)
+        return entry[3] if entry is not None and entry[:3] == _signature(status) else None
+
+    def put(self, path: str, status: os.stat_result, sha256: str, *, hashed_ns: int) -> None:
+        """Remember a hash begun at `hashed_ns`, unless the file was too young to be trusted."""
+        fine = status.st_mtime_ns % _FINE_NS != 0
+        if hashed_ns - status.st_mtime_ns > (_TICK_NS if fine else _COARSE_TICK_NS):
+            self.entries[path] = (*_signature(status), sha256)
+            self.changed = True
+
+    def moved(self, source: Path, target: Path) -> None:
+        """Let what is known of a file or folder go with it when it is renamed."""
+        before, after = (os.path.abspath(path) for path in (source, target))  # noqa: PTH100 - as `_file`
+        for name in [n for n in list(self.entries) if n == before or n.startswith(before + os.sep)]:
+            self.entries[after + name[len(before) :]] = self.entries.pop(name)
+            self.changed = True
+
+
+def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
+    """Digest a file (its bytes) or a directory (its sorted relative paths and their digests).
+
+    The directory's digest is the SHA-256 of one line ``relpath NUL sha256 LF`` per file, sorted by
+    the bytes of the POSIX relative path. Nothing is ignored; empty directories do not count.
+
+    Args:
+        path: File or directory.
+        cache: What is known of files that have not changed since; None reads every byte.
+
+    Returns:
+        The digest, with the number of bytes and of files.
+
+    Raises:
+        UserError: There is nothing at the path, or a link to a directory.
+
+    """
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        raise UserError(
+            f"{path} does not exist; restore it, or run the stage that makes it"
+        ) from None
+    if not stat.S_ISDIR(status.st_mode):
+        return Digest(ArtifactDigest(_file(path, status, cache)), status.st_size, 1)
+    if path.is_symlink():
+        raise UserError(f"{path} is a link to a directory; put the directory itself there")
+    lines, total = [], 0
+    for name, file, file_status in _walk(path, b""):
+        lines.append(b"%b\0%b\n" % (name, _file(file, file_status, cache).encode()))
+        total += file_status.st_size
+    return Digest(ArtifactDigest(sha256_of(b"".join(sorted(lines)))), total, len(lines))
+
+
+def _walk(directory: Path, prefix: bytes) -> list[tuple[bytes, Path, os.stat_result]]:
+    """Every file below `directory`: relative POSIX path as bytes, path, and status behind links."""
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = prefix + os.fsencode(entry.name)
+            if entry.is_dir(follow_symlinks=False):
+                found += _walk(Path(entry.path), name + b"/")
+            elif entry.is_dir():
+                raise UserError(
+                    f"{entry.path} is a link to a directory; put the directory itself there"
+                )
+            else:
+                found.append((name, Path(entry.path), Path(entry.path).stat()))
+    return found
+
+
+def _file(path: Path, status: os.stat_result, cache: StatCache | None) -> str:
+    """SHA-256 of one regular file, from memory where that is safe."""
+    if not stat.S_ISREG(status.st_mode):
+        raise UserError(f"{path} is not a regular file; only files and directories can be tracked")
+    name = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links into the DVC cache
+    remembered = cache.get(name, status) if cache is not None else None
+    if remembered is not None:
+        return remembered
+    started = time.time_ns()
+    sha256 = sha256_of_file(path)
+    if cache is not None and _signature(path.stat()) == _signature(status):
+        cache.put(name, status, sha256, hashed_ns=started)
+    return sha256
+
+
+def _signature(status: os.stat_result) -> tuple[int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import StatCache, digest_path
 
 LONG_AGO = 1_600_000_000
 
@@ -149,7 +149,7 @@ def test_what_is_known_of_a_folder_goes_with_it_when_it_is_renamed(tmp_path, mon
     staged.rename(final)
     cache.moved(staged, final)
     assert cache.entries.keys() == {str(final / "a"), str(final / "sub" / "b"), str(neighbor)}
-    monkeypatch.setattr("posttrain.provenance.digest.sha256_of_file", lambda _: "read again")
+    monkeypatch.setattr("posttrain.stage.hashing.sha256_of_file", lambda _: "read again")
     assert digest_path(final, cache=cache) == before
 
 

@@ -8,6 +8,7 @@ from posttrain.operations.maintenance.pins import pinned
 from posttrain.provenance.ledger import Ledger, Run, StageRun
 from posttrain.provenance.ledger.records import PROVEN
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import ArtifactDigest
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def claims_of(ledger: Ledger, keep: Keep) -> Claims:
         for member in release.members:
             claims.claim(member.md5 or digests.get(member.digest), f"release {release.tag}")
     for digest, name in pinned(ledger).items():
-        claims.claim(digests.get(digest), f"pinned: {name}")
+        claims.claim(digests.get(ArtifactDigest(digest)), f"pinned: {name}")
     live = {run.id for run in claims.live}
     # A live run goes on from what its recipe made last, whatever else is asked for.
     at_work = {run.recipe for run in claims.live}

@@ -3,6 +3,7 @@
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.names import Selected, digests_of
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import ArtifactDigest
 
 _PIN = "pin"
 # An annotation is never taken away, only said anew: no name means that it is pinned no more.
@@ -15,14 +16,14 @@ def pinned(ledger: Ledger) -> dict[str, str]:
     return {digest: name for digest, name in noted.items() if name != _NO_MORE}
 
 
-def pin(ledger: Ledger, node: Selected, name: str) -> list[str]:
+def pin(ledger: Ledger, node: Selected, name: str) -> list[ArtifactDigest]:
     """Keep an artifact, all outputs of a stage run, or all members of a release."""
     digests = digests_of(ledger, node)
     ledger.annotations.note(_PIN, dict.fromkeys(digests, name))
     return digests
 
 
-def unpin(ledger: Ledger, node: Selected) -> list[str]:
+def unpin(ledger: Ledger, node: Selected) -> list[ArtifactDigest]:
     """Let them go by the policy again."""
     digests = [digest for digest in digests_of(ledger, node) if digest in pinned(ledger)]
     if not digests:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from posttrain.operations.maintenance.cache import Objects
 from posttrain.provenance.dvc.guard import guarded
-from posttrain.provenance.files import replacing
+from posttrain.stage.files import replacing
 
 _JOURNAL = "posttrain-gc.json"
 _CHUNK = 64

@@ -46,7 +46,7 @@ def _digest_item(root: Path, item: str) -> str:
 
 
 def _file(root: Path, place: str) -> str:
-    from posttrain.provenance.digest import StatCache, digest_path
+    from posttrain.stage.hashing import StatCache, digest_path
 
     path = root / Path(place).expanduser()
     if not path.exists():

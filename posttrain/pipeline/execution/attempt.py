@@ -13,10 +13,10 @@ from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
 from posttrain.pipeline.plan import Planner
-from posttrain.provenance.files import replacing
 from posttrain.provenance.key import checkpoints_digest
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.stage.context import TRACKED_RUN
+from posttrain.stage.files import replacing
 from posttrain.views.tracking.base import Tracker
 
 

@@ -13,6 +13,7 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import ArtifactDigest
 from posttrain.stage.spec import ArtifactKind, Stage
 
 Parts = Sequence[ArtifactRecord]
@@ -78,7 +79,7 @@ def _used(decisions: Sequence[Decision]) -> list[ArtifactRecord]:
         for record in (*decision.known.inputs, *decision.known.outputs)
     ]
     return records + [
-        ArtifactRecord(role, "", f"{decision.stage}.inputs.{role}", digest, 0)
+        ArtifactRecord(role, "", f"{decision.stage}.inputs.{role}", ArtifactDigest(digest), 0)
         for decision in decisions
         if decision.known is None and decision.key is not None
         for role, digest in _inputs(decision).items()

@@ -122,7 +122,7 @@ class Executor:
         with timings.phase("restore"):
             for record in decision.known.outputs:
                 path = self.planner.workspace.output(record.path)
-                if not self.store.restore(path, str(record.md5)):
+                if record.md5 is None or not self.store.restore(path, record.md5):
                     return False
         return True
 

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.dvc import DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord
-from posttrain.stage.hashing import sha256_of, sha256_of_file
+from posttrain.stage.hashing import StatCache, digest_path, sha256_of, sha256_of_file
 
 Made = Mapping[str, Mapping[str, ArtifactRecord]]
 

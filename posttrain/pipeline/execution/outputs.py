@@ -13,10 +13,10 @@ from posttrain.pipeline.execution.publish import publish
 from posttrain.pipeline.execution.supervise import StageOutcome
 from posttrain.pipeline.judges import judge_digest
 from posttrain.pipeline.plan import Planner
-from posttrain.provenance.digest import digest_path
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.provenance.lineage.recalls import refuse_recalled
+from posttrain.stage.hashing import digest_path
 
 
 def finals_of(planner: Planner, name: str) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posttrain.stage.hashing import sha256_of, sha256_of_file
+from posttrain.stage.hashing import ArtifactDigest, sha256_of, sha256_of_file
 from posttrain.stage.spec import ArtifactKind
 
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
@@ -30,7 +30,7 @@ class ArtifactPart:
     type: ArtifactKind
     name: str | None = None
     size: int = 0
-    digest: str | None = None
+    digest: ArtifactDigest | None = None
 
     def path(self, whole: str) -> str:
         """What `posttrain lineage` finds it by."""
@@ -138,7 +138,7 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
 
 def _part_of_identity(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
     body = json.dumps(identity, sort_keys=True).encode()
-    return ArtifactPart(kind, name, len(body), sha256_of(body))
+    return ArtifactPart(kind, name, len(body), ArtifactDigest(sha256_of(body)))
 
 
 def _content(token: Any) -> object:

@@ -15,10 +15,10 @@ from posttrain.pipeline.generate import generated_files, stage_entries, write_ge
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.digest import StatCache
 from posttrain.provenance.dvc import DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import StatCache
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag
 from posttrain.views.tracking.base import Tracker

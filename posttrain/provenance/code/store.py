@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.provenance.code.symbols import ModuleTable
-from posttrain.provenance.files import replacing
+from posttrain.stage.files import replacing
 from posttrain.stage.hashing import sha256_of
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from posttrain.provenance.files import replacing
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
 
 _HEAD = "schema: '2.0'\nstages:\n"
 _STAGE = re.compile(r"^  (?! )(?P<name>\S.*):\n", re.MULTILINE)

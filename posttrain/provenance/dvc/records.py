@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from posttrain.stage.hashing import CacheName
+
 
 @dataclass(frozen=True)
 class StoredObject:
@@ -12,7 +14,7 @@ class StoredObject:
     `size` is in bytes, summed over the files.
     """
 
-    md5: str
+    md5: CacheName
     size: int
     num_files: int | None = None
     executable: bool = False

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from posttrain.provenance.dvc.repository import open_repo
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName
 
 
-def push_object(root: Path, md5: str) -> None:
+def push_object(root: Path, md5: CacheName) -> None:
     """Upload one object, with the files of a directory, and see that it arrived."""
     from dvc.config import NoRemoteError
     from dvc.exceptions import DvcException

@@ -13,6 +13,7 @@ from posttrain.provenance.dvc.guard import guarded, register
 from posttrain.provenance.dvc.records import LockEntry, StoredObject
 from posttrain.provenance.dvc.repository import open_repo
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName
 
 _MOVE = "or move the cache with `dvc cache dir`"
 _REASONS = {
@@ -73,14 +74,14 @@ class DvcStore:
             self._described[signature] = _stored(*objects.build(self._open(), path.absolute()))
         return self._described[signature]
 
-    def has(self, md5: str) -> bool:
+    def has(self, md5: CacheName) -> bool:
         """Whether the cache holds an object, and every file of it if it is a directory."""
         try:
             return not any(objects.missing(self._open().cache.local, md5))
         except objects.Damaged:
             return False
 
-    def restore(self, out: Path, md5: str) -> bool:
+    def restore(self, out: Path, md5: CacheName) -> bool:
         """Put an artifact back from the cache, or from the default remote if there is one.
 
         Every byte is checked against its hash first. A damaged object is removed from the cache,
@@ -161,7 +162,7 @@ class DvcStore:
                 self._repo = open_repo(self._root)
         return self._repo
 
-    def _pull(self, repo: Any, md5: str) -> bool:
+    def _pull(self, repo: Any, md5: CacheName) -> bool:
         """Fetch an object from the default remote; False if there is none, or not this object."""
         from dvc.config import NoRemoteError
         from dvc_data.hashfile.hash_info import HashInfo

@@ -4,11 +4,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 
-from posttrain.provenance.ledger.interning import Derivation
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import Adoption, Recall, Release, Verification
 from posttrain.provenance.ledger.store import Store, query_in
-from posttrain.provenance.ledger.writing import intern_derivations
+from posttrain.provenance.ledger.writing import Derivation, intern_derivations
 from posttrain.stage.hashing import canonical_json
 
 _VERIFIED = "verified:"

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from posttrain.provenance.ledger.interning import Derivation
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import ArtifactRecord, Composition
 from posttrain.provenance.ledger.store import Store, query_in
-from posttrain.provenance.ledger.writing import intern_derivations
+from posttrain.provenance.ledger.writing import Derivation, intern_derivations
 
 _INSERT = "INSERT INTO compositions (derivation) VALUES (:derivation) ON CONFLICT DO NOTHING"
 _ALL = "SELECT derivation FROM compositions ORDER BY num"

@@ -15,7 +15,7 @@ from posttrain.provenance.ledger.records import PROVEN, Run, RunStatus, StageRun
 from posttrain.provenance.ledger.store import Params, Row, Store
 from posttrain.provenance.ledger.version import ensure_current
 from posttrain.provenance.ledger.writing import write_stage_runs
-from posttrain.stage.hashing import canonical_json
+from posttrain.stage.hashing import KeyDigest, canonical_json
 
 _WRITTEN = (
     "id,recipe,started,command,ended,status,git_commit,git_dirty,mlflow_run_id,prefect_run_id,"
@@ -91,7 +91,7 @@ class Ledger:
         if stage_runs:
             write_stage_runs(self.store, stage_runs)
 
-    def succeeded(self, key: str) -> StageRun | None:
+    def succeeded(self, key: KeyDigest) -> StageRun | None:
         """The newest success under `key`. Newest means recorded last: clocks go backwards."""
         found = self._reader.where(_NEWEST_SUCCESS, {"key": key}, limit=1)
         return found[0] if found else None

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from posttrain.provenance.ledger.sqlite import SqliteStore
-from posttrain.provenance.ledger.store import Store
+from posttrain.provenance.ledger.store import SqliteStore, Store
 from posttrain.stage.errors import UserError
 
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from posttrain.stage.hashing import ArtifactDigest, CacheName, KeyDigest
+
 StageStatus = Literal["succeeded", "failed", "cached", "restored"]
 RunStatus = Literal["running", "succeeded", "failed", "killed"]
 
@@ -25,11 +27,11 @@ class ArtifactRecord:
     role: str
     type: str
     path: str
-    digest: str
+    digest: ArtifactDigest
     size: int
     rows: int | None = None
     producer: str | None = None
-    md5: str | None = None
+    md5: CacheName | None = None
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class StageRun:
     run_id: str
     stage: str
     task: str
-    key: str
+    key: KeyDigest
     status: StageStatus
     started: float
     ended: float
@@ -108,7 +110,7 @@ class Recall:
     """
 
     id: str
-    digest: str
+    digest: ArtifactDigest
     reason: str
     recalled: float
     predicate: str | None = None

@@ -4,8 +4,8 @@ import configparser
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import StatCache, digest_path
 
 
 class Finder:

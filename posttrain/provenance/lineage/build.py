@@ -130,7 +130,7 @@ def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
         " LEFT JOIN objects o ON o.artifact=a.num WHERE a.num IN ({values})"
     )
     found = {row.num: row for row in query_in(ledger.store, sql, artifacts)}
-    recalled = {
+    recalled: dict[str, str] = {
         recall.digest: _why(recall.reason, recall.predicate)
         for recall in ledger.annotations.recalls()
     }

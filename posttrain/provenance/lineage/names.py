@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.ledger import Ledger, Run
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import DONE
 from posttrain.provenance.ledger.store import Row, Store
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import ArtifactDigest, StatCache, digest_path
 
 LATEST = "latest"
 _DIGEST = re.compile(r"(?:(?P<type>[a-z_]+):)?(?P<prefix>[0-9a-f]{4,64})")
@@ -50,10 +50,10 @@ def find_node(ledger: Ledger, name: str, *, root: Path, cwd: Path) -> Selected:
     return found
 
 
-def digests_of(ledger: Ledger, node: Selected) -> list[str]:
+def digests_of(ledger: Ledger, node: Selected) -> list[ArtifactDigest]:
     """Digests of an artifact, of a stage run's outputs, or of a release's members; each once."""
     if node.artifact is not None:
-        return [node.id.partition(":")[2]]
+        return [ArtifactDigest(node.id.partition(":")[2])]
     assert node.derivation is not None
     inputs, outputs = read_edges(ledger.store, [node.derivation])[node.derivation]
     members = inputs if node.id.startswith("release:") else outputs

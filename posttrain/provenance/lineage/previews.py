@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from posttrain.provenance.digest import StatCache
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.graph import Node
+from posttrain.stage.hashing import StatCache
 
 _ROWS = 5
 _CELL = 200

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.provenance.digest import StatCache
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
@@ -13,6 +12,7 @@ from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.queries import up
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import StatCache
 
 # No column of a real table is called that.
 _NUMBER = "\0row"

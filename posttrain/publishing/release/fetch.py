@@ -10,6 +10,7 @@ from posttrain.publishing.release.contents import ArchiveContents, FolderContent
 from posttrain.publishing.release.names import FOLDER, Tag, parse_tag
 from posttrain.publishing.release.tags import release_message
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import CacheName
 
 # A place to look at, the release that it must be, and what is wrong with the pointer to it.
 Located = tuple[Path, Tag | None, list[str]]
@@ -43,7 +44,7 @@ def fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:
     archive = tag.archive(root)
     if archive.is_file():
         return archive
-    md5 = said.get("archive-md5", "")
+    md5 = CacheName(said.get("archive-md5", ""))
     ignored_by_git(root)
     archive.parent.mkdir(parents=True, exist_ok=True)
     if not md5 or not DvcStore(root, root).restore(archive, md5):

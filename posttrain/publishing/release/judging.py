@@ -18,7 +18,7 @@ from posttrain.publishing.release.names import Tag
 from posttrain.publishing.release.results import Results, collect
 from posttrain.publishing.release.statistics import GateResult
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of
+from posttrain.stage.hashing import ArtifactDigest, sha256_of
 
 Judged = list[tuple[AnyGate, GateResult]]
 
@@ -95,7 +95,7 @@ def _parent_results(session: Session, parent: Tag, chain: Chain, finder: Finder)
             f"posttrain release verify {parent} says what"
         )
     stored = Results.from_json(json.loads(data)["policy"])
-    record = ArtifactRecord("policy", "checkpoint", "", stored.policy, 0)
+    record = ArtifactRecord("policy", "checkpoint", "", ArtifactDigest(stored.policy), 0)
     now = collect(session.ledger, finder, policy=record, evaluation=chain.evaluation)
     if dict(stored.basis) == dict(now.basis):
         return Results(stored.policy, stored.basis, {**stored.by_seed, **now.by_seed})

@@ -3,12 +3,12 @@
 import shutil
 from pathlib import Path
 
-from posttrain.provenance.digest import StatCache, digest_path
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import StatCache, digest_path
 
 
 class Restorer:

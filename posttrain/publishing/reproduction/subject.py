@@ -7,12 +7,12 @@ from pathlib import Path
 
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
-from posttrain.provenance.digest import digest_path
 from posttrain.provenance.key import Difference, differences
 from posttrain.provenance.ledger import Ledger, Run, StageRun
 from posttrain.provenance.ledger.records import DONE
 from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import digest_path
 
 # What a person wrote and gave; packages and machine may differ where figures are compared.
 WORK = ("code", "params", "inputs")

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.provenance.digest import digest_path
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import open_ledger
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_path
 
 STAGES = ("first", "second", "third")
 # Importing MLflow takes longer than all else here, and has no part in any of it.

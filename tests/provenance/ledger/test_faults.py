@@ -142,7 +142,7 @@ def test_a_read_only_folder_can_still_be_read(public_path, make):
 
 
 def test_another_process_that_never_lets_go_is_named_as_the_cause(tmp_path, monkeypatch):
-    monkeypatch.setattr("posttrain.provenance.ledger.sqlite.BUSY_SECONDS", 0.2)
+    monkeypatch.setattr("posttrain.provenance.ledger.store.BUSY_SECONDS", 0.2)
     path = tmp_path / "ledger.db"
     with open_ledger(path) as ledger:
         holder = sqlite3.connect(path, isolation_level=None)

@@ -19,8 +19,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posttrain.provenance.digest import digest_path
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Release, Run, StageRun, open_ledger
+from posttrain.stage.hashing import digest_path
 
 
 @dataclass

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.provenance.digest import digest_path
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
 from posttrain.publishing.release import tags
@@ -17,6 +16,7 @@ from posttrain.publishing.release.contents import CLAIMS, FolderContents
 from posttrain.publishing.release.names import choose_tag, parse_tag
 from posttrain.publishing.release.verify import said_about, verify_path
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_path
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from posttrain.provenance.digest import digest_path
+from posttrain.stage.hashing import digest_path
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> GateResult
 
 
 def _executions(
-    evidence: Evidence, keys: list[str], verified: Mapping[str, Sequence[Verification]]
+    evidence: Evidence, keys: Sequence[str], verified: Mapping[str, Sequence[Verification]]
 ) -> dict[str, int]:
     """How often each key was really executed: in runs, and where it was verified bit for bit."""
     counts = {
