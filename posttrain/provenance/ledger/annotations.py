@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import Adoption, Recall, Release, Verification
-from posttrain.provenance.ledger.store import Store, query_in
+from posttrain.provenance.ledger.store import Store, insert_rows, query_in
 from posttrain.provenance.ledger.writing import Derivation, intern_derivations
 from posttrain.stage.hashing import canonical_json
 
@@ -14,17 +14,8 @@ _VERIFIED = "verified:"
 _ADOPTED = "adopted"
 TRACKED = "mlflow_run_id"
 """The note on a run or stage run: id of the MLflow run that shows it, where that came late."""
-_RELEASE = (
-    "INSERT INTO releases (tag,created,git_commit,statement,derivation) VALUES"
-    " (:tag,:created,:git_commit,:statement,:derivation)"
-)
 _RELEASES = "SELECT tag,created,git_commit,statement,derivation FROM releases ORDER BY num"
-_RECALL = (
-    "INSERT INTO recalls (id,digest,reason,recalled,predicate,withdrawn,cleared) VALUES"
-    " (:id,:digest,:reason,:recalled,:predicate,:withdrawn,:cleared)"
-)
 _RECALLS = "SELECT id,digest,reason,recalled,predicate,withdrawn,cleared FROM recalls ORDER BY num"
-_INSERT = "INSERT INTO annotations (subject,name,value) VALUES (:subject,:name,:value)"
 _NOTED = "SELECT subject,value FROM annotations WHERE name=:name ORDER BY num"
 _VERIFICATIONS = f"SELECT value FROM annotations WHERE name LIKE '{_VERIFIED}%'"
 _VERIFICATIONS_OF = (
@@ -81,7 +72,7 @@ class Annotations:
         with self._store.transaction():
             number = intern_derivations(self._store, [derivation])[0]
             row = {name: value for name, value in vars(release).items() if name != "members"}
-            self._store.execute_many(_RELEASE, [{**row, "derivation": number}])
+            insert_rows(self._store, "releases", [{**row, "derivation": number}])
 
     def releases(self) -> list[Release]:
         """Every release, oldest first."""
@@ -102,7 +93,7 @@ class Annotations:
         """Append recalls, or withdrawals of earlier ones, all or none."""
         rows = [{**vars(recall), "cleared": json.dumps(recall.cleared)} for recall in recalls]
         with self._store.transaction():
-            self._store.execute_many(_RECALL, rows)
+            insert_rows(self._store, "recalls", rows)
 
     def every_recall(self) -> list[Recall]:
         """Every recall and withdrawal ever, oldest first."""
@@ -148,7 +139,9 @@ class Annotations:
         named = [dict(zip(("subject", "name", "value"), row, strict=True)) for row in rows]
         if named:
             with self._store.transaction():
-                self._store.execute_many(f"{_INSERT} ON CONFLICT (subject,name) {conflict}", named)
+                insert_rows(
+                    self._store, "annotations", named, conflict=f"(subject,name) {conflict}"
+                )
 
 
 def standing(found: Sequence[Verification]) -> Mapping[str, bool]:

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import ArtifactRecord, Composition
-from posttrain.provenance.ledger.store import Store, query_in
+from posttrain.provenance.ledger.store import Store, insert_rows, query_in
 from posttrain.provenance.ledger.writing import Derivation, intern_derivations
 
-_INSERT = "INSERT INTO compositions (derivation) VALUES (:derivation) ON CONFLICT DO NOTHING"
 _ALL = "SELECT derivation FROM compositions ORDER BY num"
 _OF_WHOLES = (
     "SELECT c.num,c.derivation FROM compositions c"
@@ -32,7 +31,8 @@ class Compositions:
         ]
         with self._store.transaction():
             numbers = intern_derivations(self._store, derivations)
-            self._store.execute_many(_INSERT, [{"derivation": number} for number in numbers])
+            rows = [{"derivation": number} for number in numbers]
+            insert_rows(self._store, "compositions", rows, conflict="DO NOTHING")
 
     def all(self) -> list[Composition]:
         """Every artifact with parts, oldest first."""

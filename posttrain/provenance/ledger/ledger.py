@@ -12,16 +12,15 @@ from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.processes import is_gone, this_process
 from posttrain.provenance.ledger.reading import StageRunReader, annotated
 from posttrain.provenance.ledger.records import PROVEN, Run, RunStatus, StageRun
-from posttrain.provenance.ledger.store import Params, Row, Store
+from posttrain.provenance.ledger.store import Params, Row, Store, insert_rows
 from posttrain.provenance.ledger.version import ensure_current
 from posttrain.provenance.ledger.writing import write_stage_runs
 from posttrain.stage.hashing import KeyDigest, canonical_json
 
-_WRITTEN = (
-    "id,recipe,started,command,ended,status,git_commit,git_dirty,mlflow_run_id,prefect_run_id,"
-    "overrides,process"
+_READ = (
+    "id,recipe,started,command,ended,status,git_commit,git_dirty,prefect_run_id,overrides,process,"
+    f"{annotated('mlflow_run_id', 'runs')} AS mlflow_run_id"
 )
-_READ = _WRITTEN.replace("mlflow_run_id", f"{annotated('mlflow_run_id', 'runs')} AS mlflow_run_id")
 _FINISH = (
     "UPDATE runs SET status=:status, ended=:ended,"
     " mlflow_run_id=COALESCE(:mlflow_run_id,mlflow_run_id),"
@@ -67,9 +66,8 @@ class Ledger:
     def append_run(self, run: Run, *, process: str) -> None:
         """Record a run of any process, as an import does."""
         values = {**vars(run), "overrides": canonical_json(dict(run.overrides)), "process": process}
-        names = ",".join(f":{column}" for column in _WRITTEN.split(","))
         with self.store.transaction():
-            self.store.execute_many(f"INSERT INTO runs ({_WRITTEN}) VALUES ({names})", [values])
+            insert_rows(self.store, "runs", [values])
 
     def finish_run(
         self,

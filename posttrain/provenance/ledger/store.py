@@ -70,6 +70,22 @@ def row_type(columns: tuple[str, ...]) -> Any:
     return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - its fields are a query's
 
 
+def insert_rows(store: Store, table: str, rows: Sequence[Params], *, conflict: str = "") -> None:
+    """Insert rows that all have the same columns.
+
+    Args:
+        store: The database, in a transaction.
+        table: Name of the table.
+        rows: Values by column.
+        conflict: What becomes of a row that is there, such as `DO NOTHING`; else it is an error.
+
+    """
+    if rows:
+        names, values = ",".join(rows[0]), ",".join(f":{column}" for column in rows[0])
+        tail = f" ON CONFLICT {conflict}" if conflict else ""
+        store.execute_many(f"INSERT INTO {table} ({names}) VALUES ({values}){tail}", rows)
+
+
 def query_in(
     store: Store, sql: str, values: Sequence[object], *, fixed: Params | None = None
 ) -> list[Row]:

@@ -2,9 +2,8 @@
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TextIO
 
 from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.provenance.ledger.ledger import Ledger
@@ -54,16 +53,21 @@ def import_ledger(ledger: Ledger, lines: Iterable[str], *, where: str) -> int:
 
     """
     parsed = _parse_all(lines, where)
-    if not parsed or not isinstance(parsed[0], int):
+    if not parsed or parsed[0][0] != "ledger":
         raise UserError(f"{where} is not an exported ledger: its first line has no format number")
-    known = _known(ledger)
+    statuses = {row.id: row.status for row in ledger.store.query("SELECT id,status FROM runs")}
+    known = {
+        (kind, facts.name(each)) for kind, facts in _FACTS.items() for each in facts.every(ledger)
+    }
     added = 0
-    stages: list[StageRun] = []
-    for record in parsed[1:]:
-        if isinstance(record, StageRun):
-            stages.append(record)
-            continue
-        added += _append(ledger, record, known)
+    for kind, record in parsed:
+        if kind == "run":
+            run, process = record
+            added += _append_run(ledger, run, process, statuses.get(run.id))
+        elif kind in _FACTS and (kind, _FACTS[kind].name(record)) not in known:
+            _FACTS[kind].append(ledger, record)
+            added += 1
+    stages = [record for kind, record in parsed if kind == "stage_run"]
     for start in range(0, len(stages), _BATCH):
         added += _append_stages(ledger, stages[start : start + _BATCH])
     return added
@@ -73,47 +77,37 @@ def _records(ledger: Ledger) -> Iterator[dict[str, Any]]:
     rows = ledger.store.query("SELECT id,status,process FROM runs")
     stored = {row.id: {"status": row.status, "process": row.process} for row in rows}
     for run in reversed(ledger.runs()):
-        yield {"kind": "run", **asdict(run), **stored[run.id]}
+        yield {"kind": "run", **_plain(run), **stored[run.id]}
     for stage_run in ledger.every_stage_run():
-        yield {"kind": "stage_run", **_plain(stage_run), "metrics": _finite(stage_run.metrics)}
-    for composition in ledger.compositions.all():
-        whole = vars(composition.whole)
-        yield {"kind": "composition", **_plain(composition), "whole": whole}
-    for release in ledger.annotations.releases():
-        yield {"kind": "release", **_plain(release)}
-    for recall in ledger.annotations.every_recall():
-        yield {"kind": "recall", **asdict(recall)}
-    for verification in ledger.annotations.verifications():
-        yield {"kind": "verification", **asdict(verification)}
-    for adoption in ledger.annotations.adoptions().values():
-        yield {"kind": "adoption", **asdict(adoption)}
+        # JSON has no NaN and no infinity: those travel as strings.
+        metrics = {
+            name: value if math.isfinite(value) else str(value)
+            for name, value in stage_run.metrics.items()
+        }
+        yield {"kind": "stage_run", **_plain(stage_run), "metrics": metrics}
+    for kind, facts in _FACTS.items():
+        for record in facts.every(ledger):
+            yield {"kind": kind, **_plain(record)}
 
 
-def _plain(record: StageRun | Release | Composition) -> dict[str, Any]:
+def _plain(record: object) -> dict[str, Any]:
     """Fields as JSON types; `asdict` would copy the key's components, which are shared."""
     return {name: _plain_value(value) for name, value in vars(record).items()}
 
 
 def _plain_value(value: object) -> object:
+    if isinstance(value, ArtifactRecord):
+        return vars(value)
     if isinstance(value, tuple):
-        return [vars(artifact) for artifact in value]
+        return [_plain_value(each) for each in value]
     return dict(value) if isinstance(value, Mapping) else value
-
-
-def _finite(metrics: Mapping[str, float]) -> dict[str, float | str]:
-    """JSON has no NaN and no infinity: those travel as strings."""
-    return {name: value if math.isfinite(value) else str(value) for name, value in metrics.items()}
 
 
 def _line(record: Mapping[str, Any]) -> str:
     return canonical_json(record) + "\n"
 
 
-_Said = Composition | Release | Recall | Verification | Adoption
-_Record = tuple[Run, str] | StageRun | _Said | int
-
-
-def _parse_all(lines: Iterable[str], where: str) -> list[_Record]:
+def _parse_all(lines: Iterable[str], where: str) -> list[tuple[str, Any]]:
     try:
         numbered = enumerate(lines, start=1)
         return [_parse(line, f"{where} line {number}") for number, line in numbered]
@@ -123,34 +117,26 @@ def _parse_all(lines: Iterable[str], where: str) -> list[_Record]:
         ) from None
 
 
-def _parse(line: str, where: str) -> _Record:
-    """One line as a record; a run comes with the process that ran it, the header as its format."""
+def _parse(line: str, where: str) -> tuple[str, Any]:
+    """One line as its kind and record; a run comes with the process that ran it."""
     try:
         fields = json.loads(line)
         kind = fields.pop("kind")
         if kind == "ledger":
-            return _format(fields["format"], where)
+            return kind, _known_format(fields["format"], where)
         if kind == "run":
             process = fields.pop("process")
-            return Run(**fields), process
+            return kind, (Run(**fields), process)
         if kind == "stage_run":
-            return _stage_run(fields)
-        if kind == "composition":
-            return Composition(ArtifactRecord(**fields["whole"]), _artifacts(fields["parts"]))
-        if kind == "release":
-            return Release(**{**fields, "members": _artifacts(fields["members"])})
-        if kind == "recall":
-            return Recall(**{**fields, "cleared": tuple(fields["cleared"])})
-        if kind == "verification":
-            return Verification(**fields)
-        if kind == "adoption":
-            return Adoption(**{**fields, "differences": tuple(fields["differences"])})
+            return kind, _stage_run(fields)
+        if kind in _FACTS:
+            return kind, _FACTS[kind].read(fields)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{where} is damaged ({error}); export the ledger again") from None
     raise UserError(f"{where} is of unknown kind '{kind}'; a newer posttrain may have written it")
 
 
-def _format(number: int, where: str) -> int:
+def _known_format(number: int, where: str) -> int:
     if number != FORMAT:
         raise UserError(
             f"{where}: format {number} is not known here; upgrade posttrain to import it"
@@ -159,60 +145,13 @@ def _format(number: int, where: str) -> int:
 
 
 def _stage_run(fields: dict[str, Any]) -> StageRun:
-    return StageRun(
-        **{
-            **fields,
-            "inputs": _artifacts(fields["inputs"]),
-            "outputs": _artifacts(fields["outputs"]),
-            "metrics": {name: float(value) for name, value in fields["metrics"].items()},
-        }
-    )
+    metrics = {name: float(value) for name, value in fields["metrics"].items()}
+    sides = {side: _artifacts(fields[side]) for side in ("inputs", "outputs")}
+    return StageRun(**{**fields, **sides, "metrics": metrics})
 
 
 def _artifacts(rows: Sequence[Mapping[str, Any]]) -> tuple[ArtifactRecord, ...]:
     return tuple(ArtifactRecord(**row) for row in rows)
-
-
-def _known(ledger: Ledger) -> dict[str, str]:
-    """Identity of every run, release and recall that is there, with a run's status."""
-    runs = ledger.store.query("SELECT id,status FROM runs")
-    known = {f"run {row.id}": row.status for row in runs}
-    known |= {f"release {tag}": "" for tag in ledger.store.column("SELECT tag FROM releases")}
-    known |= {f"recall {id_}": "" for id_ in ledger.store.column("SELECT id FROM recalls")}
-    known |= {_identity(each): "" for each in ledger.compositions.all()}
-    known |= {_name(each): "" for each in ledger.annotations.verifications()}
-    known |= {f"adoption {subject}": "" for subject in ledger.annotations.adoptions()}
-    return known
-
-
-def _name(verification: Verification) -> str:
-    return f"verification {verification.subject} {verification.level} {verification.verified:.6f}"
-
-
-def _identity(composition: Composition) -> str:
-    parts = sorted(f"{part.path} {part.digest}" for part in composition.parts)
-    return " ".join(["composition", composition.whole.path, composition.whole.digest, *parts])
-
-
-def _append(ledger: Ledger, record: _Record, known: Mapping[str, str]) -> int:
-    if isinstance(record, tuple):
-        return _append_run(ledger, *record, known.get(f"run {record[0].id}"))
-    if isinstance(record, Composition) and _identity(record) not in known:
-        ledger.compositions.add(record)
-        return 1
-    if isinstance(record, Release) and f"release {record.tag}" not in known:
-        ledger.annotations.release(record)
-        return 1
-    if isinstance(record, Recall) and f"recall {record.id}" not in known:
-        ledger.annotations.recall(record)
-        return 1
-    if isinstance(record, Verification) and _name(record) not in known:
-        ledger.annotations.verify(record)
-        return 1
-    if isinstance(record, Adoption) and f"adoption {record.subject}" not in known:
-        ledger.annotations.adopt(record)
-        return 1
-    return 0
 
 
 def _append_run(ledger: Ledger, run: Run, process: str, status: str | None) -> int:
@@ -220,13 +159,8 @@ def _append_run(ledger: Ledger, run: Run, process: str, status: str | None) -> i
         ledger.append_run(run, process=process)
         return 1
     if status == "running" and run.ended is not None:
-        ledger.finish_run(
-            run.id,
-            run.status,
-            run.ended,
-            mlflow_run_id=run.mlflow_run_id,
-            prefect_run_id=run.prefect_run_id,
-        )
+        ids = {"mlflow_run_id": run.mlflow_run_id, "prefect_run_id": run.prefect_run_id}
+        ledger.finish_run(run.id, run.status, run.ended, **ids)
     return 0
 
 
@@ -240,3 +174,50 @@ def _append_stages(ledger: Ledger, stages: Sequence[StageRun]) -> int:
         TRACKED, {each: name for each, name in late.items() if name is not None}
     )
     return len(new)
+
+
+class _Facts(NamedTuple):
+    """What is said of records, of one kind: how it is listed, named, read and appended."""
+
+    every: Callable[[Ledger], Iterable[Any]]
+    name: Callable[[Any], object]
+    read: Callable[[dict[str, Any]], Any]
+    append: Callable[[Ledger, Any], None]
+
+
+_FACTS: Mapping[str, _Facts] = {
+    "composition": _Facts(
+        lambda ledger: ledger.compositions.all(),
+        lambda each: (each.whole.path, each.whole.digest, _names(each.parts)),
+        lambda row: Composition(ArtifactRecord(**row["whole"]), _artifacts(row["parts"])),
+        lambda ledger, each: ledger.compositions.add(each),
+    ),
+    "release": _Facts(
+        lambda ledger: ledger.annotations.releases(),
+        lambda each: each.tag,
+        lambda row: Release(**{**row, "members": _artifacts(row["members"])}),
+        lambda ledger, each: ledger.annotations.release(each),
+    ),
+    "recall": _Facts(
+        lambda ledger: ledger.annotations.every_recall(),
+        lambda each: each.id,
+        lambda row: Recall(**{**row, "cleared": tuple(row["cleared"])}),
+        lambda ledger, each: ledger.annotations.recall(each),
+    ),
+    "verification": _Facts(
+        lambda ledger: ledger.annotations.verifications(),
+        lambda each: (each.subject, each.level, f"{each.verified:.6f}"),
+        lambda row: Verification(**row),
+        lambda ledger, each: ledger.annotations.verify(each),
+    ),
+    "adoption": _Facts(
+        lambda ledger: ledger.annotations.adoptions().values(),
+        lambda each: each.subject,
+        lambda row: Adoption(**{**row, "differences": tuple(row["differences"])}),
+        lambda ledger, each: ledger.annotations.adopt(each),
+    ),
+}
+
+
+def _names(parts: Iterable[ArtifactRecord]) -> tuple[str, ...]:
+    return tuple(sorted(f"{part.path} {part.digest}" for part in parts))

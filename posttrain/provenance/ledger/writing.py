@@ -7,20 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
-from posttrain.provenance.ledger.store import Row, Store, query_in
+from posttrain.provenance.ledger.store import Row, Store, insert_rows, query_in
 from posttrain.stage.hashing import canonical_json, sha256_of, sha256_of_json
-
-_STAGE_RUN = (
-    "INSERT INTO stage_runs (id,run_id,stage,task,key,status,derivation,started,ended,components,"
-    "timings,metrics,host,log_path,error,attempt,mlflow_run_id) VALUES (:id,:run_id,:stage,:task,"
-    ":key,:status,:derivation,:started,:ended,:components,:timings,:metrics,:host,:log_path,:error,"
-    ":attempt,:mlflow_run_id)"
-)
-_OBJECT = "INSERT INTO objects (artifact,md5) VALUES (:artifact,:md5) ON CONFLICT DO NOTHING"
-_EDGE = (
-    "INSERT INTO edges (derivation,direction,position,artifact,port,rows) VALUES"
-    " (:derivation,:direction,:position,:artifact,:port,:rows) ON CONFLICT DO NOTHING"
-)
 
 
 class Derivation(NamedTuple):
@@ -53,7 +41,7 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
             _row(run, number, {name: sha for name, (sha, _) in named.items()})
             for run, number, named in zip(runs, derivations, groups, strict=True)
         ]
-        store.execute_many(_STAGE_RUN, rows)
+        insert_rows(store, "stage_runs", rows)
 
 
 def intern_derivations(store: Store, derivations: Sequence[Derivation]) -> list[int]:
@@ -83,7 +71,7 @@ def _write_edges(store: Store, derivations: Mapping[int, Derivation]) -> None:
         for record in records
         if record.md5 is not None
     ]
-    store.execute_many(_OBJECT, objects)
+    insert_rows(store, "objects", objects, conflict="DO NOTHING")
     ports = intern_rows(store, "ports", ("path", "role", "producer"), map(port, records), key=3)
     edges: list[dict[str, object]] = [
         {
@@ -98,28 +86,16 @@ def _write_edges(store: Store, derivations: Mapping[int, Derivation]) -> None:
         for direction, side in enumerate((each.inputs, each.outputs))
         for position, record in enumerate(side)
     ]
-    store.execute_many(_EDGE, edges)
+    insert_rows(store, "edges", edges, conflict="DO NOTHING")
 
 
 def _row(run: StageRun, number: int, components: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "id": run.id,
-        "run_id": run.run_id,
-        "stage": run.stage,
-        "task": run.task,
-        "key": run.key,
-        "status": run.status,
+    row = {name: value for name, value in vars(run).items() if name not in ("inputs", "outputs")}
+    return row | {
         "derivation": number,
-        "started": run.started,
-        "ended": run.ended,
         "components": canonical_json(components),
         "timings": canonical_json(dict(run.timings)),
         "metrics": canonical_json(dict(run.metrics), finite=False),
-        "host": run.host,
-        "log_path": run.log_path,
-        "error": run.error,
-        "attempt": run.attempt,
-        "mlflow_run_id": run.mlflow_run_id,
     }
 
 
@@ -131,11 +107,8 @@ def intern_rows(
     known = _numbers(store, table, columns[:key], wanted)
     missing = [row for name, row in wanted.items() if name not in known]
     if missing:
-        names = ",".join(f":{column}" for column in columns)
-        store.execute_many(
-            f"INSERT INTO {table} ({','.join(columns)}) VALUES ({names}) ON CONFLICT DO NOTHING",
-            [dict(zip(columns, row, strict=True)) for row in missing],
-        )
+        new = [dict(zip(columns, row, strict=True)) for row in missing]
+        insert_rows(store, table, new, conflict="DO NOTHING")
         known |= _numbers(store, table, columns[:key], {row[:key]: row for row in missing})
     return known
 
