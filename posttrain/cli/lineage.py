@@ -18,7 +18,7 @@ from posttrain.provenance.lineage.queries import LIMIT
 from posttrain.provenance.lineage.render.view import Direction
 from posttrain.stage.errors import UserError
 
-_FORMATS = ("tree", "json", "mermaid", "dot", "openlineage", "html")
+_FORMATS = ("tree", "json", "mermaid", "openlineage", "html")
 _TREE_DEPTH = 12
 
 _format_option = click.option(
@@ -49,8 +49,6 @@ _SUFFIXES = {
     ".json": "json",
     ".mmd": "mermaid",
     ".md": "mermaid",
-    ".dot": "dot",
-    ".gv": "dot",
     ".jsonl": "openlineage",
     ".ndjson": "openlineage",
     ".html": "html",
@@ -73,7 +71,7 @@ judge:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
 \b
 Examples:
   posttrain lineage up data/rl/policy           what the policy was made from
-  posttrain lineage down 3fa9c1d2 --format dot  what was made from those bytes
+  posttrain lineage down 3fa9c1d2 --format json  what was made from those bytes
   posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
   posttrain lineage down judge:numeric          what hangs on the verdicts of a verifier
 """

@@ -13,10 +13,9 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from posttrain.pipeline.recipe import Recipe
+from posttrain.provenance.ledger.location import STATE_DIR, project_root
 from posttrain.stage.errors import UserError
 from posttrain.stage.installed import SHARED
-
-STATE_DIR = ".posttrain"
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,7 @@ class Workspace:
     @classmethod
     def of(cls, recipe: Recipe) -> "Workspace":
         """The workspace of a recipe: its project is the nearest folder above that has `.dvc`."""
-        for folder in (recipe.directory, *recipe.directory.parents):
-            if (folder / ".dvc").is_dir():
-                return cls(folder, recipe.directory, recipe.plugins)
-        raise UserError(
-            f"{recipe.directory} is not inside a posttrain project (no .dvc folder above it); "
-            "run the command in a clone of the project"
-        )
+        return cls(project_root(recipe.directory), recipe.directory, recipe.plugins)
 
     @property
     def state(self) -> Path:

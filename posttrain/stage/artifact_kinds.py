@@ -141,22 +141,7 @@ ArtifactKind.TEMPLATE = ArtifactKind("template", shape="part")
 ArtifactKind.JUDGE = ArtifactKind("judge", shape="judge")
 
 ARTIFACT_KINDS: Mapping[str, ArtifactKind] = {
-    "problems": ArtifactKind.PROBLEMS,
-    "completions": ArtifactKind.COMPLETIONS,
-    "solve_rates": ArtifactKind.SOLVE_RATES,
-    "pairs": ArtifactKind.PAIRS,
-    "rollouts": ArtifactKind.ROLLOUTS,
-    "turns": ArtifactKind.TURNS,
-    "verdicts": ArtifactKind.VERDICTS,
-    "curve": ArtifactKind.CURVE,
-    "dropped": ArtifactKind.DROPPED,
-    "checkpoint": ArtifactKind.CHECKPOINT,
-    "reward_model": ArtifactKind.REWARD_MODEL,
-    "report": ArtifactKind.REPORT,
-    "source": ArtifactKind.SOURCE,
-    "tokenizer": ArtifactKind.TOKENIZER,
-    "template": ArtifactKind.TEMPLATE,
-    "judge": ArtifactKind.JUDGE,
+    str(kind): kind for kind in vars(ArtifactKind).values() if isinstance(kind, ArtifactKind)
 }
 """The kinds that ship with posttrain, by name."""
 

@@ -58,7 +58,7 @@ def _file(root: Path, place: str) -> str:
 
 
 def _remote(root: Path, place: str) -> str:
-    from posttrain.provenance.dvc.remotes import remote_digest
+    from posttrain.provenance.dvc.remote import remote_digest
 
     return remote_digest(root, f"remote:{place}")
 

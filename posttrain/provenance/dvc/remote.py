@@ -1,10 +1,14 @@
-"""Send objects of the cache to the default remote."""
+"""Remotes of DVC: send objects of the cache there, and see what lies at an address."""
 
 from pathlib import Path
+from typing import Any
 
 from posttrain.provenance.dvc.repository import open_repo
-from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import CacheName
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import CacheName, sha256_of
+
+# What object stores and file systems call the version of a file, best first.
+_VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModified")
 
 
 def push_object(root: Path, md5: CacheName) -> None:
@@ -25,3 +29,35 @@ def push_object(root: Path, md5: CacheName) -> None:
         raise UserError(f"the DVC remote cannot be written to: {error}") from None
     if not odb.exists(md5):
         raise UserError(f"the DVC remote does not have {md5} after the upload; try again")
+
+
+def remote_digest(root: Path, address: str) -> str:
+    """SHA-256 over names, sizes and versions of all files at `remote://NAME/path`."""
+    from dvc.config import Config
+    from dvc.fs import get_cloud_fs
+
+    name, _, path = address.removeprefix("remote://").partition("/")
+    config = Config(dvc_dir=str(root / ".dvc"))
+    remotes = config["remote"]
+    if name not in remotes:
+        hint = nearest(name, remotes) or "; add it with `dvc remote add`"
+        raise UserError(f"{address}: DVC knows no remote '{name}'{hint}")
+    cls, settings, base = get_cloud_fs(config, name=name)
+    files = cls(**settings)
+    top = files.join(base, path) if path else base
+    found = {entry: files.info(entry) for entry in _files(files, top)}
+    if not found:
+        raise UserError(f"{address}: nothing is there")
+    lines = [f"{entry} {_version(info)}" for entry, info in sorted(found.items())]
+    return sha256_of("\n".join(lines))
+
+
+def _files(files: Any, top: str) -> list[str]:
+    # A listing that was read before would hide what came since.
+    files.fs.invalidate_cache()
+    return list(files.find(top)) if files.isdir(top) else [top] * files.exists(top)
+
+
+def _version(info: dict[str, Any]) -> str:
+    versions = [f"{key}={info[key]}" for key in _VERSIONS if info.get(key) is not None]
+    return " ".join([str(info.get("size")), *versions[:1]])

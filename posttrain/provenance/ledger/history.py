@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 
-from posttrain.provenance.ledger.reading import StageRunReader
-from posttrain.provenance.ledger.records import DONE, StageRun
+from posttrain.provenance.ledger.reading import IS_DONE, StageRunReader
+from posttrain.provenance.ledger.records import StageRun
 from posttrain.provenance.ledger.store import Store, query_in
 
-_DONE = ",".join(f"'{status}'" for status in DONE)
 _OF_RECIPE = "run_id IN (SELECT id FROM runs WHERE recipe=:recipe)"
 
 
@@ -28,7 +27,7 @@ class StageHistory:
             The stage run; None where there is none.
 
         """
-        condition = f"stage=:stage AND status IN ({_DONE})"
+        condition = f"stage=:stage AND {IS_DONE}"
         if recipe is not None:
             condition += f" AND {_OF_RECIPE}"
         found = self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=1)

@@ -10,8 +10,8 @@ from posttrain.provenance.ledger.compositions import Compositions
 from posttrain.provenance.ledger.history import StageHistory
 from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.processes import is_gone, this_process
-from posttrain.provenance.ledger.reading import StageRunReader, annotated
-from posttrain.provenance.ledger.records import PROVEN, Run, RunStatus, StageRun
+from posttrain.provenance.ledger.reading import IS_PROVEN, StageRunReader, annotated
+from posttrain.provenance.ledger.records import Run, RunStatus, StageRun
 from posttrain.provenance.ledger.store import Params, Row, Store, insert_rows
 from posttrain.provenance.ledger.version import ensure_current
 from posttrain.provenance.ledger.writing import write_stage_runs
@@ -27,8 +27,6 @@ _FINISH = (
     " prefect_run_id=COALESCE(:prefect_run_id,prefect_run_id)"
     " WHERE id=:id AND status='running'"
 )
-_PROVEN = ",".join(f"'{status}'" for status in PROVEN)
-_NEWEST_SUCCESS = f"key=:key AND status IN ({_PROVEN})"
 
 
 class Ledger:
@@ -91,7 +89,7 @@ class Ledger:
 
     def succeeded(self, key: KeyDigest) -> StageRun | None:
         """The newest success under `key`. Newest means recorded last: clocks go backwards."""
-        found = self._reader.where(_NEWEST_SUCCESS, {"key": key}, limit=1)
+        found = self._reader.where(f"key=:key AND {IS_PROVEN}", {"key": key}, limit=1)
         return found[0] if found else None
 
     def runs(self, limit: int | None = None) -> list[Run]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 
-from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.provenance.ledger.records import DONE, PROVEN, ArtifactRecord, StageRun
 from posttrain.provenance.ledger.store import Params, Row, Store, query_in
 
 
@@ -14,6 +14,11 @@ def annotated(column: str, table: str) -> str:
         f"{table}.{column})"
     )
 
+
+IS_PROVEN = f"status IN {PROVEN}"
+"""SQL for a stage run whose outputs are known to be good."""
+IS_DONE = f"status IN {DONE}"
+"""SQL for a stage run whose outputs are in place."""
 
 _COLUMNS = (
     "num,id,run_id,stage,task,key,status,derivation,started,ended,components,timings,metrics,host,"

@@ -1,45 +1,42 @@
 """Find the bytes of an artifact: in the workspace if still the same, else in the DVC cache."""
 
 import configparser
-from collections.abc import Iterator
 from pathlib import Path
 
+from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import StatCache, digest_path
+from posttrain.stage.hashing import ArtifactDigest, StatCache, digest_path
 
 
 class Finder:
     """Looks artifacts up by content; remembers digests so that a second look costs a stat."""
 
-    def __init__(self, root: Path, cache: StatCache) -> None:
+    def __init__(self, root: Path, cache: StatCache | None = None) -> None:
         self._root = root
-        self._cache = cache
+        self._cache = cache or StatCache.load(root / STATE_DIR / "digests.json")
         self._objects = object_folder(root)
 
     def find(self, path: str, digest: str, md5: str | None = None) -> Path | None:
         """A file or directory with exactly this digest, or None where there is none."""
-        for candidate in self._candidates(path):
-            if candidate.exists() and self._digest(candidate) == digest:
-                return candidate
-        if md5 is None or md5.endswith(".dir"):
-            return None
-        cached = self._objects / md5[:2] / md5[2:]
-        return cached if cached.exists() and self._digest(cached) == digest else None
+        # Paths are recorded relative to the recipe's folder.
+        places = [folder / path for folder in (self._root, *sorted(self._root.glob("recipes/*")))]
+        if md5 is not None and not md5.endswith(".dir"):
+            places.append(self._objects / md5[:2] / md5[2:])
+        return next((place for place in places if self._is(place, digest)), None)
 
     def remember(self) -> None:
         """Save the digests that were learned."""
         self._cache.save()
 
-    def _digest(self, path: Path) -> str | None:
-        try:
-            return digest_path(path, cache=self._cache).sha256
-        except (UserError, OSError):
-            return None
+    def digest(self, path: Path) -> ArtifactDigest:
+        """The digest of what lies at a path now."""
+        return digest_path(path, cache=self._cache).sha256
 
-    def _candidates(self, path: str) -> Iterator[Path]:
-        """Paths are recorded relative to the recipe's folder."""
-        yield self._root / path
-        yield from (folder / path for folder in sorted(self._root.glob("recipes/*")))
+    def _is(self, path: Path, digest: str) -> bool:
+        try:
+            return path.exists() and self.digest(path) == digest
+        except (UserError, OSError):
+            return False
 
 
 def object_folder(root: Path) -> Path:

@@ -27,12 +27,14 @@ def build_graph(
     shown |= {_work(run): run for run in StageRunReader(store).where("id=:id", {"id": root.id})}
     adoptions = ledger.annotations.adoptions_of([stage.key for stage in shown.values()])
     for stage in shown.values():
-        node = stage_node(stage, adoptions.get(stage.key))
-        _connect(node, stage.inputs, stage.outputs, nodes, edges)
+        node = nodes[stage.id] = stage_node(stage, adoptions.get(stage.key))
+        edges += [Edge(artifact_id(record), node.id, record.role) for record in stage.inputs]
+        edges += [Edge(node.id, artifact_id(record), record.role) for record in stage.outputs]
     for node, members in _releases(store, derivations):
-        _connect(node, members, (), nodes, edges)
-    edges += _holdings(store, derivations, nodes)
-    return Graph(root.id, nodes, tuple(edges))
+        nodes[node.id] = node
+        edges += [Edge(artifact_id(record), node.id, record.role) for record in members]
+    edges += _holdings(store, derivations)
+    return Graph(root.id, nodes, tuple(e for e in edges if {e.source, e.target} <= nodes.keys()))
 
 
 def artifact_id(record: ArtifactRecord) -> str:
@@ -70,26 +72,6 @@ def _work(run: StageRun) -> object:
     """What a stage run did, whatever its key."""
     inputs = tuple(artifact_id(record) for record in run.inputs)
     return run.stage, inputs, tuple(artifact_id(record) for record in run.outputs)
-
-
-def _connect(
-    node: Node,
-    inputs: Sequence[ArtifactRecord],
-    outputs: Sequence[ArtifactRecord],
-    nodes: dict[str, Node],
-    edges: list[Edge],
-) -> None:
-    nodes[node.id] = node
-    edges += [
-        Edge(artifact_id(record), node.id, record.role)
-        for record in inputs
-        if artifact_id(record) in nodes
-    ]
-    edges += [
-        Edge(node.id, artifact_id(record), record.role)
-        for record in outputs
-        if artifact_id(record) in nodes
-    ]
 
 
 def stage_node(run: StageRun, adoption: Adoption | None = None) -> Node:
@@ -154,9 +136,7 @@ def _why(reason: str, predicate: str | None) -> str:
     return f"rows where {predicate}: {reason}" if predicate else reason
 
 
-def _holdings(
-    store: Store, derivations: Sequence[int], nodes: Mapping[str, Node]
-) -> dict[Edge, None]:
+def _holdings(store: Store, derivations: Sequence[int]) -> dict[Edge, None]:
     """An edge from each part to what holds it; no stage run is between the two."""
     sql = "SELECT derivation FROM compositions WHERE derivation IN ({values})"
     sides = read_edges(store, [row.derivation for row in query_in(store, sql, derivations)])
@@ -165,7 +145,6 @@ def _holdings(
         for parts, wholes in sides.values()
         for whole in wholes
         for part in parts
-        if {artifact_id(part), artifact_id(whole)} <= nodes.keys()
     }
 
 
@@ -177,19 +156,11 @@ def _releases(
     rows = [row for row in store.query(sql) if row.derivation in among]
     sides = read_edges(store, [row.derivation for row in rows])
     return [
-        (
-            Node(
-                f"release:{row.tag}",
-                "release",
-                "release",
-                row.tag,
-                {
-                    "created": row.created,
-                    "git commit": row.git_commit,
-                    "statement": row.statement,
-                },
-            ),
-            sides[row.derivation][0] if row.derivation in sides else (),
-        )
+        (_release_node(row), sides[row.derivation][0] if row.derivation in sides else ())
         for row in rows
     ]
+
+
+def _release_node(row: Row) -> Node:
+    facts = {"created": row.created, "git commit": row.git_commit, "statement": row.statement}
+    return Node(f"release:{row.tag}", "release", "release", row.tag, facts)

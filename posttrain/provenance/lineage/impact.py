@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from posttrain.provenance.ledger import Ledger
-from posttrain.provenance.ledger.records import DONE
+from posttrain.provenance.ledger.reading import IS_DONE
 from posttrain.provenance.lineage import walk
 from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.queries import LIMIT, down
 from posttrain.stage.artifact_kinds import kind_named
-
-_DONE = ",".join(f"'{status}'" for status in DONE)
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def _rebuild(ledger: Ledger, node: Selected) -> tuple[Rebuild, ...]:
     newest = store.query(
         "SELECT r.recipe,s.stage,s.derivation FROM stage_runs s JOIN runs r ON r.id=s.run_id"
         " WHERE s.num IN (SELECT MAX(s.num) FROM stage_runs s JOIN runs r ON r.id=s.run_id"
-        f" WHERE s.status IN ({_DONE}) GROUP BY r.recipe,s.stage)"
+        f" WHERE s.{IS_DONE} GROUP BY r.recipe,s.stage)"
     )
     affected = {}
     for row in newest:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.provenance.ledger import Ledger, Run
-from posttrain.provenance.ledger.location import STATE_DIR
-from posttrain.provenance.ledger.reading import read_edges
-from posttrain.provenance.ledger.records import DONE
+from posttrain.provenance.ledger.reading import IS_DONE, read_edges
 from posttrain.provenance.ledger.store import Row, Store
+from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.hashing import ArtifactDigest, StatCache, digest_path
+from posttrain.stage.hashing import ArtifactDigest
 
 LATEST = "latest"
 _DIGEST = re.compile(r"(?:(?P<type>[a-z_]+):)?(?P<prefix>[0-9a-f]{4,64})")
-_DONE = ",".join(f"'{status}'" for status in DONE)
 _MAX_SHOWN = 5
 
 
@@ -94,27 +92,19 @@ def _stage_at_run(ledger: Ledger, name: str) -> Selected | None:
             raise UserError(f"no stage '{stage}' was run{nearest(stage, _stages(ledger.store))}")
         return found
     run = find_run(ledger, run_name)
-    sql = (
-        "SELECT num,id FROM stage_runs WHERE run_id=:run AND stage=:stage"
-        f" AND status IN ({_DONE}) ORDER BY num DESC LIMIT 1"
-    )
-    rows = ledger.store.query(sql, {"run": run.id, "stage": stage})
-    if not rows:
-        sql = "SELECT DISTINCT stage FROM stage_runs WHERE run_id=:run"
-        stages = ledger.store.column(sql, {"run": run.id})
-        if stage in stages:
-            raise UserError(f"stage '{stage}' of run {run.id} failed: it made nothing to look at")
-        raise UserError(f"run {run.id} has no stage '{stage}'{nearest(stage, stages)}")
-    return _execution(ledger.store, rows[0].id)
+    if found := _stage(ledger.store, stage, " AND run_id=:run", run=run.id):
+        return found
+    sql = "SELECT DISTINCT stage FROM stage_runs WHERE run_id=:run"
+    stages = ledger.store.column(sql, {"run": run.id})
+    if stage in stages:
+        raise UserError(f"stage '{stage}' of run {run.id} failed: it made nothing to look at")
+    raise UserError(f"run {run.id} has no stage '{stage}'{nearest(stage, stages)}")
 
 
-def _stage(store: Store, stage: str) -> Selected | None:
-    sql = (
-        f"SELECT id FROM stage_runs WHERE stage=:stage AND status IN ({_DONE})"
-        " ORDER BY num DESC LIMIT 1"
-    )
-    rows = store.query(sql, {"stage": stage})
-    return _execution(store, rows[0].id) if rows else None
+def _stage(store: Store, stage: str, among: str = "", **values: str) -> Selected | None:
+    sql = f"SELECT id FROM stage_runs WHERE stage=:stage AND {IS_DONE}{among}"
+    ids = store.column(f"{sql} ORDER BY num DESC LIMIT 1", {"stage": stage, **values})
+    return _execution(store, ids[0]) if ids else None
 
 
 def _stage_run(store: Store, name: str) -> Selected | None:
@@ -158,9 +148,9 @@ def _path(store: Store, name: str, *, root: Path, cwd: Path) -> Selected | None:
     recorded = _last_at(store, name, on_disk, root)
     if not on_disk.exists():
         return recorded
-    cache = StatCache.load(root / STATE_DIR / "digests.json")
-    digest = digest_path(on_disk, cache=cache).sha256
-    cache.save()
+    finder = Finder(root)
+    digest = finder.digest(on_disk)
+    finder.remember()
     sql = "SELECT num,type,digest FROM artifacts WHERE digest=:digest ORDER BY num DESC"
     rows = store.query(sql, {"digest": digest})
     if rows:
@@ -181,7 +171,7 @@ def _last_at(store: Store, name: str, on_disk: Path, root: Path) -> Selected | N
         "SELECT a.num,a.type,a.digest FROM ports p JOIN edges e ON e.port=p.num"
         " JOIN artifacts a ON a.num=e.artifact WHERE p.path=:path"
         " ORDER BY (SELECT MAX(s.num) FROM stage_runs s WHERE s.derivation=e.derivation"
-        f" AND s.status IN ({_DONE})) DESC, e.derivation DESC LIMIT 1"
+        f" AND s.{IS_DONE}) DESC, e.derivation DESC LIMIT 1"
     )
     for path in _spellings(name, on_disk, root):
         rows = store.query(sql, {"path": path})

@@ -5,10 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.graph import Node
-from posttrain.stage.hashing import StatCache
 
 _ROWS = 5
 _CELL = 200
@@ -19,7 +17,7 @@ _COLOR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 def previews(nodes: list[Node], root: Path) -> dict[str, Any]:
     """By node id: `{"table": {...}}`, `{"text": ...}` or `{"files": [...]}`; absent if gone."""
-    finder = Finder(root, StatCache.load(root / STATE_DIR / "digests.json"))
+    finder = Finder(root)
     found = {node.id: _preview(node, root, finder) for node in nodes}
     finder.remember()
     return {name: preview for name, preview in found.items() if preview}

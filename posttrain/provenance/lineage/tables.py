@@ -6,13 +6,11 @@ from pathlib import Path
 import polars as pl
 
 from posttrain.provenance.ledger import Ledger
-from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.queries import up
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.hashing import StatCache
 
 # No column of a real table is called that.
 _NUMBER = "\0row"
@@ -110,7 +108,7 @@ class Tables:
 
 def open_tables(ledger: Ledger, root: Path) -> Tables:
     """Tables of the project at `root`."""
-    return Tables(ledger, Finder(root, StatCache.load(root / STATE_DIR / "digests.json")))
+    return Tables(ledger, Finder(root))
 
 
 def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord
-from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import StatCache, digest_path
@@ -16,7 +15,7 @@ class Restorer:
 
     def __init__(self, root: Path, folder: Path) -> None:
         self._folder = folder
-        self._finder = Finder(root, StatCache.load(root / STATE_DIR / "digests.json"))
+        self._finder = Finder(root)
         self._store = DvcStore(root, root)
 
     def __call__(self, artifact: ArtifactRecord, name: str | None = None) -> Path:

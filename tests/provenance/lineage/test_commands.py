@@ -49,7 +49,7 @@ def test_depth_and_limit_say_what_they_left_out(call):
 @pytest.mark.parametrize(
     ("name", "start"),
     [
-        ("g.json", "{"), ("g.mmd", "flowchart LR"), ("g.dot", "digraph"),
+        ("g.json", "{"), ("g.mmd", "flowchart LR"),
         ("g.jsonl", '{"eventTime"'), ("g.html", "<!doctype html>"), ("g.txt", "checkpoint "),
     ],
 )  # fmt: skip

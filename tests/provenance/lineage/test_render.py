@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 
 import click
@@ -81,21 +79,6 @@ def test_mermaid_has_a_line_per_node_and_edge(view, hostile):
     assert body.count('"') % 2 == 0
     assert "<b>" not in body
     assert "class n0 recalled" in body
-
-
-def test_dot_is_accepted_by_its_own_rules(view, hostile):
-    text = FORMATS["dot"](view("data/rl/tuned"))
-    assert text.count(" -> ") == 12
-    assert text.count("shape=hexagon") == 3
-    for line in FORMATS["dot"](hostile).splitlines():
-        # Quotes are balanced once escapes are taken out.
-        assert re.sub(r"\\.", "", line).count('"') % 2 == 0
-
-
-@pytest.mark.skipif(not shutil.which("dot"), reason="graphviz is not installed")
-def test_graphviz_reads_it(hostile):
-    source = FORMATS["dot"](hostile).encode()
-    subprocess.run(["dot", "-Tsvg"], input=source, check=True, capture_output=True)
 
 
 def test_openlineage_has_a_start_and_a_complete_event_for_each_stage_run(view, project):

@@ -68,12 +68,9 @@ def events(
         ended = max(stage_run.started, stage_run.ended)
         timed.append((ended, order, _event("COMPLETE", stage_run, run, parts or {})))
     return "".join(
-        json.dumps(event, sort_keys=True) + "\n" for *_, event in sorted(timed, key=_when)
+        json.dumps(event, sort_keys=True) + "\n"
+        for *_, event in sorted(timed, key=lambda entry: entry[:2])
     )
-
-
-def _when(entry: tuple[float, int, object]) -> tuple[float, int]:
-    return entry[:2]
 
 
 def _event(kind: str, stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, Any]:
