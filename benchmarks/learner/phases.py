@@ -32,8 +32,8 @@ from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 PHASES = ("sampling", "layers, forward", "head, forward", "backward", "clipping and AdamW")
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("sampling", TorchSampler, "sample"),
-    ("layers, forward", logprobs, "lean_hidden_states"),
-    ("layers, forward", reward_head, "lean_hidden_states"),
+    ("layers, forward", logprobs, "fast_hidden_states"),
+    ("layers, forward", reward_head, "fast_hidden_states"),
     ("head, forward", logprobs, "_logprobs"),
     ("backward", torch.Tensor, "backward"),
     ("clipping and AdamW", Optimizer, "step"),

@@ -4,18 +4,16 @@ Everything is aligned with the tokens themselves: entry ``[b, t]`` belongs to ``
 given the tokens before it. Column 0 has no past and is never wanted.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from posttrain.data.rows import TokenBatch, position_ids
+from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
-from posttrain.learning.models.lean import is_lean, lean_hidden_states
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -142,9 +140,9 @@ def _hidden_before(
 ) -> Tensor:
     """The last hidden states that the wanted tokens are predicted from: ``[N, D]``."""
     before_BT = wanted_BT[:, 1:]
-    if any(option is not None for option in options.values()) or not is_lean(model):
+    if any(option is not None for option in options.values()) or not is_fast_llama(model):
         return hidden_states(model, input_ids_BT, **options)[:, :-1][before_BT]
-    return lean_hidden_states(
+    return fast_hidden_states(
         model, input_ids_BT[:, :-1], wanted_BT=before_BT, starts_B=wanted_BT.int().argmax(-1)
     )
 
@@ -185,43 +183,10 @@ def _logprobs(
         logits_NV = final(logits_NV).float()
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
-    logprobs_N = _taken(logits_NV, targets_N)
+    logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")
     if not with_entropy:
         return logprobs_N, None
     with torch.no_grad():
         all_NV = logits_NV.log_softmax(-1)
         entropy_N = -(all_NV.exp() * all_NV).sum(-1)
     return logprobs_N, entropy_N
-
-
-class _Taken(torch.autograd.Function):
-    """``log_softmax(logits)[target]`` row by row: ``[N, V]``, ``[N]`` to ``[N]``.
-
-    One buffer of probabilities, which becomes the gradient; torch's own takes three, and a third
-    longer. So there is one backward pass, and no gradient of the gradient.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
-        probabilities_NV = logits_NV.softmax(-1)
-        ctx.save_for_backward(probabilities_NV, targets_N)
-        ctx.spent = False
-        # The largest probability is 1 / sum(exp(logits - largest logit)).
-        totals_N = logits_NV.amax(-1) - probabilities_NV.amax(-1).log()
-        return logits_NV.gather(-1, targets_N[:, None])[:, 0] - totals_N
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient_N: Tensor) -> tuple[Tensor, None]:
-        if ctx.spent:
-            raise RuntimeError(
-                "log-probabilities take one backward pass: compute them again for a second, or add"
-                " the losses up before the first"
-            )
-        ctx.spent = True
-        probabilities_NV, targets_N = ctx.saved_tensors
-        result_NV = probabilities_NV.mul_(-gradient_N[:, None])
-        return result_NV.scatter_add_(-1, targets_N[:, None], gradient_N[:, None]), None
-
-
-_taken: Callable[[Tensor, Tensor], Tensor] = _Taken.apply

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from posttrain.data.batching import length_buckets
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
-from posttrain.learning.models.lean import is_lean, lean_hidden_states
+from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states
 from posttrain.stage.errors import UserError, nearest
@@ -83,8 +83,8 @@ def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
     positions_T = torch.arange(batch.input_ids_BT.shape[1], device=batch.input_ids_BT.device)
     last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
     wanted_BT = positions_T == last_B[:, None]
-    if is_lean(model):
-        hidden_BD = lean_hidden_states(
+    if is_fast_llama(model):
+        hidden_BD = fast_hidden_states(
             model,
             batch.input_ids_BT,
             wanted_BT=wanted_BT,

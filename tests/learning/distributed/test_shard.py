@@ -10,7 +10,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from posttrain.learning.models.distributed.gather import GatheredTensors
 from posttrain.learning.models.distributed.group import current_group
 from posttrain.learning.models.distributed.shard import lend_whole, shard
-from posttrain.learning.models.lean import is_lean
+from posttrain.learning.models.fast_llama import is_fast_llama
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError
@@ -43,18 +43,18 @@ def model():
         return LlamaForCausalLM(config)
 
 
-def test_shards_go_through_their_own_layers_and_find_what_the_lean_pass_finds(group, model):
-    """The lean pass reads weights beside the layers' calls, where a shard is only a part."""
+def test_shards_go_through_their_own_layers_and_find_what_the_fast_pass_finds(group, model):
+    """The fast pass calls modules beside the layers' own calls, where a shard is only a part."""
     ids_BT = torch.randint(3, 40, (3, 9), generator=torch.Generator().manual_seed(1))
     wanted_BT = torch.arange(9).expand(3, -1) >= 4
 
     def logprobs(policy):
         return token_logprobs(policy, ids_BT, wanted_BT=wanted_BT).logprobs_BT
 
-    assert is_lean(model)
+    assert is_fast_llama(model)
     digest, expected = weights_digest(model), logprobs(model)
     sharded = shard(model, group)
-    assert not is_lean(sharded.model)
+    assert not is_fast_llama(sharded.model)
     assert torch.allclose(sharded(logprobs), expected, atol=1e-5)
     assert all(parameter.numel() == 0 for parameter in model.parameters())
     for _ in range(2):  # the first time they are taken over, then they are overwritten
@@ -62,7 +62,7 @@ def test_shards_go_through_their_own_layers_and_find_what_the_lean_pass_finds(gr
         assert weights_digest(model) == digest
         with torch.no_grad():
             model.model.norm.weight.zero_()
-    assert is_lean(model)
+    assert is_fast_llama(model)
 
 
 def test_a_batch_that_broke_the_loss_is_kept_without_the_weights(group, model, tmp_path):

@@ -14,7 +14,7 @@ from posttrain.learning.rollouts.engines.slots import SlotDecoder
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError
 
-# None of them is for the lean decoder, which goes by batches.
+# None of them is for the decoder of Llamas, which goes by batches.
 NAMES = ["mistral-window", "gpt-neox", "gemma-tied"]
 PLACES, GROUP = 8, 2
 PARAMS = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3)

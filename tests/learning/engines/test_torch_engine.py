@@ -8,7 +8,7 @@ import torch
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rollouts.engines import llama
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.llama import LlamaDecoder, is_lean
+from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError
 
@@ -33,22 +33,22 @@ def trainer_logprobs(model, prompt, sample, temperature):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_lean_decoder_is_taken_where_it_is_exact(name, models):
-    assert is_lean(models[name]) == (name in LEAN)
+def test_the_llama_decoder_is_taken_where_it_is_exact(name, models):
+    assert can_decode(models[name]) == (name in LEAN)
 
 
-def test_an_adapter_or_another_precision_is_not_for_the_lean_decoder(models):
+def test_an_adapter_or_another_precision_is_not_for_the_llama_decoder(models):
     wrapped = copy.deepcopy(models["llama"])
     attention = wrapped.model.layers[1].self_attn
     attention.q_proj = torch.nn.Sequential(attention.q_proj)
-    assert not is_lean(wrapped)
-    assert not is_lean(copy.deepcopy(models["llama"]).bfloat16())
+    assert not can_decode(wrapped)
+    assert not can_decode(copy.deepcopy(models["llama"]).bfloat16())
 
 
 def test_a_model_whose_modules_are_watched_is_called_itself(models):
     watched = copy.deepcopy(models["llama"])
     watched.model.layers[0].mlp.register_forward_hook(lambda *_: None)
-    assert not is_lean(watched)
+    assert not can_decode(watched)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])

@@ -1,7 +1,7 @@
 """What can be known about a GPU without one: losses are made where their model and batch are.
 
 Where the default device is `meta`, a tensor that is made without saying where has no numbers, and
-meets none that has. What only a CPU is given, the lean forward pass, takes no part.
+meets none that has. What only a CPU is given, the fast forward pass, takes no part.
 """
 
 import pytest
@@ -19,7 +19,7 @@ def test_a_reward_and_its_gradients_are_made_where_the_model_is(
     kind, packed, model, tokenizer, monkeypatch, tmp_path
 ):
     for module in (logprobs, reward_head):
-        monkeypatch.setattr(module, "is_lean", lambda _model: False)
+        monkeypatch.setattr(module, "is_fast_llama", lambda _model: False)
     save_policy(model, tokenizer, tmp_path)
     rows = encode_rows(tokenizer, ["3 + 4 =", "the sum of 12 and 30"], ["7", "12 + 30 = 42"])
     batch = TokenTable(rows, pad=tokenizer.pad_token_id, packed=packed).batch([0, 1])

@@ -1,4 +1,4 @@
-"""A lean decoder for the Llama architecture: the module's own weights, only tensor code.
+"""A decoder for the Llama architecture: the module's own weights, only tensor code.
 
 For a model of a million parameters, the Python of a general forward costs more than its matrix
 products. Here a decode step is about twenty tensor operations per layer, and the samples of one
@@ -16,10 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from posttrain.learning.models.lean.known import is_plain_llama, is_watched
-from posttrain.learning.models.lean.rotation import turns
+from posttrain.learning.models.fast_llama import is_plain_llama, is_watched
 from posttrain.learning.rollouts.engines.cache import LayerCache
-from posttrain.learning.rollouts.engines.llama_weights import LlamaWeights
+from posttrain.learning.rollouts.engines.llama_weights import LlamaWeights, rotation_factors
 from posttrain.learning.rollouts.engines.memory import Memory
 
 LARGEST = 100_000_000
@@ -39,7 +38,7 @@ _PORTION = 1024
 """Tokens of prompts that are read at once on a CPU."""
 
 
-def is_lean(model: Any) -> bool:
+def can_decode(model: Any) -> bool:
     """True where `LlamaDecoder` computes what the model's own forward computes."""
     return bool(
         type(model).__name__ in ("LlamaForCausalLM", "Qwen2ForCausalLM")
@@ -119,7 +118,7 @@ class LlamaDecoder:
 
         A value is not turned: its number is 1, so that both are written by one product.
         """
-        keys = turns(self.rotary, num_positions)
+        keys = rotation_factors(self.rotary, num_positions)
         self.turns = torch.stack([keys, torch.ones_like(keys)], 1)
 
     def _make_room(self, num_prompts: int, length: int, max_tokens: int) -> None:

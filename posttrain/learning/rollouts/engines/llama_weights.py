@@ -1,4 +1,4 @@
-"""The weights of a Llama as a lean decoder multiplies them, and what stands around attention.
+"""The weights of a Llama as our decoder multiplies them, and what stands around attention.
 
 Shape letters: `_R` rows, `_C` hidden size, `_H` query heads, `_K` key-value heads, `_D` head size.
 """
@@ -9,8 +9,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from posttrain.learning.models.lean.rotation import adjoined
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class LlamaWeights:
     def _fuse(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """One matrix for q, k and v: q carries 1/sqrt(D), the rotated pairs of q and k adjoin."""
         qk = torch.cat([q * self.head_size**-0.5, k])
-        return torch.cat([adjoined(qk, self.head_size), v])
+        return torch.cat([adjoin_pairs(qk, self.head_size), v])
 
     def unit(self, x_RC: Tensor) -> Tensor:
         """`x / sqrt(sum x^2 + C eps)`: RMSNorm but for a factor, which the weights carry."""
@@ -89,3 +87,28 @@ class LlamaWeights:
     def logits(self, x_RC: Tensor) -> Tensor:
         """Logits of the last hidden states `[R, V]`."""
         return torch.mm(self.unit(x_RC) * self.norm, self.head)
+
+
+def rotation_factors(rotary: Any, length: int) -> Tensor:
+    """``scale * exp(i * position * frequency)`` of positions below `length`: ``[T, D/2]``."""
+    positions_T = torch.arange(length, device=rotary.inv_freq.device)
+    angles = positions_T[:, None].float() * rotary.inv_freq
+    return torch.polar(torch.full_like(angles, rotary.attention_scaling), angles)
+
+
+def adjoin_pairs(heads_FC: Tensor, size: int) -> Tensor:
+    """Order the rows of a projection to whole heads so that those that turn together adjoin.
+
+    Llama pairs dimension i of a head with i + D/2. With a pair adjacent, the rotation is one
+    complex product, and q.k does not change when both are permuted alike.
+
+    Args:
+        heads_FC: Weights of a query or key projection; F is heads times head size.
+        size: Head size D.
+
+    Returns:
+        The same rows in the new order.
+
+    """
+    halves = heads_FC.view(len(heads_FC) // size, 2, size // 2, -1)
+    return halves.transpose(1, 2).reshape_as(heads_FC)

@@ -18,7 +18,7 @@ from posttrain.learning.rollouts.engines.base import (
 from posttrain.learning.rollouts.engines.choose import draw, greedy
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps
 from posttrain.learning.rollouts.engines.endings import end_tokens, text_before, without_end
-from posttrain.learning.rollouts.engines.llama import LlamaDecoder, is_lean
+from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
 from posttrain.learning.rollouts.engines.memory import Memory
 from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
 from posttrain.learning.rollouts.engines.record import Chosen, Record, Row, Rows
@@ -37,8 +37,8 @@ class TorchSampler:
     """Samples from a transformers model in this process; see `base.Sampler` for the contract.
 
     At most `batch_size` rows are decoded together, or the samples of one prompt where these are
-    more; each prompt is read once for all of its samples. A small Llama takes a lean decoder, by
-    batches of prompts of similar length; any other model has its own forward called, where the
+    more; each prompt is read once for all of its samples. A small Llama is decoded by `llama.py`,
+    in batches of prompts of similar length; any other model has its own forward called, where the
     places of rows that end are given to prompts that wait. Weights are read from the module at
     every call, so what an optimizer changed is seen at once; `update` only sets the version that
     samples carry.
@@ -72,7 +72,7 @@ class TorchSampler:
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         check_prompts(prompts, context_length=self.context_length)
-        if is_lean(self.model):
+        if can_decode(self.model):
             # A tenth faster than `no_grad`, but a tensor that a model's own forward keeps for later
             # calls would be unfit for training.
             with torch.inference_mode():

@@ -1,6 +1,6 @@
-"""What each part of the lean pass is worth: a training step with it and without, in turn.
+"""What each part of the fast pass of Llamas is worth: a training step with it and without, in turn.
 
-    python -m benchmarks.learner.lean_parts [--size 156k] [--rounds 5] [--steps 30]
+    python -m benchmarks.learner.fast_llama_parts [--size 156k] [--rounds 5] [--steps 30]
 
 A step is the log-probabilities of completions, their backward pass, clipping and AdamW, on the
 shapes of RL (groups of rows that share a prompt) and of fine-tuning (rows of their own, of unequal
@@ -10,67 +10,43 @@ over rounds of (seconds without the part) / (seconds with it).
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from statistics import median
 from unittest import mock
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.learner.settings import GROUP, PROBLEMS, PROMPT_TOKENS, SFT_ROWS, SFT_TOKENS, SIZES
-from posttrain.learning.models import logprobs
-from posttrain.learning.models.lean import layers, states
-from posttrain.learning.models.lean.layout import lay_out
+from posttrain.learning.models import fast_llama, logprobs
+from posttrain.learning.models.row_layout import RowLayout
 
 
-def plain_normed(x_NC, eps, norm_C):
-    return x_NC * torch.rsqrt(x_NC.square().mean(-1, keepdim=True) + eps) * norm_C
+def without_shared_prompts() -> AbstractContextManager[object]:
+    """Every row computes its own prompt."""
+    own = "posttrain.learning.models.row_layout._owners"
+    return mock.patch(own, lambda ids_BT, _starts_B: torch.arange(len(ids_BT)))
 
 
-def plain_projected(x_NC, rotation_N, turned, eps, norm_C, weight_FC, bias_F):
-    result_NF = F.linear(plain_normed(x_NC, eps, norm_C), weight_FC, bias_F)
-    pairs = layers._pairs(result_NF[:, :turned].contiguous(), turned, rotation_N)
-    rotated = torch.view_as_real(pairs * rotation_N).flatten(1)
-    return torch.cat([rotated, result_NF[:, turned:]], -1)
+def with_padding() -> AbstractContextManager[object]:
+    """Every token of every row goes through the layers, padding too."""
+    return mock.patch.object(fast_llama, "lay_out", lay_out_all)
 
 
-def plain_finish(x_NC, attended_NF, eps, *weights):
-    out_CF, norm_C, gate_IC, up_IC, down_CI = weights
-    x_NC = torch.addmm(x_NC, attended_NF, out_CF.t())
-    normed_NC = plain_normed(x_NC, eps, norm_C)
-    open_NI = F.silu(F.linear(normed_NC, gate_IC)) * F.linear(normed_NC, up_IC)
-    return torch.addmm(x_NC, open_NI, down_CI.t())
+def lay_out_all(ids_BT: Tensor, wanted_BT: Tensor, _starts_B: Tensor) -> RowLayout:
+    every_BT = torch.arange(ids_BT.numel()).view(ids_BT.shape)
+    positions_BT = torch.arange(ids_BT.shape[1]).expand_as(ids_BT)
+    wanted_W = every_BT[wanted_BT]
+    flat_N = every_BT.flatten()
+    return RowLayout(ids_BT.flatten(), positions_BT.flatten(), every_BT, flat_N, wanted_W, wanted_W)
 
 
-@contextmanager
-def written_gradients_off() -> Iterator[None]:
-    with (
-        mock.patch.object(layers, "_normed", plain_normed),
-        mock.patch.object(layers, "_projected", plain_projected),
-        mock.patch.object(layers, "_finish", plain_finish),
-    ):
-        yield
-
-
-@contextmanager
-def shared_prompts_off() -> Iterator[None]:
-    def alone(ids_BT, wanted_BT, starts_B):
-        with mock.patch("posttrain.learning.models.lean.layout._owners", no_owners):
-            return lay_out(ids_BT, wanted_BT, starts_B)
-
-    def no_owners(ids_BT, _starts_B):
-        return torch.arange(len(ids_BT)), False
-
-    with mock.patch.object(states, "lay_out", alone):
-        yield
-
-
-@contextmanager
-def lean_off() -> Iterator[None]:
-    with mock.patch.object(logprobs, "is_lean", return_value=False):
-        yield
+def own_forward() -> AbstractContextManager[object]:
+    """The pass of transformers."""
+    return mock.patch.object(logprobs, "is_fast_llama", return_value=False)
 
 
 def batch(kind: str, vocabulary: int, new_tokens: int):
@@ -99,8 +75,8 @@ def stepper(model: LlamaForCausalLM, kind: str, size) -> Callable[[], None]:
     targets = ids.roll(-1, -1)[wanted]
 
     def step() -> None:
-        if logprobs.is_lean(model):
-            hidden = states.lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=starts)
+        if logprobs.is_fast_llama(model):
+            hidden = fast_llama.fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=starts)
         else:
             hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[wanted]
         loss = F.cross_entropy(model.lm_head(hidden), targets)
@@ -113,9 +89,9 @@ def stepper(model: LlamaForCausalLM, kind: str, size) -> Callable[[], None]:
 
 
 ARMS = {
-    "all of the lean pass": lean_off,
-    "written-out gradients": written_gradients_off,
-    "shared prompts": shared_prompts_off,
+    "all of the fast pass": own_forward,
+    "shared prompts, and padding left out": with_padding,
+    "shared prompts": without_shared_prompts,
 }
 
 

@@ -1,13 +1,12 @@
-"""The lean forward and backward pass against the model's own, in values and every gradient."""
+"""The fast forward pass of Llamas against the model's own, in values and every gradient."""
 
 import pytest
 import torch
 import transformers
 
-from posttrain.learning.models import logprobs, reward_head
-from posttrain.learning.models.lean import is_lean, lean_hidden_states, states
-from posttrain.learning.models.lean.layers import _Finish, _Normed, _Projected
-from posttrain.learning.models.logprobs import _Taken, hidden_states, token_logprobs
+from posttrain.learning.models import fast_llama, logprobs, reward_head
+from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
+from posttrain.learning.models.logprobs import hidden_states, token_logprobs
 
 VOCABULARY, PAD = 50, 0
 ROPE = {"rope_theta": 100.0, "factor": 4.0}
@@ -111,8 +110,8 @@ def assert_alike(model, expected, found):
 def test_states_and_gradients_are_those_of_the_models_own_forward(name, layout):
     model = build(name)
     ids, wanted, starts = LAYOUTS[layout]
-    assert is_lean(model)
-    found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
+    assert is_fast_llama(model)
+    found = fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
     assert_alike(model, model.base_model(input_ids=ids).last_hidden_state[wanted], found)
 
 
@@ -140,7 +139,7 @@ def test_a_shared_prompt_is_computed_once_and_padding_never():
     seen = []
     model.model.embed_tokens.register_forward_hook(lambda _, given, __: seen.append(given[0]))
     ids, wanted, starts = LAYOUTS["groups"]
-    lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
+    fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
     # Prompts of 4, 5 and 2 tokens, and after them 5, 1 and 5; 3 and 1; 1.
     assert len(seen[0]) == (4 + 5 + 2) + (5 + 1 + 5) + (3 + 1) + 1
 
@@ -155,7 +154,7 @@ def test_the_same_bits_twice_on_two_threads():
         results = []
         for _ in range(3):
             starts = torch.full((24,), 20)
-            states = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=starts)
+            states = fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=starts)
             results.append([states.detach(), *gradients(model, states, 1.0).values()])
     finally:
         torch.set_num_threads(threads)
@@ -165,93 +164,27 @@ def test_the_same_bits_twice_on_two_threads():
 
 def test_activation_checkpointing_computes_layers_again_to_the_same_bits(monkeypatch):
     ids, wanted, starts = LAYOUTS["groups"]
-    calls, attended = [], states._attended
-    monkeypatch.setattr(states, "_attended", lambda *given: calls.append(1) or attended(*given))
+    calls, attend = [], fast_llama._attend
+    monkeypatch.setattr(fast_llama, "_attend", lambda *given: calls.append(1) or attend(*given))
     results = []
     for again in (False, True):
         model = build("qwen2").train()
         if again:
             model.gradient_checkpointing_enable({"use_reentrant": False})
-        assert is_lean(model)
+        assert is_fast_llama(model)
         calls.clear()
-        found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
+        found = fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
         results.append([found.detach(), *gradients(model, found, 1.0).values()])
         assert len(calls) == (6 if again else 3)
     assert all(torch.equal(a, b) for a, b in zip(*results, strict=True))
-
-
-def numbers(*shape):
-    generator = torch.Generator().manual_seed(sum(shape))
-    return torch.randn(shape, dtype=torch.float64, generator=generator).requires_grad_()
-
-
-# Two heads of width 4 that turn, and one that does not.
-ANGLES = torch.linspace(-2, 2, 10, dtype=torch.float64).view(5, 1, 2)
-ROTATION = torch.polar(torch.full_like(ANGLES, 1.5), ANGLES)
-FUNCTIONS = {
-    "normed": (lambda x, norm: _Normed.apply(x, 1e-3, norm), [(5, 6), (6,)]),
-    "projected": (
-        lambda x, *weights: _Projected.apply(x, ROTATION, 8, 1e-3, *weights, None),
-        [(5, 6), (6,), (12, 6)],
-    ),
-    "projected, biased, narrow": (
-        lambda x, *weights: _Projected.apply(x, ROTATION, 4, 1e-3, *weights),
-        [(5, 6), (6,), (4, 6), (4,)],
-    ),
-    "finish": (
-        lambda x, y, *weights: _Finish.apply(x, y, 1e-3, *weights),
-        [(5, 6), (5, 8), (6, 8), (6,), (9, 6), (9, 6), (6, 9)],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_written_out_gradient_is_that_of_finite_differences(name):
-    function, shapes = FUNCTIONS[name]
-    assert torch.autograd.gradcheck(function, [numbers(*shape) for shape in shapes])
 
 
 @pytest.mark.parametrize("length", [15, 16, 17])
 def test_rows_are_padded_to_tiles_that_nobody_sees(length):
     model = build("qwen2")
     ids, wanted = rows([length] * 3, [0] * 3), between([0] * 3, [length] * 3, length)
-    found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.zeros(3).int())
+    found = fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.zeros(3).int())
     assert_alike(model, hidden_states(model, ids)[wanted], found)
-
-
-def test_a_taken_log_probability_and_its_gradient_are_those_of_log_softmax():
-    generator = torch.Generator().manual_seed(5)
-    logits = torch.randn(6, 11, dtype=torch.float64, generator=generator)
-    # Far from 0, one that is all but certain, and one that is all but impossible.
-    logits[1] += 1e4
-    logits[2, 3] += 60
-    logits[3, 4] -= 60
-    targets, weights = torch.tensor([0, 1, 3, 4, 10, 5]), torch.linspace(-1, 2, 6).double()
-    results = []
-    for function in (
-        lambda each: each.log_softmax(-1).gather(-1, targets[:, None])[:, 0],
-        lambda each: _Taken.apply(each, targets),
-    ):
-        leaf = logits.clone().requires_grad_()
-        values = function(leaf)
-        (values * weights).sum().backward()
-        results.append((values.detach(), leaf.grad))
-    for expected, found in zip(*results, strict=True):
-        assert torch.allclose(found, expected, rtol=0, atol=1e-11)
-
-
-def test_a_second_backward_pass_is_refused_and_so_is_a_gradient_of_the_gradient():
-    model = build()
-    ids, wanted, _ = LAYOUTS["groups"]
-    loss = token_logprobs(model, ids, wanted_BT=wanted).logprobs_BT.sum()
-    loss.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="one backward pass: compute them again"):
-        loss.backward()
-    states = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.zeros(6).int())
-    weight = model.model.layers[0].mlp.gate_proj.weight
-    (gradient,) = torch.autograd.grad(states.sum(), weight, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
 
 
 def hooked(model):
@@ -289,26 +222,26 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_model_that_was_changed_is_not_lean(change):
+def test_a_model_that_was_changed_is_not_fast(change):
     model = build()
-    assert is_lean(model)
+    assert is_fast_llama(model)
     CHANGES[change](model)
-    assert not is_lean(model)
+    assert not is_fast_llama(model)
 
 
-def test_a_sharded_model_is_not_lean():
+def test_a_sharded_model_is_not_fast():
     store = torch.distributed.HashStore()
     torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         model = build()
         sharded(model)
-        assert not is_lean(model)
+        assert not is_fast_llama(model)
     finally:
         torch.distributed.destroy_process_group()
 
 
-def test_a_wrapper_that_compiles_is_not_lean():
-    assert not is_lean(torch.compile(build(), backend="eager"))
+def test_a_wrapper_that_compiles_is_not_fast():
+    assert not is_fast_llama(torch.compile(build(), backend="eager"))
 
 
 @pytest.mark.parametrize(
@@ -324,17 +257,17 @@ def test_a_wrapper_that_compiles_is_not_lean():
         ("Qwen2", {"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1}),
     ],
 )
-def test_other_architectures_are_not_lean(name, options):
-    assert not is_lean(build(name, **options))
+def test_other_architectures_are_not_fast(name, options):
+    assert not is_fast_llama(build(name, **options))
 
 
 def test_dropout_counts_in_training_alone_and_autocast_always():
     model = build(attention_dropout=0.1)
-    assert is_lean(model)
-    assert not is_lean(model.train())
-    assert is_lean(build().train())
+    assert is_fast_llama(model)
+    assert not is_fast_llama(model.train())
+    assert is_fast_llama(build().train())
     with torch.autocast("cpu", torch.bfloat16):
-        assert not is_lean(build())
+        assert not is_fast_llama(build())
 
 
 @pytest.mark.parametrize("given", ["position_ids_BT", "attention_mask_BT"])
@@ -345,9 +278,9 @@ def test_packed_rows_and_masked_ones_take_the_models_own_forward(given, monkeypa
     plain = token_logprobs(model, ids, wanted_BT=wanted).logprobs_BT
 
     def refused(*_, **__):
-        raise AssertionError("the lean forward pass knows no positions and no masks")
+        raise AssertionError("the fast forward pass knows no positions and no masks")
 
-    monkeypatch.setattr(logprobs, "lean_hidden_states", refused)
+    monkeypatch.setattr(logprobs, "fast_hidden_states", refused)
     value = torch.arange(7).expand(3, 7) if given == "position_ids_BT" else torch.ones(3, 7).int()
     found = token_logprobs(model, ids, wanted_BT=wanted, **{given: value}).logprobs_BT
     assert torch.allclose(found, plain, atol=2e-5)
@@ -360,5 +293,5 @@ def test_frozen_weights_get_no_gradient_and_the_others_theirs():
     for name, parameter in model.named_parameters():
         parameter.requires_grad_("layers.2" in name or name == "model.norm.weight")
     ids, wanted, starts = LAYOUTS["groups"]
-    found = lean_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
+    found = fast_hidden_states(model, ids, wanted_BT=wanted, starts_B=torch.tensor(starts))
     assert_alike(model, hidden_states(model, ids)[wanted], found)
