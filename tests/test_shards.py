@@ -1,5 +1,7 @@
 """Shards of the tests: together they are all of them, no test is in two, and they are as long."""
 
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -89,3 +91,14 @@ def test_every_unit_listed_names_a_file_that_is_there(plugin):
     files = {name.partition("::")[0] for _, name in units}
     assert files
     assert [file for file in files if not (ROOT / file).is_file()] == []
+
+
+def test_successive_commits_walk_through_all_slices_each_with_and_without_engines():
+    rules = re.findall(r"^(?:SLICES|slice|engines)=.*$", (ROOT / ".ci/run").read_text(), re.M)
+    loop = f"for number in {{0..17}}; do {'; '.join(rules)}; echo $slice $engines; done"
+    # Without SLICE and ENGINE_TESTS, which this very run may have been given.
+    env = {"PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", loop], capture_output=True, text=True, check=True, env=env)
+    chosen = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
+    assert [part for part, _ in chosen] == [1, 2, 3, 4, 5, 6] * 3
+    assert sorted(part for part, engines in chosen if engines) == [1, 2, 3, 4, 5, 6]
