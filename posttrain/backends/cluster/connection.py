@@ -26,6 +26,10 @@ _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray would tell actors without a GPU that there is none, and warns that it will stop doing so.
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # Actors do the work of the stage: at Ray's own priority (15) a busy machine starves them, and
+    # a process that has not said hello within a minute is ended, and begun again, forever.
+    "RAY_worker_niceness": "0",
+    "RAY_worker_register_timeout_seconds": "600",
 }
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 import pytest
 
 from posttrain.backends.cluster.worker_pool import WorkerPool
@@ -38,8 +39,7 @@ class Mortal(RolloutWorker):
         self.marker = Path(marker)
 
     def do(self, piece):
-        if len(piece[0][0].token_ids) >= 7 and not self.marker.exists():
-            self.marker.write_text(str(os.getpid()))
+        if len(piece[0][0].token_ids) >= 7 and self.is_first():
             steps = iter(range(4))
             decode = self._sampler._texts
             params = SamplingParams(max_tokens=24, num_samples=3, seed=5, stop=("never",))
@@ -54,6 +54,15 @@ class Mortal(RolloutWorker):
             self._sampler.sample(piece[0], params)
         return super().do(piece)
 
+    def is_first(self):
+        """One actor alone makes the file, however many ask for it at the same moment."""
+        try:
+            with self.marker.open("x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            return False
+        return True
+
 
 def mortal_crew(cluster, resources, policy, marker):
     return WorkerPool(cluster, resources, Mortal, str(marker), TorchEngine(), policy, "cpu", ROWS)
@@ -67,6 +76,7 @@ def test_new_weights_reach_every_actor_and_are_stored_once(
     resources = some(2, rows=ROWS)
     with open_sampler(TorchEngine(), policy, batch_size=512, ray=resources) as sampler:
         assert len({*sampler.crew.pids, os.getpid()}) == 3
+        assert {psutil.Process(pid).nice() for pid in sampler.crew.pids} == {os.nice(0)}
         assert sampler.sample(prompts, PARAMS) == in_one_process(policy, prompts)
         with pytest.raises(UserError, match="prompt 'long' has 64 tokens"):
             sampler.sample([Prompt("long", (3,) * 64)], PARAMS)
