@@ -166,16 +166,13 @@ def padded_in_order(rows: Sequence[int], lengths: Sequence[int], budget: int) ->
 
 def length_buckets(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Cut rows into batches of similar length, each at most `budget` padded tokens (or one row)."""
-    batches: list[list[int]] = []
-    for begin in range(0, len(rows), WINDOW):
-        batch: list[int] = []
-        for row in sorted(rows[begin : begin + WINDOW], key=lambda index: lengths[index]):
-            if batch and lengths[row] * (len(batch) + 1) > budget:
-                batches.append(batch)
-                batch = []
-            batch.append(row)
-        batches.append(batch)
-    return batches
+    return [
+        batch
+        for begin in range(0, len(rows), WINDOW)
+        for batch in padded_in_order(
+            sorted(rows[begin : begin + WINDOW], key=lambda row: lengths[row]), lengths, budget
+        )
+    ]
 
 
 def end_to_end(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -6,7 +6,7 @@ frame of the old format into one of the next. Tables are never rewritten: they a
 are read, and their rows keep their ids.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,42 +85,26 @@ def migrate_rollouts_1(frame: pl.DataFrame) -> pl.DataFrame:
     return migrated.cast(ROLLOUTS)
 
 
-def _without(schema: pl.Schema, names: Collection[str]) -> pl.Schema:
-    return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
-
-
-def _with_columns_of(schema: pl.Schema, frame: pl.DataFrame, **values: object) -> pl.DataFrame:
-    """Return the frame in today's schema, with these values in the columns that it lacks."""
+def _adding(schema: pl.Schema, **values: object) -> Migration:
+    """Give the columns that 0.1 did not have one value in every row."""
+    old = pl.Schema({name: kind for name, kind in schema.items() if name not in values})
     added = {name: pl.lit(value, schema[name]) for name, value in values.items()}
-    return frame.with_columns(**added).select(schema.names())
+    return Migration(old, lambda frame: frame.with_columns(**added).select(schema.names()))
 
 
-_PROBLEMS_2 = ("origin_file", "origin_line")
-_PAIRS_2 = ("chosen_score", "rejected_score", "label_prob", "rationale", "step_start", "weight")
-
-
-def migrate_problems_1(frame: pl.DataFrame) -> pl.DataFrame:
-    """Turn the problems of 0.1, which did not keep where they stood, into those of today."""
-    return _with_columns_of(PROBLEMS, frame, origin_file="", origin_line=0)
-
-
-def migrate_pairs_1(frame: pl.DataFrame) -> pl.DataFrame:
-    """Turn the pairs of 0.1 into pairs whose scores nobody knows, each as sure as any other."""
-    return _with_columns_of(
+MIGRATIONS: Mapping[tuple[str, int], Migration] = {
+    # Nothing says where the problems of 0.1 stood.
+    ("problems", 1): _adding(PROBLEMS, origin_file="", origin_line=0),
+    # Nobody knows the scores behind the pairs of 0.1, and each is as sure as any other.
+    ("pairs", 1): _adding(
         PAIRS,
-        frame,
         chosen_score=None,
         rejected_score=None,
         label_prob=1.0,
         rationale="",
         step_start=0,
         weight=1.0,
-    )
-
-
-MIGRATIONS: Mapping[tuple[str, int], Migration] = {
-    ("problems", 1): Migration(_without(PROBLEMS, _PROBLEMS_2), migrate_problems_1),
-    ("pairs", 1): Migration(_without(PAIRS, _PAIRS_2), migrate_pairs_1),
+    ),
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
 }
 """From (type, format) to the next format."""

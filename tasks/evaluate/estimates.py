@@ -1,6 +1,7 @@
 """Estimates over problems: each problem is one draw, however often it was sampled."""
 
 from collections.abc import Sequence
+from dataclasses import astuple
 
 import torch
 from torch import Tensor
@@ -26,11 +27,6 @@ def mean_of_problems(values_P: Tensor, *, lowest: float = 0.0) -> Estimate:
     return Estimate(value, max(lowest, low), min(1.0, high))
 
 
-def at(k: int, estimate: Estimate) -> EstimateAt:
-    """The estimate, for k samples."""
-    return EstimateAt(k, estimate.value, estimate.low, estimate.high)
-
-
 def estimates_of(
     strategy: Strategy, samples: DrawnSamples, wanted: Sequence[int]
 ) -> tuple[EstimateAt, ...]:
@@ -49,4 +45,5 @@ def estimates_of(
     if "reward_model" in strategy.NEEDS and samples.rewards_PN is None:
         return ()
     ks = strategy.budgets(samples, wanted)
-    return tuple(at(k, mean_of_problems(strategy.solved(samples, k))) for k in ks)
+    means = [mean_of_problems(strategy.solved(samples, k)) for k in ks]
+    return tuple(EstimateAt(k, *astuple(mean)) for k, mean in zip(ks, means, strict=True))

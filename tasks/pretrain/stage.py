@@ -9,10 +9,7 @@ from posttrain.data.tables import read_table
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.tokenizer import train_tokenizer
-from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import Corpus, next_token_task
-from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import train
+from posttrain.learning.training.next_token import Corpus, fit
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.pretrain.config import PretrainConfig
@@ -30,33 +27,17 @@ def run(
     policy = _start(config, inputs, prompts, texts, context)
     config.template.give_to(policy.tokenizer, where="pretrain")
 
-    task, num_rows = next_token_task(
+    mixture = Mixture(corpus["source"].to_list(), config.mixture) if config.mixture else None
+    num_parameters = policy.model.num_parameters()
+    metrics = fit(
         policy,
-        Corpus(
-            prompts,
-            texts,
-            mask_prompts=not config.loss_on_prompts,
-            mixture=Mixture(corpus["source"].to_list(), config.mixture) if config.mixture else None,
-        ),
+        Corpus(prompts, texts, mask_prompts=not config.loss_on_prompts, mixture=mixture),
+        outputs,
         config=config,
         context=context,
         where="pretrain",
     )
-    num_parameters = policy.model.num_parameters()
-    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
-    curve = Curve(context)
-    num_steps = train(
-        trainable, task, config=config, context=context, curve=curve, prefix="pretrain"
-    )
-    trainable.save(policy.tokenizer, outputs["policy"])
-    curve.write(outputs["curve"])
-    return {
-        "pretrain/loss": curve.last("pretrain/loss", window=20),
-        "pretrain/num_steps": float(num_steps),
-        "pretrain/num_rows": float(num_rows),
-        "pretrain/num_too_long": float(len(corpus) - num_rows),
-        "pretrain/num_parameters": float(num_parameters),
-    }
+    return {**metrics, "pretrain/num_parameters": float(num_parameters)}
 
 
 def _start(

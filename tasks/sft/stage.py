@@ -6,10 +6,7 @@ from pathlib import Path
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import Corpus, next_token_task
-from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import train
+from posttrain.learning.training.next_token import Corpus, fit
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
@@ -32,21 +29,5 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     config.template.give_to(policy.tokenizer, where="sft")
 
-    task, num_rows = next_token_task(
-        policy,
-        Corpus(traces["prompt"].to_list(), traces["text"].to_list()),
-        config=config,
-        context=context,
-        where="sft",
-    )
-    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
-    curve = Curve(context)
-    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix="sft")
-    trainable.save(policy.tokenizer, outputs["policy"])
-    curve.write(outputs["curve"])
-    return {
-        "sft/loss": curve.last("sft/loss", window=20),
-        "sft/num_steps": float(num_steps),
-        "sft/num_rows": float(num_rows),
-        "sft/num_too_long": float(len(traces) - num_rows),
-    }
+    corpus = Corpus(traces["prompt"].to_list(), traces["text"].to_list())
+    return fit(policy, corpus, outputs, config=config, context=context, where="sft")

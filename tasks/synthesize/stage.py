@@ -1,7 +1,6 @@
 """Make problems and worked solutions, verify every solution, keep the wrong ones apart."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
@@ -11,11 +10,10 @@ from posttrain.data.schemas import (
     DROPPED,
     PROBLEMS,
     Completion,
-    Problem,
     completions_table,
     problems_table,
 )
-from posttrain.data.sources.base import Side, Source, SourceRequest
+from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
 from posttrain.learning.rewards.score import final_answer
@@ -23,15 +21,6 @@ from posttrain.learning.rewards.verify import metadata_for, verify_all
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.synthesize.config import SynthesizeConfig
-
-
-@dataclass
-class _Made:
-    """What the sources and the teacher gave so far."""
-
-    train: list[Problem] = field(default_factory=list)
-    heldout: list[Problem] = field(default_factory=list)
-    solutions: list[Solution] = field(default_factory=list)
 
 
 def run(
@@ -43,7 +32,7 @@ def run(
     """Go through the sources in order, then write the five tables."""
     for source in config.sources:
         source.check(config.teacher)
-    made = _Made()
+    made = SourceRows()
     # What is held out as a whole comes first, so that nothing of it is trained on.
     ordered = sorted(config.sources, key=lambda source: not source.only_heldout)
     for number, source in enumerate(ordered):
@@ -68,7 +57,7 @@ def run(
     }
 
 
-def _refuse_empty(made: _Made, traces: pl.DataFrame) -> None:
+def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
     """Stop where a table that the next stages need would be empty; say how to fill it."""
     for what, problems in (("to train on", made.train), ("held out", made.heldout)):
         if not problems:
@@ -89,7 +78,11 @@ def _refuse_empty(made: _Made, traces: pl.DataFrame) -> None:
 
 
 def _read(
-    made: _Made, source: Source, config: SynthesizeConfig, context: StageContext, path: Path | None
+    made: SourceRows,
+    source: Source,
+    config: SynthesizeConfig,
+    context: StageContext,
+    path: Path | None,
 ) -> None:
     """Read one source after those that are in `made` already."""
     sides: dict[str, Side] = {problem.prompt: "train" for problem in made.train}
@@ -107,12 +100,12 @@ def _read(
             metadata_of=metadata_for,
         )
     )
-    made.train += rows.train
-    made.heldout += rows.heldout
-    made.solutions += rows.solutions
+    made.train.extend(rows.train)
+    made.heldout.extend(rows.heldout)
+    made.solutions.extend(rows.solutions)
 
 
-def _solve(made: _Made, config: SynthesizeConfig, context: StageContext) -> None:
+def _solve(made: SourceRows, config: SynthesizeConfig, context: StageContext) -> None:
     """Let the teacher solve what has no solution yet."""
     solved = {solution.problem.id for solution in made.solutions}
     open_problems = [problem for problem in made.train if problem.id not in solved]
@@ -122,7 +115,7 @@ def _solve(made: _Made, config: SynthesizeConfig, context: StageContext) -> None
         seed=context.seed,
         report=lambda done: context.progress(done, total, unit="solution"),
     )
-    made.solutions += config.teacher.solve(open_problems, request)
+    made.solutions.extend(config.teacher.solve(open_problems, request))
 
 
 def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:

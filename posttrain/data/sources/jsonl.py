@@ -7,24 +7,14 @@ from typing import Any, Literal
 
 from posttrain.data.sources.base import SourceRequest
 from posttrain.data.sources.columns import clipped
-from posttrain.data.sources.table import TableSource, require_file
+from posttrain.data.sources.table import FileSource
 from posttrain.stage.errors import UserError
 
 
-class JsonlSource(TableSource):
+class JsonlSource(FileSource):
     """Reads a file with one JSON object a line."""
 
     kind: Literal["jsonl"] = "jsonl"
-    path: str
-    """Local file, relative to the recipe."""
-
-    def local_path(self) -> str | None:
-        """Name the file."""
-        return self.path
-
-    def origin(self) -> str:
-        """Name the file."""
-        return self.path
 
     def where(self, place: Path | str, number: int) -> str:
         """Name a line, for errors."""
@@ -32,8 +22,7 @@ class JsonlSource(TableSource):
 
     def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read line by line; see `TableSource.records`."""
-        path = request.path or Path(self.path)
-        require_file(path)
+        path = self.file(request)
         with path.open("rb") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():

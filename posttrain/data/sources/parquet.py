@@ -5,28 +5,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from posttrain.data.sources.base import SourceRequest
-from posttrain.data.sources.table import TableSource, require_file
+from posttrain.data.sources.table import FileSource
 from posttrain.stage.errors import UserError
 
 
-class ParquetSource(TableSource):
+class ParquetSource(FileSource):
     """Reads a parquet file."""
 
     kind: Literal["parquet"] = "parquet"
-    path: str
-    """Local file, relative to the recipe."""
-
-    def local_path(self) -> str | None:
-        """Name the file."""
-        return self.path
-
-    def origin(self) -> str:
-        """Name the file."""
-        return self.path
 
     def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read row by row; see `TableSource.records`."""
-        yield from enumerate(_rows(request.path or Path(self.path)), start=1)
+        yield from enumerate(_rows(self.file(request)), start=1)
 
 
 def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -34,7 +24,6 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow import parquet
 
-    require_file(path)
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(use_threads=False):

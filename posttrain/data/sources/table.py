@@ -103,16 +103,43 @@ class TableSource(Source):
         return "heldout" if falls_in_heldout(prompt, request.heldout_fraction) else "train"
 
 
+class FileSource(TableSource):
+    """One local file."""
+
+    path: str
+    """Local file, relative to the recipe."""
+
+    def local_path(self) -> str | None:
+        """Name the file."""
+        return self.path
+
+    def origin(self) -> str:
+        """Name the file."""
+        return self.path
+
+    def file(self, request: SourceRequest) -> Path:
+        """Find the file.
+
+        Args:
+            request: Where it is.
+
+        Returns:
+            Its path.
+
+        Raises:
+            UserError: There is no such file.
+
+        """
+        path = request.path or Path(self.path)
+        if not path.is_file():
+            wrong = "a directory, and a file is needed here" if path.is_dir() else "not there"
+            raise UserError(f"{path} is {wrong}; give the path of one file")
+        return path
+
+
 def falls_in_heldout(prompt: str, fraction: float) -> bool:
     """Tell by its hash if a prompt is among the `fraction` of all prompts that is held out."""
     from posttrain.data.schemas import row_id
 
     digest = row_id(prompt)
     return int(digest, 16) < fraction * 16.0 ** len(digest)
-
-
-def require_file(path: Path) -> None:
-    """Refuse a path that is not one file."""
-    if not path.is_file():
-        wrong = "a directory, and a file is needed here" if path.is_dir() else "not there"
-        raise UserError(f"{path} is {wrong}; give the path of one file")

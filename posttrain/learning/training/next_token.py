@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torch import Tensor
@@ -18,8 +19,11 @@ from posttrain.data.rows import (
 )
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.heldout import hold_out
 from posttrain.learning.training.packing import check_packing
+from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.supervised import train
 from posttrain.learning.training.task import TrainingTask
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -94,6 +98,43 @@ def next_token_task(
     if config.learner.packing:
         check_packing(policy.model)
     return task, len(rows)
+
+
+def fit(
+    policy: "Policy",
+    corpus: Corpus,
+    outputs: Mapping[str, Path],
+    *,
+    config: TrainingConfig,
+    context: StageContext,
+    where: str,
+) -> dict[str, float]:
+    """Train a policy to predict the texts, and save it with its curve.
+
+    Args:
+        policy: Trained in place.
+        corpus: What it learns from.
+        outputs: Paths of `policy` and `curve`.
+        config: Budgets, optimization and limits.
+        context: Of the stage.
+        where: Name of the stage, which its metrics begin with.
+
+    Returns:
+        The stage's metrics.
+
+    """
+    task, num_rows = next_token_task(policy, corpus, config=config, context=context, where=where)
+    trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
+    curve = Curve(context)
+    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix=where)
+    trainable.save(policy.tokenizer, outputs["policy"])
+    curve.write(outputs["curve"])
+    return {
+        f"{where}/loss": curve.last(f"{where}/loss", window=20),
+        f"{where}/num_steps": float(num_steps),
+        f"{where}/num_rows": float(num_rows),
+        f"{where}/num_too_long": float(len(corpus.texts) - num_rows),
+    }
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
