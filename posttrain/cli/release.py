@@ -1,17 +1,15 @@
 """`posttrain release`: make releases that prove themselves, check, rebuild and move them."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from posttrain.cli.release_check import rebuild, verify
 from posttrain.cli.release_keys import choose_signer
 from posttrain.cli.release_keys import keys as keys_group
-from posttrain.cli.release_move import promote, push, rollback
-from posttrain.cli.release_run import rebuild, serve
+from posttrain.cli.release_move import promote, push, repaired, rollback, serve
 from posttrain.cli.release_show import diff, list_, show, show_gates
-from posttrain.cli.release_trust import verify
-from posttrain.publishing.release.names import ENVIRONMENTS, check_environment
+from posttrain.publishing.release.names import ENVIRONMENTS
 
 
 @click.group(
@@ -73,8 +71,8 @@ def create(
     Without a version it is the next minor one. Nothing is written unless everything is.
     """
     from posttrain.pipeline.execution.session import open_session
+    from posttrain.publishing.release import candidate, pointers, tags
     from posttrain.publishing.release import create as making
-    from posttrain.publishing.release import judging, pointers, promotion, tags
     from posttrain.publishing.release.names import check_name, choose_tag
     from posttrain.publishing.release.registry import open_registry
 
@@ -82,33 +80,23 @@ def create(
     with open_session(recipe) as session, session.workspace.locked("posttrain release create"):
         root, state = session.workspace.root, session.workspace.state
         if dry_run:
-            tag = choose_tag(name, tags.release_tags(root))
-            _, judged = judging.check_gates(session, tag)
-            show_gates(judged)
-            judging.refuse_failed(judged)
+            found = candidate.check_gates(session, choose_tag(name, tags.release_tags(root)))
+            show_gates(found.decided)
+            found.require_passed()
             return
         signer, notary = choose_signer(key, sign)
-        place = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
-        with pointers.locked(state):
-            _report_repair(pointers.repair(place))
-            made = making.create(session, name, signer, place.registry, notary)
-            show_gates(made.judged)
+        store = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
+        with pointers.locked(state), repaired(store):
+            made = making.create(session, name, signer, store.registry, notary)
+            show_gates(made.candidate.decided)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")
             if environment is not None:
-                moved = promotion.promote(
-                    place, made.tag, check_environment(environment), "promoted when created"
-                )
+                moved = pointers.promote(store, made.tag, environment, "promoted when created")
                 click.echo(f"{moved.tag}: {made.tag} is in {environment}")
     if push is not None:
         from posttrain.publishing.release.push import push_to_hub
 
         click.echo(push_to_hub(made.folder, push))
-
-
-def _report_repair(undone: Sequence[str]) -> None:
-    if undone:
-        what = ", ".join(undone)
-        click.echo(f"note: a command that was killed had changed {what}; that is undone", err=True)
 
 
 for _command in (verify, rebuild, promote, rollback, list_, show, diff, serve, push, keys_group):

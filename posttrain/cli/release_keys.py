@@ -1,7 +1,10 @@
-"""`posttrain release keys`: the pair that signs and verifies."""
+"""`posttrain release keys`, and the options that say who signs and whose signature is expected."""
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +14,7 @@ if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
 
     from posttrain.publishing.release.keyless import Notary
+    from posttrain.publishing.release.names import Tag
 
 
 @click.group(epilog="The private key never leaves its file: it is not logged and not released.")
@@ -57,3 +61,57 @@ def choose_signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | 
     keys.check_library()
     keyless.check_identity()
     return keyless.one_time_signer(), keyless.Sigstore()
+
+
+@dataclass(frozen=True)
+class Trust:
+    """A public key, or an identity that Sigstore vouches for."""
+
+    key: Path | None
+    identity: str | None
+    issuer: str | None
+
+    def verify(self, path: Path, *, expect: "Tag | None" = None) -> list[str]:
+        """Everything that is wrong with the release at `path`."""
+        from posttrain.publishing.release.verify import verify_path
+
+        found, proven = self.signed_by(path)
+        return verify_path(path, found, expect=expect, proven=proven)
+
+    def signed_by(self, path: Path) -> tuple[Any, tuple[str, ...]]:
+        """The key that the release at `path` must be signed with, and files proven besides."""
+        from posttrain.publishing.release import keyless, keys
+        from posttrain.publishing.release.contents import BUNDLE, open_contents
+
+        if self.identity is None:
+            if self.issuer is not None:
+                raise UserError("--issuer belongs to --identity; give both, or a --key")
+            return keys.load_public(self.key or keys.public_path()), ()
+        if self.key is not None or self.issuer is None:
+            raise UserError("give --identity together with --issuer, and no --key besides")
+        who = keyless.Identity(self.identity, self.issuer)
+        return keyless.key_inside(open_contents(path), keyless.Sigstore(), who), (BUNDLE,)
+
+
+def trust_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --key, --identity and --issuer, as one `trust`."""
+
+    @functools.wraps(command)
+    def trusting(
+        *given: Any, key: Path | None, identity: str | None, issuer: str | None, **named: Any
+    ) -> None:
+        command(*given, trust=Trust(key, identity, issuer), **named)
+
+    options = (
+        click.option(
+            "--key",
+            type=click.Path(path_type=Path, dir_okay=False),
+            help="Public key of whoever signed [default: your own].",
+        ),
+        click.option("--identity", metavar="ADDRESS", help="Who signed, where it was keyless."),
+        click.option("--issuer", metavar="URL", help="Who vouches for that identity."),
+    )
+    found: Callable[..., None] = trusting
+    for option in reversed(options):
+        found = option(found)
+    return found

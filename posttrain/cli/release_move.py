@@ -1,19 +1,22 @@
-"""`posttrain release promote | rollback | push`: where releases are pointed to and sent."""
+"""`posttrain release promote | rollback | push | serve`: where releases go."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli.ledger import existing_ledger, workspace_root
-from posttrain.cli.release_trust import Trust, trust_options
+from posttrain.cli.release_keys import Trust, trust_options
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.names import ENVIRONMENTS
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import CacheName
 
 if TYPE_CHECKING:
+    from posttrain.publishing.release.names import Tag
     from posttrain.publishing.release.pointers import ReleaseStore
 
 environment_option = click.option(
@@ -26,27 +29,49 @@ reason_option = click.option("--reason", default="", help="Why; it is kept in th
 
 
 @contextmanager
-def open_place() -> Iterator["ReleaseStore"]:
+def repaired(store: "ReleaseStore") -> Iterator["ReleaseStore"]:
+    """The store, after what a killed command left half-done was taken back, and said."""
+    from posttrain.publishing.release.pointers import repair
+
+    if undone := repair(store):
+        click.echo(f"note: a command that was killed had begun {undone}; it is undone", err=True)
+    yield store
+
+
+@contextmanager
+def open_store() -> Iterator["ReleaseStore"]:
     """The project around us, for one command at a time, with half-done changes undone."""
-    from posttrain.publishing.release.pointers import ReleaseStore, locked, repair
+    from posttrain.publishing.release.pointers import ReleaseStore, locked
     from posttrain.publishing.release.registry import open_registry
 
     root = workspace_root(None)
     state = root / STATE_DIR
-    with locked(state), existing_ledger(None) as ledger:
-        place = ReleaseStore(root, state, ledger, open_registry(state))
-        if undone := repair(place):
-            click.echo(f"note: undone after a killed command: {', '.join(undone)}", err=True)
-        yield place
+    with (
+        locked(state),
+        existing_ledger(None) as ledger,
+        repaired(ReleaseStore(root, state, ledger, open_registry(state))) as store,
+    ):
+        yield store
 
 
-def settle() -> None:
-    """Take back what a killed command left half-done, so that it is not shown."""
+def settled_root() -> Path:
+    """The project around us; what a killed command left half-done is taken back, not shown."""
     from posttrain.publishing.release.pointers import is_pending
 
-    if is_pending(workspace_root(None) / STATE_DIR):
-        with open_place():
+    root = workspace_root(None)
+    if is_pending(root / STATE_DIR):
+        with open_store():
             pass
+    return root
+
+
+def chosen(target: str) -> "tuple[Tag, Path]":
+    """The release that a command names, and its folder."""
+    from posttrain.publishing.release.registered import find_release, release_folder
+
+    root = settled_root()
+    tag = find_release(root, target)
+    return tag, release_folder(root, tag)
 
 
 @click.command()
@@ -56,15 +81,15 @@ def settle() -> None:
 @trust_options
 def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
     """Point an environment to a release that verifies; git tag and MLflow alias move together."""
-    from posttrain.publishing.release import promotion
+    from posttrain.publishing.release import pointers
     from posttrain.publishing.release.registered import find_release, release_folder
 
-    with open_place() as place:
-        tag = find_release(place.root, target)
-        folder = release_folder(place.root, tag)
+    with open_store() as store:
+        tag = find_release(store.root, target)
+        folder = release_folder(store.root, tag)
         if findings := trust.verify(folder, expect=tag):
             raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
-        moved = promotion.promote(place, tag, environment, reason)
+        moved = pointers.promote(store, tag, environment, reason)
     click.echo(f"{moved.tag}: {tag} is in {environment}")
 
 
@@ -75,17 +100,17 @@ def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
 @click.option("--to", "version", metavar="VERSION", help="This version [default: the one before].")
 def rollback(name: str, environment: str, reason: str, version: str | None) -> None:
     """Point an environment back to the version that it had before."""
-    from posttrain.publishing.release import promotion
+    from posttrain.publishing.release import pointers
     from posttrain.publishing.release.names import parse_version
 
-    with open_place() as place:
+    with open_store() as store:
         to = parse_version(version) if version else None
-        moved = promotion.rollback(place, name, environment, to=to, reason=reason or "rolled back")
+        moved = pointers.rollback(store, name, environment, to=to, reason=reason or "rolled back")
     click.echo(f"{moved.tag}: {name}@{moved.version} is in {environment} again")
 
 
 @click.command()
-@click.argument("target", metavar="NAME[@VERSION|#STAGE]")
+@click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 @click.argument("repository", metavar="[HUB_REPOSITORY]", required=False)
 @click.option("--dvc", "to_remote", is_flag=True, help="Upload the archive to the DVC remote.")
 def push(target: str, repository: str | None, to_remote: bool) -> None:
@@ -94,19 +119,49 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
     With the archive in the remote and the tags pushed (git push --tags), anybody who clones the
     repository can verify the release by its tag.
     """
-    from posttrain.publishing.release.push import push_to_hub
-    from posttrain.publishing.release.registered import find_release, release_folder
-
     if repository is None and not to_remote:
         raise UserError("name a repository of the hub, or give --dvc; there is nothing to do")
-    settle()
-    root = workspace_root(None)
-    tag = find_release(root, target)
     if to_remote:
         from posttrain.provenance.dvc.remote import push_object
+        from posttrain.publishing.release.registered import find_release
         from posttrain.publishing.release.tags import release_message
 
+        root = settled_root()
+        tag = find_release(root, target)
         push_object(root, CacheName(release_message(root, tag)["archive-md5"]))
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
     if repository is not None:
-        click.echo(push_to_hub(release_folder(root, tag), repository))
+        from posttrain.publishing.release.push import push_to_hub
+
+        click.echo(push_to_hub(chosen(target)[1], repository))
+
+
+@click.command()
+@click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    default=8000,
+    show_default=True,
+    type=click.IntRange(1, 65535),
+    help="Port to listen on.",
+)
+@click.option("--print", "only_print", is_flag=True, help="Print the command and start nothing.")
+def serve(target: str, host: str, port: int, only_print: bool) -> None:
+    """Print the vLLM command of a release; where vLLM is installed, start and check it."""
+    from posttrain.publishing.release import serve as serving
+
+    tag, folder = chosen(target)
+    command = serving.serve_command(folder, str(tag), host=host, port=port)
+    click.echo(serving.shell_line(command))
+    if only_print:
+        return
+    if not serving.has_vllm():
+        click.echo("vLLM is not installed here; run the command above where it is.", err=True)
+        return
+    process = serving.serve(folder, command, host=host, port=port)
+    click.echo(f"{tag} answers at http://{host}:{port}/v1, as it did when it was released.")
+    try:
+        sys.exit(process.wait())
+    finally:
+        process.terminate()

@@ -4,24 +4,15 @@ import time
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from posttrain.cli.ledger import workspace_root
-from posttrain.cli.release_move import settle
+from posttrain.cli.release_move import chosen, settled_root
+from posttrain.cli.tables import print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from posttrain.publishing.release.config import AnyGate
-    from posttrain.publishing.release.statistics import GateResult
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading)
-    return table
+    from posttrain.publishing.release.gates.base import GateResult
 
 
 @click.command("list")
@@ -32,23 +23,22 @@ def list_(name: str | None, history: bool) -> None:
     from posttrain.publishing.release.registered import registered
     from posttrain.publishing.release.tags import promotions
 
-    settle()
-    root = workspace_root(None)
+    root = settled_root()
     if history:
-        table = _table("when", "environment", "release", "reason")
+        rows = []
         for each in promotions(root, name):
             when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(each.when))
-            table.add_row(when, each.tag, f"{each.name}@{each.version}", each.reason)
-        Console().print(table)
+            rows.append((when, each.tag, f"{each.name}@{each.version}", each.reason))
+        print_table(("when", "environment", "release", "reason"), rows)
         return
     found = registered(root, name)
     if not found:
         click.echo("Nothing is released. posttrain release create NAME makes a release.")
         return
-    table = _table("release", "environments", "commit")
-    for release in found:
-        table.add_row(str(release.tag), ", ".join(release.environments), release.commit[:12])
-    Console().print(table)
+    print_table(
+        ("release", "environments", "commit"),
+        [(str(each.tag), ", ".join(each.environments), each.commit[:12]) for each in found],
+    )
 
 
 @click.command()
@@ -58,29 +48,23 @@ def show(target: str) -> None:
     import json
 
     from posttrain.publishing.release.contents import EVIDENCE, FolderContents
-    from posttrain.publishing.release.registered import find_release, release_folder
     from posttrain.publishing.release.verify import said_about
 
-    settle()
-    root = workspace_root(None)
-    tag = find_release(root, target)
-    folder = release_folder(root, tag)
+    tag, folder = chosen(target)
     contents = FolderContents(folder)
     about = said_about(contents)
     click.echo(f"{tag}  {folder}")
     click.echo(f"commit {about['commit']}  level {about['level']}  parent {about['parent'] or '-'}")
     click.echo(f"policy {about['policy']['sha256']}")
     metrics = json.loads(contents.read(f"{EVIDENCE}/metrics.json"))
-    table = _table("metric", "value", "95% interval", "problems", "seeds")
+    rows = []
     for name, value in metrics["evaluation"].items():
         interval = f"{value['low']:.4f} to {value['high']:.4f}"
         counts = (f"{value['problems']:.0f}", f"{value['seeds']:.0f}")
-        table.add_row(name, f"{value['value']:.4f}", interval, *counts)
-    Console().print(table)
-    gates = _table("gate", "passed because")
-    for each in metrics["gates"]:
-        gates.add_row(each["gate"]["name"], each["rule"])
-    Console().print(gates)
+        rows.append((name, f"{value['value']:.4f}", interval, *counts))
+    print_table(("metric", "value", "95% interval", "problems", "seeds"), rows)
+    gates = [(each["gate"]["name"], each["rule"]) for each in metrics["gates"]]
+    print_table(("gate", "passed because"), gates)
 
 
 @click.command()
@@ -88,24 +72,18 @@ def show(target: str) -> None:
 @click.argument("second", metavar="B")
 def diff(first: str, second: str) -> None:
     """Show what differs from release A to B: parameters, artifacts, figures, packages, inputs."""
-    from posttrain.publishing.release.registered import differences, find_release, release_folder
+    from posttrain.publishing.release.registered import differences
 
-    settle()
-    root = workspace_root(None)
-    folders = [release_folder(root, find_release(root, t)) for t in (first, second)]
-    found = differences(*folders)
-    table = _table("what", first, second)
-    for row in found:
-        table.add_row(*row)
-    Console().print(table)
+    found = differences(chosen(first)[1], chosen(second)[1])
+    print_table(("what", first, second), found)
     click.echo(f"{len(found)} differences.")
 
 
-def show_gates(judged: "Iterable[tuple[AnyGate, GateResult]]") -> None:
+def show_gates(decided: "Iterable[tuple[AnyGate, GateResult]]") -> None:
     """A table of gates, their rules and their figures."""
-    table = _table("gate", "", "figures", "rule")
-    for gate, result in judged:
+    rows = []
+    for gate, result in decided:
         figures = "\n".join(f"{name} {value:.4g}" for name, value in result.figures.items())
         passed = "[green]passed[/]" if result.passed else "[red]failed[/]"
-        table.add_row(gate.name, passed, figures, result.rule)
-    Console().print(table)
+        rows.append((gate.name, passed, figures, result.rule))
+    print_table(("gate", "", "figures", "rule"), rows)

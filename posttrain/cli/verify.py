@@ -7,11 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.run import progress_display
+from posttrain.cli.tables import print_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import shortened
 
@@ -117,13 +116,12 @@ def _show(check: "LevelCheck", output: str) -> None:
         said = {"rule": check.rule, "advice": check.advice, "details": dict(check.details)}
         click.echo(json.dumps(facts | said | {"findings": findings}, indent=1))
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "compared", "recorded", "again", ""):
-        table.add_column(heading)
+    rows = []
     for each in check.findings:
         words = "[green]agrees[/]" if each.agrees else f"[red]differs[/] {each.note}"
-        table.add_row(each.stage, each.what, shortened(each.recorded), shortened(each.again), words)
-    Console().print(table)
+        values = shortened(each.recorded), shortened(each.again)
+        rows.append((each.stage, each.what, *values, words))
+    print_table(("stage", "compared", "recorded", "again", ""), rows)
     click.echo(f"Rule: {check.rule}.")
     if check.advice:
         click.echo(check.advice)

@@ -50,7 +50,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.data.huggingface": "posttrain.data.sources.huggingface",
     "posttrain.execution.fitness": "posttrain.pipeline.execution.compatibility",
     "posttrain.pipeline.code.normalise": "posttrain.provenance.code.normalize",
-    "posttrain.release.stages": "posttrain.publishing.release.promotion",
+    "posttrain.release.stages": "posttrain.publishing.release.pointers",
     "posttrain.reproduction.verdicts": "posttrain.publishing.reproduction.verification",
     "posttrain.schedule.beat": "posttrain.operations.schedule.heartbeat",
     "posttrain.services.tethered": "posttrain.operations.services.die_with_parent",

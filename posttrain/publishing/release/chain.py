@@ -1,6 +1,6 @@
 """The stage runs behind a release: those that made the policy, and the one that judged it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,6 @@ from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
 from posttrain.provenance.lineage.names import Selected, find_node
 from posttrain.provenance.lineage.queries import up
 from posttrain.provenance.lineage.render.as_json import as_object
-from posttrain.publishing.release.canonical import public_path
-from posttrain.publishing.release.config import ReleaseConfig
 from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.spec import ArtifactKind
@@ -41,25 +39,22 @@ class Chain:
 
     def external(self) -> list[ArtifactRecord]:
         """Files and folders from outside of the DAG."""
-        records = [
-            record
-            for run in self.stages
-            for record in run.inputs
-            if str(record.type) == ArtifactKind.SOURCE
-        ]
-        return list({record.digest: record for record in records}.values())
+        records = [record for run in self.stages for record in run.inputs]
+        sources = [each for each in records if str(each.type) == ArtifactKind.SOURCE]
+        return list({record.digest: record for record in sources}.values())
 
     def trained_on(self) -> list[ArtifactRecord]:
         """Tables that stages before the policy read in order to make a model."""
-        makers = _before(self.stages, self.policy)
-        records = [
-            record
-            for run in makers
-            if any(str(out.type) == ArtifactKind.CHECKPOINT for out in run.outputs)
-            for record in run.inputs
-            if kind_named(record.type).shape == "table"
-        ]
-        return list({record.digest: record for record in records}.values())
+        wanted = {self.policy.digest}
+        found: dict[str, ArtifactRecord] = {}
+        for run in reversed(self.stages):
+            if wanted.isdisjoint(record.digest for record in run.outputs):
+                continue
+            wanted.update(record.digest for record in run.inputs)
+            if any(str(out.type) == ArtifactKind.CHECKPOINT for out in run.outputs):
+                tables = [each for each in run.inputs if kind_named(each.type).shape == "table"]
+                found |= {record.digest: record for record in tables}
+        return list(found.values())
 
 
 def lineage_above(ledger: Ledger, chain: Chain) -> dict[str, Any]:
@@ -78,34 +73,44 @@ def lineage_above(ledger: Ledger, chain: Chain) -> dict[str, Any]:
     return {"root": graph.root, "nodes": nodes, "edges": [list(edge) for edge in edges]}
 
 
-def read_chain(session: Session, config: ReleaseConfig) -> Chain:
-    """The chain as the workspace has it now; refuses while anything is not up to date."""
-    known = _known(session)
-    session.require(config.evaluation)
-    stage, _, output = config.policy.partition(".")
+def read_chain(session: Session, *, released: str, judged_by: str) -> Chain:
+    """The chain as the workspace has it now; refuses while anything is not up to date.
+
+    Args:
+        session: The recipe.
+        released: The policy, as `stage.output`.
+        judged_by: The stage that evaluated it.
+
+    """
+    known = _up_to_date(session)
+    evaluation = known[session.require(judged_by)]
+    stage, _, output = released.partition(".")
     if stage not in known:
-        hint = nearest(stage, known)
-        raise UserError(f"release.policy: there is no stage '{stage}'{hint}")
-    policy = next((record for record in known[stage].outputs if record.role == output), None)
-    if policy is None:
-        roles = [record.role for record in known[stage].outputs]
-        raise UserError(f"release.policy: {stage} has no output '{output}'{nearest(output, roles)}")
+        raise UserError(f"release.policy: there is no stage '{stage}'{nearest(stage, known)}")
+    outputs = {record.role: record for record in known[stage].outputs}
+    if output not in outputs:
+        raise UserError(
+            f"release.policy: {stage} has no output '{output}'{nearest(output, outputs)}"
+        )
+    policy = outputs[output]
     if str(policy.type) != ArtifactKind.CHECKPOINT:
-        raise UserError(f"release.policy: {config.policy} is a {policy.type}; name a checkpoint")
-    needed = _upstream(session, [stage, config.evaluation])
-    stages = tuple(known[name] for name in session.dag.order() if name in needed)
-    evaluation = known[config.evaluation]
+        raise UserError(f"release.policy: {released} is a {policy.type}; name a checkpoint")
     if policy.digest not in {record.digest for record in evaluation.inputs}:
         raise UserError(
-            f"release.evaluation: '{config.evaluation}' does not evaluate {config.policy}; "
+            f"release.evaluation: '{judged_by}' does not evaluate {released}; "
             "connect it to the evaluation in the flow, or name another evaluation"
         )
+    needed = {stage, judged_by}
+    for name in reversed(session.dag.order()):
+        if name in needed:
+            needed.update(session.dag.upstream(name))
+    stages = tuple(known[name] for name in session.dag.order() if name in needed)
     digests = {record.digest for run in stages for record in (*run.inputs, *run.outputs)}
     parts = session.ledger.compositions.parts_of(sorted(digests))
     return Chain(session.recipe, session.workspace.root, stages, policy, evaluation, parts)
 
 
-def _known(session: Session) -> Mapping[str, StageRun]:
+def _up_to_date(session: Session) -> Mapping[str, StageRun]:
     decisions = session.planner.plan()
     stale = [decision.stage for decision in decisions if decision.action != "cached"]
     if stale:
@@ -116,21 +121,6 @@ def _known(session: Session) -> Mapping[str, StageRun]:
     return {each.stage: each.known for each in decisions if each.known is not None}
 
 
-def _upstream(session: Session, names: Sequence[str]) -> set[str]:
-    needed, waiting = set[str](), list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += session.dag.upstream(name)
-    return needed
-
-
-def _before(stages: Sequence[StageRun], policy: ArtifactRecord) -> list[StageRun]:
-    """The stage that made `policy` and those that made what it read, and so on."""
-    wanted, found = {policy.digest}, []
-    for run in reversed(stages):
-        if any(record.digest in wanted for record in run.outputs):
-            found.append(run)
-            wanted |= {record.digest for record in run.inputs}
-    return found
+def public_path(path: str) -> str:
+    """A path without what it says of one machine."""
+    return path.rpartition("/")[2] if path.startswith("/") else path

@@ -1,12 +1,13 @@
 """The first-party code of a release, as an archive that it can be rebuilt from."""
 
 import io
+import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
-from posttrain.publishing.release.contents import MemoryContents, walk_files, write_archive
+from posttrain.publishing.release.contents import MemoryContents, write_archive
 from posttrain.stage.installed import SHARED, home
 
 _LEFT_OUT = (".pyc", ".pyo", ".so")
@@ -49,7 +50,10 @@ def _files_of_project(workspace: Workspace) -> Iterator[tuple[str, Path]]:
 def _code(package: str, folder: Path, besides: Path | None = None) -> Iterator[tuple[str, Path]]:
     """Files of a package; without the modules that the project's own of that name hide."""
     hidden = {path.name for path in besides.iterdir()} if besides and besides.is_dir() else set()
-    for name, path in walk_files(folder):
-        first = name.partition("/")[0]
-        if not name.endswith(_LEFT_OUT) and (besides == folder or first not in hidden):
-            yield f"{package}/{name}", path
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = sorted(set(folders) - {"__pycache__"})
+        for path in (Path(parent, name) for name in sorted(files)):
+            relative = path.relative_to(folder)
+            is_hidden = besides != folder and relative.parts[0] in hidden
+            if not path.name.endswith(_LEFT_OUT) and not is_hidden:
+                yield f"{package}/{relative.as_posix()}", path

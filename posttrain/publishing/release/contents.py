@@ -1,16 +1,17 @@
 """The files of a release, wherever they lie: a folder, an archive, or memory."""
 
 import io
-import os
+import json
 import shutil
 import tarfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, Protocol, cast
+from typing import IO, cast
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import digest_of_stream, sha256_hasher, sha256_of, sha256_of_file
+from posttrain.stage.hashing import digest_of_stream, sha256_hasher, sha256_of_file
 
 CLAIMS = "claims.jsonl"
 # Everything but the model's own files, the card and the claims lies below this folder.
@@ -21,27 +22,34 @@ SIGNER = f"{EVIDENCE}/signer.pub"
 _BLOCK = 2**20
 
 
-class Contents(Protocol):
+class Contents(ABC):
     """Files by their path in the release."""
 
+    @abstractmethod
     def names(self) -> list[str]:
         """Every path, sorted."""
 
-    def read(self, name: str) -> bytes:
-        """The bytes of one file."""
-
-    def sha256(self, name: str) -> str:
-        """Hex SHA-256 of one file."""
-
+    @abstractmethod
     def open(self, name: str) -> IO[bytes]:
         """One file as a stream: a model need not fit into memory."""
 
+    @abstractmethod
     def size(self, name: str) -> int:
         """Bytes of one file."""
 
+    def read(self, name: str) -> bytes:
+        """The bytes of one file."""
+        with self.open(name) as stream:
+            return stream.read()
+
+    def sha256(self, name: str) -> str:
+        """Hex SHA-256 of one file."""
+        with self.open(name) as stream:
+            return digest_of_stream(stream, "sha256").hex()
+
 
 @dataclass(frozen=True)
-class MemoryContents:
+class MemoryContents(Contents):
     """Files in memory."""
 
     files: Mapping[str, bytes]
@@ -49,14 +57,6 @@ class MemoryContents:
     def names(self) -> list[str]:
         """See `Contents`."""
         return sorted(self.files)
-
-    def read(self, name: str) -> bytes:
-        """See `Contents`."""
-        return self.files[name]
-
-    def sha256(self, name: str) -> str:
-        """See `Contents`."""
-        return sha256_of(self.files[name])
 
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`."""
@@ -68,7 +68,7 @@ class MemoryContents:
 
 
 @dataclass(frozen=True)
-class FolderContents:
+class FolderContents(Contents):
     """Files below a folder; links are not followed out of it, they are refused."""
 
     folder: Path
@@ -83,14 +83,6 @@ class FolderContents:
                 found.append(path.relative_to(self.folder).as_posix())
         return sorted(found)
 
-    def read(self, name: str) -> bytes:
-        """See `Contents`."""
-        return (self.folder / name).read_bytes()
-
-    def sha256(self, name: str) -> str:
-        """See `Contents`."""
-        return sha256_of_file(self.folder / name)
-
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`."""
         return (self.folder / name).open("rb")
@@ -100,45 +92,30 @@ class FolderContents:
         return (self.folder / name).stat().st_size
 
 
-@dataclass
-class ArchiveContents:
+class ArchiveContents(Contents):
     """Files of an archive, read where they lie."""
 
-    path: Path
-    _tar: tarfile.TarFile = field(init=False)
-    _members: dict[str, tarfile.TarInfo] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         try:
-            self._tar = tarfile.open(self.path, "r:")  # noqa: SIM115 - closed with the object
+            self._tar = tarfile.open(path, "r:")  # noqa: SIM115 - closed with the object
             members = self._tar.getmembers()
         except (tarfile.TarError, OSError, ValueError, EOFError) as error:
-            raise UserError(f"{self.path} is no archive that can be read: {error}") from None
+            raise UserError(f"{path} is no archive that can be read: {error}") from None
         self._members = {member.name: member for member in members}
 
     def names(self) -> list[str]:
         """See `Contents`."""
         return sorted(self._members)
 
-    def read(self, name: str) -> bytes:
-        """See `Contents`."""
-        with self.open(name) as stream:
-            return stream.read()
-
-    def sha256(self, name: str) -> str:
-        """See `Contents`."""
-        with self.open(name) as stream:
-            return digest_of_stream(stream, "sha256").hex()
-
-    def size(self, name: str) -> int:
-        """See `Contents`."""
-        return self._members[name].size
-
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`; what is no regular file is empty, and no signed file is."""
         member = self._members[name]
         stream = self._tar.extractfile(member) if member.isreg() else None
         return stream if stream is not None else io.BytesIO()
+
+    def size(self, name: str) -> int:
+        """See `Contents`."""
+        return self._members[name].size
 
 
 def write_archive(contents: Contents, target: IO[bytes]) -> None:
@@ -181,17 +158,22 @@ class _Hash(io.RawIOBase):
         return self._at
 
 
-def write_folder(contents: Contents, folder: Path) -> None:
-    """Write every file below `folder`; a path that leads out of it is refused."""
+def write_folder(contents: Contents, folder: Path, *, below: str = "") -> None:
+    """Write every file whose name begins with `below` into `folder`, by the rest of its name.
+
+    A path that leads out of the folder is refused.
+    """
     for name in contents.names():
-        if not _is_inside(name):
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
             raise UserError(
                 f"the release has a file called '{name}', which leads out of its folder"
             )
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with contents.open(name) as source, target.open("wb") as sink:
-            shutil.copyfileobj(source, sink, _BLOCK)
+        if name.startswith(below):
+            target = folder / name.removeprefix(below)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with contents.open(name) as source, target.open("wb") as sink:
+                shutil.copyfileobj(source, sink, _BLOCK)
 
 
 def open_contents(path: Path) -> Contents:
@@ -203,15 +185,6 @@ def open_contents(path: Path) -> Contents:
     raise UserError(f"there is no release at {path}; name its folder, its archive or its tag")
 
 
-def _is_inside(name: str) -> bool:
-    path = PurePosixPath(name)
-    return not path.is_absolute() and ".." not in path.parts and bool(path.parts)
-
-
-def walk_files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Files below `folder` by relative path, sorted; links are followed, caches are left out."""
-    for parent, folders, files in os.walk(folder, followlinks=True):
-        folders[:] = sorted(set(folders) - {"__pycache__"})
-        for name in sorted(files):
-            path = Path(parent, name)
-            yield path.relative_to(folder).as_posix(), path
+def pretty(value: object) -> bytes:
+    """The bytes of a JSON file that people read: keys sorted, indented; NaN is refused."""
+    return (json.dumps(value, sort_keys=True, indent=1, allow_nan=False) + "\n").encode()

@@ -1,4 +1,4 @@
-"""Create a release: judge it, write it, sign it, and move all pointers together."""
+"""Create a release: decide by its gates, write it, sign it, and move all pointers together."""
 
 import shutil
 import time
@@ -12,20 +12,15 @@ from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import Release
 from posttrain.publishing.release import pointers, tags
 from posttrain.publishing.release.assemble import write_release
+from posttrain.publishing.release.candidate import ReleaseCandidate, check_gates
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, FolderContents, write_archive
-from posttrain.publishing.release.fetch import ignored_by_git
-from posttrain.publishing.release.generated import Draft
-from posttrain.publishing.release.judging import (
-    Judged,
-    check_gates,
-    compared_results,
-    refuse_failed,
-)
 from posttrain.publishing.release.keyless import Notary
 from posttrain.publishing.release.names import Tag, choose_tag
+from posttrain.publishing.release.registered import ignored_by_git
 from posttrain.publishing.release.registry import Registry
 from posttrain.publishing.release.verify import verify_contents
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_file
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner
@@ -35,11 +30,15 @@ if TYPE_CHECKING:
 class Created:
     """A release that now exists."""
 
-    tag: Tag
     folder: Path
     archive: Path
     statement: str
-    judged: Judged
+    candidate: ReleaseCandidate
+
+    @property
+    def tag(self) -> Tag:
+        """What it is called."""
+        return self.candidate.tag
 
 
 def create(
@@ -54,6 +53,45 @@ def create(
     With a notary, `signer` is a key for this one release, whose claims the notary then certifies.
     """
     root = session.workspace.root
+    commit = _committed(root)
+    tag = _free_tag(session, name, commit)
+    candidate = check_gates(session, tag)
+    candidate.require_passed()
+    staging = pointers.staging_folder(session.workspace.state) / uuid.uuid4().hex[:8]
+    folder, archive = staging / "folder", staging / "archive.tar"
+    try:
+        folder.mkdir(parents=True)
+        statement = write_release(
+            folder, candidate, session.workspace, commit, signer, keep_key=notary is not None
+        )
+        contents = FolderContents(folder)
+        if findings := verify_contents(contents, signer.public_key, expect=tag):
+            raise AssertionError(f"a new release must verify: {findings[0]}")
+        if notary is not None:
+            (folder / BUNDLE).write_bytes(notary.sign(contents.read(CLAIMS)))
+        with archive.open("wb") as stream:
+            write_archive(contents, stream)
+        ignored_by_git(root)
+        message = (
+            f"Release {tag}\n\nstatement: {statement}\n"
+            f"archive-sha256: {sha256_of_file(archive)}\n"
+            f"archive-md5: {session.store.store([archive])[archive].md5}\n"
+            f"policy: {candidate.chain.policy.digest}\n"
+        )
+        members = candidate.chain.members()
+        pointers.publish(
+            pointers.ReleaseStore(root, session.workspace.state, session.ledger, registry),
+            staging,
+            Release(str(tag), time.time(), members, commit, statement),
+            message,
+        )
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return Created(tag.folder(root), tag.archive(root), statement, candidate)
+
+
+def _committed(root: Path) -> str:
+    """The commit of everything in the checkout."""
     revision = revision_of(root)
     if revision.commit is None:
         raise UserError(f"{root} has no git commit to release; git commit first")
@@ -62,55 +100,13 @@ def create(
             "the checkout has changes that are not committed, so the commit would not say what is "
             "released; git commit (or git checkout) them first"
         )
-    known = tags.release_tags(root)
+    return revision.commit
+
+
+def _free_tag(session: Session, name: str, commit: str) -> Tag:
+    """The tag that was asked for, if neither it nor the commit is released yet."""
+    known = tags.release_tags(session.workspace.root)
     tag = choose_tag(name, known)
-    _refuse_taken(session, tag, known, revision.commit)
-    evidence, judged = check_gates(session, tag)
-    refuse_failed(judged)
-    draft = Draft(
-        tag, session.workspace, evidence, judged, revision.commit, compared_results(evidence)
-    )
-    staging = pointers.staging_folder(session.workspace.state) / uuid.uuid4().hex[:8]
-    try:
-        folder = staging / "folder"
-        folder.mkdir(parents=True)
-        statement = write_release(folder, draft, signer, keep_key=notary is not None)
-        contents = FolderContents(folder)
-        if findings := verify_contents(contents, signer.public_key, expect=tag):
-            raise AssertionError(f"a new release must verify: {findings[0]}")
-        if notary is not None:
-            (folder / BUNDLE).write_bytes(notary.sign(contents.read(CLAIMS)))
-        archive = staging / "archive.tar"
-        with archive.open("wb") as stream:
-            write_archive(contents, stream)
-        _publish(session, draft, staging, statement, registry)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-    return Created(tag, tag.folder(root), tag.archive(root), statement, judged)
-
-
-def _publish(
-    session: Session, draft: Draft, staging: Path, statement: str, registry: Registry | None
-) -> None:
-    root, tag = session.workspace.root, draft.tag
-    ignored_by_git(root)
-    archive = staging / "archive.tar"
-    stored = session.store.store([archive])[archive]
-    digest = FolderContents(staging).sha256("archive.tar")
-    message = (
-        f"Release {tag}\n\nstatement: {statement}\narchive-sha256: {digest}\n"
-        f"archive-md5: {stored.md5}\npolicy: {draft.evidence.chain.policy.digest}\n"
-    )
-    release = Release(
-        str(tag), time.time(), draft.evidence.chain.members(), draft.commit, statement
-    )
-    pointers.publish(
-        pointers.ReleaseStore(root, session.workspace.state, session.ledger, registry),
-        pointers.Publication(tag, draft.commit, message, release, staging),
-    )
-
-
-def _refuse_taken(session: Session, tag: Tag, known: dict[Tag, str], commit: str) -> None:
     recorded = {release.tag for release in session.ledger.annotations.releases()}
     if tag in known or str(tag) in recorded:
         raise UserError(f"{tag} exists, and a release is never changed; choose another version")
@@ -119,3 +115,4 @@ def _refuse_taken(session: Session, tag: Tag, known: dict[Tag, str], commit: str
         raise UserError(
             f"this commit is released already, as {same[0]}; commit what makes {tag} another one"
         )
+    return tag

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.publishing.release.licences import licence_of
+from posttrain.publishing.release.licenses import licence_of
 from posttrain.stage.hashing import digest_of_stream, sha256_of
 
 # What an installer adds for itself, or writes for one machine.

@@ -1,24 +1,20 @@
 """The generated files of a release: its card, its bill of materials, its figures and its code."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.workspace import Workspace
-from posttrain.publishing.release.bom import bill_of_materials
-from posttrain.publishing.release.canonical import pretty, public_path
-from posttrain.publishing.release.card import Card, model_card
-from posttrain.publishing.release.chain import Chain, lineage_above
+from posttrain.publishing.release.candidate import ReleaseCandidate
+from posttrain.publishing.release.card import model_card
+from posttrain.publishing.release.chain import Chain, lineage_above, public_path
 from posttrain.publishing.release.code import code_archive
-from posttrain.publishing.release.config import AnyGate
-from posttrain.publishing.release.contents import EVIDENCE
+from posttrain.publishing.release.contents import EVIDENCE, pretty
 from posttrain.publishing.release.environment import environment_lock, requirements
-from posttrain.publishing.release.gates.evidence import Evidence
-from posttrain.publishing.release.inputs import OutsideInput, outside_inputs
-from posttrain.publishing.release.names import Tag
-from posttrain.publishing.release.plugins import used_plugins
-from posttrain.publishing.release.statistics import GateResult, estimates
+from posttrain.publishing.release.gates.base import Evidence
+from posttrain.publishing.release.gates.metrics import MetricGate
+from posttrain.publishing.release.inputs import OutsideInput, outside_inputs, used_plugins
+from posttrain.publishing.release.statistics import estimates
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
 _LARGE_FILES = b"".join(
@@ -26,56 +22,36 @@ _LARGE_FILES = b"".join(
 )
 # New tokens of the stored completion.
 _NEW_TOKENS = 32
-Judged = Sequence[tuple[AnyGate, GateResult]]
 
 
-@dataclass(frozen=True)
-class Draft:
-    """What is written into a release."""
-
-    tag: Tag
-    workspace: Workspace
-    evidence: Evidence
-    judged: Judged
-    commit: str
-    others: Mapping[str, Any]
-    """Results of the policies that gates compared with, by gate."""
-
-
-def generated_files(draft: Draft) -> dict[str, bytes]:
+def generated_files(
+    candidate: ReleaseCandidate, workspace: Workspace, commit: str
+) -> dict[str, bytes]:
     """Return the bytes of every generated file, by its name in the release."""
-    evidence, chain = draft.evidence, draft.evidence.chain
-    inputs = outside_inputs(chain, evidence.config.licences)
+    from posttrain.publishing.release.bom import bill_of_materials
+
+    evidence, chain = candidate.evidence, candidate.chain
+    inputs = outside_inputs(chain, evidence.licences)
     metrics = estimates(evidence.results)
     lock = environment_lock()
-    name, version = draft.tag.name, str(draft.tag.version)
     example = _example(evidence)
-    card = Card(
-        str(draft.tag),
-        evidence.parent,
-        draft.commit,
-        evidence.config,
-        inputs,
-        draft.judged,
-        metrics,
-        example,
-    )
+    written: dict[str, Any] = {
+        "environment": lock,
+        "lineage": lineage_above(evidence.ledger, chain),
+        "metrics": _metrics(candidate, metrics),
+        "results": _results(candidate),
+        "data": _data(chain, inputs),
+        "example": example,
+    }
+    card = model_card(candidate, commit, inputs=inputs, metrics=metrics, example=example)
+    bom = bill_of_materials(candidate.tag, chain, inputs, lock["packages"], metrics=metrics)
     files = {
         ".gitattributes": _LARGE_FILES,
-        "README.md": model_card(card, chain),
-        f"{EVIDENCE}/bom.cdx.json": bill_of_materials(
-            name, version, chain, inputs, lock["packages"], metrics=metrics
-        ),
-        f"{EVIDENCE}/code.tar": code_archive(draft.workspace),
-        f"{EVIDENCE}/environment.json": pretty(lock),
+        "README.md": card,
+        f"{EVIDENCE}/bom.cdx.json": bom,
+        f"{EVIDENCE}/code.tar": code_archive(workspace),
         f"{EVIDENCE}/requirements.txt": requirements(lock),
-        f"{EVIDENCE}/lineage.json": pretty(lineage_above(evidence.ledger, chain)),
-        f"{EVIDENCE}/metrics.json": pretty(_metrics(draft, metrics)),
-        f"{EVIDENCE}/results.json": pretty(
-            {"policy": evidence.results.to_json(), "compared": dict(draft.others)}
-        ),
-        f"{EVIDENCE}/data.json": pretty(_data(chain, inputs)),
-        f"{EVIDENCE}/example.json": pretty(example),
+        **{f"{EVIDENCE}/{name}.json": pretty(value) for name, value in written.items()},
     }
     for given in ("recipe.yaml", "params.yaml", "dvc.yaml", "dvc.lock"):
         path = chain.recipe.path if given == "recipe.yaml" else chain.recipe.directory / given
@@ -83,21 +59,29 @@ def generated_files(draft: Draft) -> dict[str, bytes]:
     return files
 
 
-def _metrics(draft: Draft, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    stages = {run.stage: dict(run.metrics) for run in draft.evidence.chain.stages}
+def _metrics(candidate: ReleaseCandidate, metrics: Mapping[str, Any]) -> dict[str, Any]:
     gates = [
         {
             "gate": gate.model_dump(mode="json"),
             "rule": result.rule,
             "figures": dict(result.figures),
         }
-        for gate, result in draft.judged
+        for gate, result in candidate.decided
     ]
-    return {
-        "evaluation": {name: dict(value) for name, value in metrics.items()},
-        "gates": gates,
-        "stages": stages,
+    stages = {run.stage: dict(run.metrics) for run in candidate.chain.stages}
+    return {"evaluation": metrics, "gates": gates, "stages": stages}
+
+
+def _results(candidate: ReleaseCandidate) -> dict[str, Any]:
+    """The policy's results, and by gate those that it compared with: to decide again."""
+    evidence = candidate.evidence
+    others = {
+        gate.name: gate.other_results(evidence)
+        for gate, _ in candidate.decided
+        if isinstance(gate, MetricGate)
     }
+    compared = {name: other.to_json() for name, other in others.items() if other is not None}
+    return {"policy": evidence.results.to_json(), "compared": compared}
 
 
 def _data(chain: Chain, inputs: Sequence[OutsideInput]) -> dict[str, Any]:
@@ -115,21 +99,26 @@ def _data(chain: Chain, inputs: Sequence[OutsideInput]) -> dict[str, Any]:
 
 
 def _example(evidence: Evidence) -> dict[str, Any]:
-    """One greedy completion by plain transformers, by which a served release is checked."""
-    problems = next(each for each in evidence.chain.evaluation.inputs if each.role == "problems")
-    return greedy_example(evidence.find(evidence.chain.policy), evidence.find(problems))
-
-
-def greedy_example(policy: Path, problems: Path) -> dict[str, Any]:
-    """The greedy completion of the first problem, by plain transformers from the saved folder."""
+    """The greedy completion of the first problem, by which a served release is checked."""
     import polars as pl
 
-    prompt = str(pl.read_parquet(problems, columns=["prompt"], n_rows=1)["prompt"][0])
-    return {"prompt": prompt, **complete(policy, prompt)}
+    problems = next(each for each in evidence.chain.evaluation.inputs if each.role == "problems")
+    table = pl.read_parquet(evidence.find(problems), columns=["prompt"], n_rows=1)
+    prompt = str(table["prompt"][0])
+    return {"prompt": prompt, **complete(evidence.find(evidence.chain.policy), prompt)}
 
 
 def complete(policy: Path, prompt: str) -> dict[str, Any]:
-    """Ids and texts of a prompt, in the chat template if there is one, and of its completion."""
+    """Complete a prompt greedily, in the chat template if there is one, by plain transformers.
+
+    Args:
+        policy: The saved folder.
+        prompt: Of one user.
+
+    Returns:
+        Whether there is a template (`chat`), ids of prompt and completion, the completion's text.
+
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,15 +1,24 @@
 """What releases are called: `NAME@vX.Y.Z`, and where a project keeps them."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.stage.errors import UserError
 
 ENVIRONMENTS = ("staging", "prod")
-# Of reproducibility, strictest first.
-LEVELS = ("L0", "L1", "L2", "L3")
+# What each level of reproducibility promises of a rebuild, strictest first.
+RULES: Mapping[str, str] = {
+    "L0": "every output of every stage has the same digest, on this kind of processor",
+    "L1": "every output of every stage has the same digest, on this model of GPU",
+    "L2": "every learner, given the stored rollouts and starting policy, ends at the same weights; "
+    "and the figures of the DAG, run once more, agree with the released ones",
+    "L3": "the released figures are ones that the rebuilt seeds could have given",
+}
+LEVELS = tuple(RULES)
+# Levels at which the same bytes are promised; at the others the same figures are.
+BITWISE = ("L0", "L1")
 FOLDER = "releases"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")

@@ -1,16 +1,22 @@
-"""Where a release is pointed to: files, git tag, MLflow, ledger. They move together."""
+"""Where releases are pointed to: files, git tags, MLflow, the ledger. They move together.
 
+A change is noted before it is made, and its last step is atomic and decides: the ledger's record of
+a release, the git tag of an environment. What fails, or what a killed command noted and did not
+come to the end of, is taken back as a whole; taking back what was never made does nothing.
+"""
+
+import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.provenance.ledger import Ledger, Release
+from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.publishing.release import tags
-from posttrain.publishing.release.moves import IsDone, UndoableStep, apply_together, recover
-from posttrain.publishing.release.names import Tag, Version
+from posttrain.publishing.release.names import Tag, Version, parse_tag
 from posttrain.publishing.release.registry import Registry
 from posttrain.stage.errors import UserError
 
@@ -26,19 +32,17 @@ class ReleaseStore:
 
     @property
     def journal(self) -> Path:
-        """Notes of a change that is being made."""
+        """The note about a change that is being made."""
         return _journal(self.state)
 
-
-@dataclass(frozen=True)
-class Publication:
-    """A finished release in a staging folder, and what is said about it everywhere."""
-
-    tag: Tag
-    commit: str
-    message: str
-    release: Release
-    staging: Path
+    def mirror(self) -> Registry:
+        """MLflow's registry, where a change that touched it has to be taken back."""
+        if self.registry is None:
+            raise UserError(
+                "a command that was killed left a change in MLflow half-done; run this one with "
+                "tracking on (unset POSTTRAIN_TRACKING), so that it can be taken back"
+            )
+        return self.registry
 
 
 @contextmanager
@@ -55,83 +59,109 @@ def locked(state: Path) -> Iterator[None]:
         ) from None
 
 
-def publish(store: ReleaseStore, new: Publication) -> None:
-    """Files, model version, git tag and ledger: all of them or none."""
-    tag, registry = new.tag, store.registry
+def publish(store: ReleaseStore, staging: Path, release: Release, message: str) -> None:
+    """Point everything to a finished release in a staging folder, or nothing.
+
+    Args:
+        store: Where.
+        staging: Holds its `folder` and its `archive.tar`, which are moved to their place.
+        release: What the ledger keeps of it.
+        message: Of the git tag.
+
+    """
+    tag = parse_tag(release.tag)
     folder, archive = tag.folder(store.root), tag.archive(store.root)
-    named = {"name": tag.name, "version": str(tag.version)}
-    # What is undone must be ours: nothing of it may be there before.
+    # What is taken back must be ours: nothing of it may be there before.
     for path in (folder, archive):
         if path.exists():
             raise UserError(f"{path} exists, but no release is known there; move it away")
     _refuse_tag(store, str(tag))
-    steps = [
-        UndoableStep(
-            "folder", lambda: _move(new.staging / "folder", folder), {"path": str(folder)}
-        ),
-        UndoableStep(
-            "archive", lambda: _move(new.staging / "archive.tar", archive), {"path": str(archive)}
-        ),
-    ]
-    if registry is not None:
-        steps.append(
-            UndoableStep(
-                "model_version",
-                lambda: registry.register(tag.name, str(tag.version), folder.as_uri(), None),
-                named,
-            )
+    assert release.git_commit is not None
+    with _together(store, {"release": str(tag), "mirrored": store.registry is not None}):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        (staging / "folder").rename(folder)
+        (staging / "archive.tar").rename(archive)
+        if store.registry is not None:
+            store.registry.register(tag.name, str(tag.version), folder.as_uri())
+        tags.write_tag(store.root, str(tag), release.git_commit, message)
+        store.ledger.annotations.release(release)
+
+
+def promote(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tags.Promotion:
+    """Point `environment` to a release that was not recalled."""
+    now = tags.current(store.root, tag.name, environment)
+    if now is not None and now.version == tag.version:
+        _refuse_unknown_or_recalled(store, tag)
+        raise UserError(
+            f"{tag} is in {environment} already, since {now.tag}; there is nothing to do"
         )
-    steps += [
-        UndoableStep(
-            "tag",
-            lambda: tags.write_tag(store.root, str(tag), new.commit, new.message),
-            {"ref": str(tag)},
-        ),
-        UndoableStep(
-            "ledger", lambda: store.ledger.annotations.release(new.release), {"tag": str(tag)}
-        ),
-    ]
-    apply_together(steps, _undo(store), journal=store.journal, is_done=_is_done(store))
+    return _assign(store, tag, environment, reason)
 
 
-def assign(
-    store: ReleaseStore, name: str, environment: str, version: Version, reason: str
+def rollback(
+    store: ReleaseStore, name: str, environment: str, *, to: Version | None, reason: str
 ) -> tags.Promotion:
+    """Point `environment` to what it had before, or to `to`."""
+    history = tags.promotions(store.root, name, environment)
+    if not history:
+        raise UserError(f"{name} was never in {environment}; see posttrain release list")
+    return _assign(store, Tag(name, to or _version_before(history)), environment, reason)
+
+
+def _version_before(history: list[tags.Promotion]) -> Version:
+    """The version before the present one; going back twice goes back two versions."""
+    stack: list[Version] = []
+    for each in history:
+        if each.version in stack:
+            del stack[stack.index(each.version) :]
+        stack.append(each.version)
+    if len(stack) < 2:
+        name, environment = history[-1].name, history[-1].environment
+        raise UserError(
+            f"{environment} had no version of {name} before {history[-1].version}; "
+            "name one with --to VERSION"
+        )
+    return stack[-2]
+
+
+def _assign(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tags.Promotion:
     """Point an environment to a version: MLflow's alias and the git tag, both or neither."""
-    commit = tags.release_tags(store.root)[Tag(name, version)]
-    before = tags.current(store.root, name, environment)
-    number = before.number + 1 if before else 1
-    ref = f"{name}#{environment}#{number}"
+    _refuse_unknown_or_recalled(store, tag)
+    before = tags.current(store.root, tag.name, environment)
+    ref = f"{tag.name}#{environment}#{before.number + 1 if before else 1}"
     _refuse_tag(store, ref)
-    message = f"{name} {version} is in {environment}\n\nversion: {version}\nreason: {reason}\n"
-    steps = []
-    registry = store.registry
-    if registry is not None:
-        note = {"name": name, "stage": environment, "before": registry.assigned(name, environment)}
-        steps.append(
-            UndoableStep("alias", lambda: registry.assign(name, environment, str(version)), note)
-        )
-    steps.append(
-        UndoableStep(
-            "stage_tag",
-            lambda: tags.write_tag(
-                store.root, ref, commit, message, after=before.when if before else 0.0
-            ),
-            {"ref": ref},
-        )
+    commit = tags.release_tags(store.root)[tag]
+    message = (
+        f"{tag.name} {tag.version} is in {environment}\n\n"
+        f"version: {tag.version}\nreason: {reason}\n"
     )
-    apply_together(steps, _undo(store), journal=store.journal, is_done=_is_done(store))
-    moved = tags.current(store.root, name, environment)
+    registry = store.registry
+    note: dict[str, Any] = {"promotion": ref, "mirrored": registry is not None}
+    if registry is not None:
+        note["before"] = registry.assigned(tag.name, environment)
+    with _together(store, note):
+        if registry is not None:
+            registry.assign(tag.name, environment, str(tag.version))
+        after = before.when if before else 0.0
+        tags.write_tag(store.root, ref, commit, message, after=after)
+    moved = tags.current(store.root, tag.name, environment)
     assert moved is not None
     return moved
 
 
-def repair(store: ReleaseStore) -> list[str]:
+def repair(store: ReleaseStore) -> str:
     """Take back what a killed command left half-done; called before anything else is changed.
 
     Only under `locked`: then whatever lies in a staging folder is of a command that is gone.
+
+    Args:
+        store: Where.
+
+    Returns:
+        What was taken back; empty where nothing was.
+
     """
-    undone = recover(_undo(store), journal=store.journal, is_done=_is_done(store))
+    undone = _settle(store)
     for path in staging_folder(store.state).glob("*"):
         shutil.rmtree(path, ignore_errors=True)
     return undone
@@ -142,53 +172,63 @@ def is_pending(state: Path) -> bool:
     return _journal(state).exists()
 
 
-def _journal(state: Path) -> Path:
-    return state / "release-pending.json"
-
-
 def staging_folder(state: Path) -> Path:
     """Where releases are written before they are anywhere."""
     return state / "staging-releases"
 
 
-def _is_done(store: ReleaseStore) -> IsDone:
-    def is_done(note: Mapping[str, Any]) -> bool:
-        if note["kind"] == "ledger":
-            return note["tag"] in {release.tag for release in store.ledger.annotations.releases()}
-        return note["kind"] == "stage_tag" and tags.has_tag(store.root, str(note["ref"]))
-
-    return is_done
+def _journal(state: Path) -> Path:
+    return state / "release-pending.json"
 
 
-def _undo(store: ReleaseStore) -> dict[str, Any]:
-    def model_version(note: Mapping[str, Any]) -> None:
-        _registry(store).unregister(str(note["name"]), str(note["version"]))
-
-    def alias(note: Mapping[str, Any]) -> None:
-        _registry(store).assign(str(note["name"]), str(note["stage"]), note["before"])
-
-    def tag(note: Mapping[str, Any]) -> None:
-        tags.delete_tag(store.root, str(note["ref"]))
-
-    return {
-        "folder": _remove,
-        "archive": _remove,
-        "model_version": model_version,
-        "alias": alias,
-        "tag": tag,
-        "stage_tag": tag,
-        # The last step, and one transaction: it happened, or there is nothing to take back.
-        "ledger": lambda _note: None,
-    }
+@contextmanager
+def _together(store: ReleaseStore, note: Mapping[str, Any]) -> Iterator[None]:
+    """Note a change, make it, and take it back if it fails; a kill leaves the note."""
+    partial = store.journal.with_suffix(".partial")
+    partial.write_text(json.dumps(note), encoding="utf-8")
+    partial.replace(store.journal)
+    try:
+        yield
+    finally:
+        _settle(store)
 
 
-def _registry(store: ReleaseStore) -> Registry:
-    if store.registry is None:
+def _settle(store: ReleaseStore) -> str:
+    """Take back what the journal names, unless its last step happened; what it was."""
+    try:
+        note = json.loads(store.journal.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ""
+    if isinstance(note, list):
         raise UserError(
-            "a command that was killed left a change in MLflow half-done; run this one with "
-            "tracking on (unset POSTTRAIN_TRACKING), so that it can be taken back"
+            "a release command of posttrain 0.1 was killed half-way; run posttrain release list "
+            "with that version once, which takes it back"
         )
-    return store.registry
+    undone = ""
+    released = {release.tag for release in store.ledger.annotations.releases()}
+    if "release" in note and note["release"] not in released:
+        undone = f"the release {note['release']}"
+        _unpublish(store, parse_tag(note["release"]), mirrored=note["mirrored"])
+    if "promotion" in note and not tags.has_tag(store.root, note["promotion"]):
+        undone = f"the promotion {note['promotion']}"
+        name, environment, _ = note["promotion"].split("#")
+        # A git that was killed may have left its lock.
+        tags.delete_tag(store.root, note["promotion"])
+        if note["mirrored"]:
+            store.mirror().assign(name, environment, note["before"])
+    store.journal.unlink()
+    return undone
+
+
+def _unpublish(store: ReleaseStore, tag: Tag, *, mirrored: bool) -> None:
+    """Remove all of a release, last first; where one cannot be removed, the others are."""
+    with ExitStack() as removed:
+        if (folder := tag.folder(store.root)).exists():
+            removed.callback(shutil.rmtree, folder)
+        removed.callback(tag.archive(store.root).unlink, missing_ok=True)
+        if mirrored:
+            removed.callback(lambda: store.mirror().unregister(tag.name, str(tag.version)))
+        removed.callback(tags.delete_tag, store.root, str(tag))
 
 
 def _refuse_tag(store: ReleaseStore, ref: str) -> None:
@@ -196,14 +236,9 @@ def _refuse_tag(store: ReleaseStore, ref: str) -> None:
         raise UserError(f"git has a tag {ref} that is no release of ours; rename or delete it")
 
 
-def _move(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    source.rename(target)
-
-
-def _remove(note: Mapping[str, Any]) -> None:
-    path = Path(str(note["path"]))
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _refuse_unknown_or_recalled(store: ReleaseStore, tag: Tag) -> None:
+    if tag not in tags.release_tags(store.root):
+        raise UserError(f"there is no release {tag}; see posttrain release list")
+    for release in store.ledger.annotations.releases():
+        if release.tag == str(tag):
+            refuse_recalled(store.ledger, release.members)

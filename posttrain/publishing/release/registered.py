@@ -1,16 +1,28 @@
-"""Which releases there are, where each of them is, and what differs between two."""
+"""Which releases there are, how to find one, and what differs between two."""
 
 import json
+import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.provenance.ledger.location import project_root
 from posttrain.publishing.release import tags
-from posttrain.publishing.release.contents import EVIDENCE, FolderContents
-from posttrain.publishing.release.names import Tag, parse_tag
+from posttrain.publishing.release.contents import (
+    EVIDENCE,
+    ArchiveContents,
+    FolderContents,
+    write_folder,
+)
+from posttrain.publishing.release.names import FOLDER, Tag, parse_tag
 from posttrain.publishing.release.verify import said_about
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import CacheName, sha256_of_file
+
+# A place to look at, the release that it must be, and what is wrong with the pointer to it.
+Located = tuple[Path, Tag | None, list[str]]
 
 
 @dataclass(frozen=True)
@@ -24,17 +36,16 @@ class Registered:
 
 def registered(root: Path, name: str | None = None) -> list[Registered]:
     """Every release, newest version of each name first."""
-    found = []
-    for tag, commit in tags.release_tags(root).items():
-        if name in (None, tag.name):
-            environments = tuple(
-                environment
-                for environment in sorted(
-                    {each.environment for each in tags.promotions(root, tag.name)}
-                )
-                if (now := tags.current(root, tag.name, environment)) and now.version == tag.version
-            )
-            found.append(Registered(tag, commit, environments))
+    last = {(each.name, each.environment): each.version for each in tags.promotions(root)}
+    found = [
+        Registered(
+            tag,
+            commit,
+            tuple(env for (of, env), version in last.items() if Tag(of, version) == tag),
+        )
+        for tag, commit in tags.release_tags(root).items()
+        if name in (None, tag.name)
+    ]
     newest_first = sorted(found, key=lambda each: each.tag.version, reverse=True)
     return sorted(newest_first, key=lambda each: each.tag.name)
 
@@ -63,14 +74,66 @@ def find_release(root: Path, target: str) -> Tag:
 
 def release_folder(root: Path, tag: Tag) -> Path:
     """The folder of a release, unpacked from its archive where that is all there is."""
-    from posttrain.publishing.release.fetch import located
-
     folder = tag.folder(root)
     if not folder.is_dir():
         located(str(tag))
     if not folder.is_dir():
         raise UserError(f"{folder} is not there; posttrain release verify {tag} says why")
     return folder
+
+
+def located(target: str) -> list[Located]:
+    """What `target` means: for a tag its folder and its archive, each checked against the tag."""
+    path = Path(target)
+    if path.exists() or "@" not in target:
+        return [(path, None, [])]
+    tag = parse_tag(target)
+    root = project_root(Path.cwd())
+    said = tags.release_message(root, tag)
+    archive = _fetch_archive(root, tag, said)
+    wrong = []
+    if sha256_of_file(archive) != said.get("archive-sha256"):
+        wrong.append(f"{archive.name}: it is not the archive that the git tag {tag} names")
+    folder = tag.folder(root)
+    if not folder.is_dir() and not wrong:
+        _unpack(archive, folder)
+    return [(archive, tag, wrong), *([(folder, tag, [])] if folder.is_dir() else [])]
+
+
+def _fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:
+    """The archive in its place, brought from the DVC cache or remote where it is not."""
+    from posttrain.provenance.dvc import DvcStore
+
+    archive = tag.archive(root)
+    if archive.is_file():
+        return archive
+    md5 = CacheName(said.get("archive-md5", ""))
+    ignored_by_git(root)
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    if not md5 or not DvcStore(root, root).restore(archive, md5):
+        raise UserError(
+            f"the archive of {tag} is neither in {archive.parent} nor in the DVC cache or its "
+            "default remote; ask whoever made it to push it there, or name a copy"
+        )
+    return archive
+
+
+def ignored_by_git(root: Path) -> None:
+    """Releases are large and tracked by tags: git must not list them."""
+    ignore = root / FOLDER / ".gitignore"
+    if not ignore.exists():
+        ignore.parent.mkdir(exist_ok=True)
+        ignore.write_text("*\n", encoding="utf-8")
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """All of a release's files in their place at once, so that a kill leaves no part of them."""
+    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    try:
+        write_folder(ArchiveContents(archive), partial)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def differences(first: Path, second: Path) -> list[tuple[str, str, str]]:

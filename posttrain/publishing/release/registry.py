@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain.stage.errors import UserError
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
@@ -20,7 +22,7 @@ class Registry:
         self._uri = uri
         self._opened: MlflowClient | None = None
 
-    def register(self, name: str, version: str, source: str, run_id: str | None) -> None:
+    def register(self, name: str, version: str, source: str) -> None:
         """Add a model version that stands for a release."""
         from mlflow.exceptions import MlflowException
 
@@ -32,16 +34,14 @@ class Registry:
         self._client.create_model_version(
             name,
             source=source,
-            run_id=run_id,
             tags={_TAG: version},
             description=f"{name}@{version}",
         )
 
     def unregister(self, name: str, version: str) -> None:
         """Remove the model version of a release, and our model where it was the only one."""
-        for each in self._client.search_model_versions(f"name='{name}'"):
-            if each.tags.get(_TAG) == version:
-                self._client.delete_model_version(name, each.version)
+        for each in self._versions(name, version):
+            self._client.delete_model_version(name, each.version)
         if not self._client.search_model_versions(f"name='{name}'"):
             for model in self._client.search_registered_models(f"name='{name}'"):
                 if _OURS in model.tags:
@@ -52,29 +52,27 @@ class Registry:
         if version is None:
             self._client.delete_registered_model_alias(name, environment)
             return
-        number = self._number(name, version)
-        self._client.set_registered_model_alias(name, environment, number)
+        found = self._versions(name, version)
+        if not found:
+            raise UserError(
+                f"MLflow has no model version for {name}@{version}; its database was made anew: "
+                "set POSTTRAIN_TRACKING=off to move the git tag alone"
+            )
+        self._client.set_registered_model_alias(name, environment, str(found[0].version))
 
     def assigned(self, name: str, environment: str) -> str | None:
         """The release that an environment's alias points to."""
         from mlflow.exceptions import MlflowException
 
         try:
-            found = self._client.get_model_version_by_alias(name, environment)
+            tags = self._client.get_model_version_by_alias(name, environment).tags
         except MlflowException:
             return None
-        return str(found.tags.get(_TAG)) if found.tags.get(_TAG) else None
+        return tags.get(_TAG) or None
 
-    def _number(self, name: str, version: str) -> str:
-        from posttrain.stage.errors import UserError
-
-        for each in self._client.search_model_versions(f"name='{name}'"):
-            if each.tags.get(_TAG) == version:
-                return str(each.version)
-        raise UserError(
-            f"MLflow has no model version for {name}@{version}; its database was made anew: "
-            "set POSTTRAIN_TRACKING=off to move the git tag alone"
-        )
+    def _versions(self, name: str, version: str) -> list[Any]:
+        found = self._client.search_model_versions(f"name='{name}'")
+        return [each for each in found if each.tags.get(_TAG) == version]
 
     @property
     def _client(self) -> Any:

@@ -9,27 +9,28 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.provenance.key import nested
-from posttrain.publishing.release.canonical import pretty
-from posttrain.publishing.release.contents import EVIDENCE, Contents
+from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.publishing.release.contents import EVIDENCE, Contents, pretty, write_folder
+from posttrain.publishing.release.gates.base import Evidence
 from posttrain.publishing.reproduction.project import clean_environment
-from posttrain.publishing.reproduction.replaying import has_replay
+from posttrain.publishing.reproduction.replaying import has_replay, learn_again
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
-
-if TYPE_CHECKING:
-    from posttrain.publishing.release.gates.evidence import Evidence
+from posttrain.stage.slots import plugged
 
 REPLAYS = f"{EVIDENCE}/replays"
 _SETTINGS = "replay.json"
 _ROLLOUTS = "rollouts.parquet"
+# Roles of what a learner starts from.
+_MODELS = ("policy", "reference")
 
 
-def store_replays(evidence: "Evidence", folder: Path) -> None:
+def store_replays(evidence: Evidence, folder: Path) -> None:
     """Copy the starting policy and the rollouts of every learner of the chain into a release."""
     from posttrain.learning.models.load import load_policy, weights_digest
 
@@ -48,7 +49,7 @@ def store_replays(evidence: "Evidence", folder: Path) -> None:
             )
         target = folder / REPLAYS / run.stage
         for record in run.inputs:
-            if record.role in ("policy", "reference"):
+            if record.role in _MODELS:
                 shutil.copytree(evidence.find(record), target / record.role)
         outputs = {record.role: record for record in run.outputs}
         shutil.copyfile(evidence.find(outputs["rollouts"]), target / _ROLLOUTS)
@@ -73,14 +74,8 @@ def replays_of(contents: Contents) -> Iterator[tuple[str, str]]:
 
 def replay_in(project: Path, contents: Contents, stage: str) -> str:
     """Weights that the stored rollouts lead to, in a process with the project's own code."""
-    folder = project / ".posttrain" / "replays" / stage
-    prefix = f"{REPLAYS}/{stage}/"
-    for name in contents.names():
-        if name.startswith(prefix):
-            target = folder / name.removeprefix(prefix)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with contents.open(name) as source, target.open("wb") as sink:
-                shutil.copyfileobj(source, sink)
+    folder = project / STATE_DIR / "replays" / stage
+    write_folder(contents, folder, below=f"{REPLAYS}/{stage}/")
     done = subprocess.run(
         [sys.executable, "-m", __name__, str(folder)],
         cwd=project,
@@ -95,22 +90,17 @@ def replay_in(project: Path, contents: Contents, stage: str) -> str:
 
 
 def _replay(folder: Path) -> str:
-    from posttrain.pipeline.determinism import make_deterministic, stage_seed
-
     settings = json.loads((folder / _SETTINGS).read_text(encoding="utf-8"))
-    stage, runtime = settings["stage"], settings["runtime"]
-    seed, threads = stage_seed(runtime, stage), int(runtime["threads"])
-    make_deterministic(seed, threads)
-    from posttrain.stage.context import StageContext
-    from posttrain.stage.slots import plugged
+    stage, task = settings["stage"], settings["task"]
 
-    task = importlib.import_module(settings["task"]).TASK
-    with plugged(settings.get("plugins", ())):
-        config = parse_recorded(task, settings["params"], where=stage)
-    given = {role: folder / role for role in ("policy", "reference") if (folder / role).is_dir()}
-    context = StageContext(seed, threads, runtime["device"], folder / "scratch")
-    again = importlib.import_module(f"{settings['task']}.replay").replay
-    return str(again(config, given, folder / _ROLLOUTS, context))
+    def prepare() -> tuple[StageConfig, Mapping[str, Path], Path]:
+        models = {role: folder / role for role in _MODELS if (folder / role).is_dir()}
+        with plugged(settings.get("plugins", ())):
+            declared = importlib.import_module(task).TASK
+            config = parse_recorded(declared, settings["params"], where=stage)
+        return config, models, folder / _ROLLOUTS
+
+    return learn_again(stage, task, settings["runtime"], prepare, scratch=folder / "scratch")
 
 
 if __name__ == "__main__":

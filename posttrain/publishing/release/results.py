@@ -1,7 +1,7 @@
 """Per-problem results of one policy: what every gate on a metric is computed from."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,21 +82,29 @@ def collect(
     """
     basis = basis_of(evaluation)
     by_seed: dict[str, Mapping[str, Counts]] = {}
-    for run in reversed(_evaluations(ledger, evaluation.stage)):
-        if basis_of(run) != basis or policy.digest not in _policies(run).values():
-            continue
-        seed = run.components.get("runtime", {}).get("seed", "0")
-        by_seed[seed] = _counts(run, policy.digest, finder)
+    # Successful executions, oldest first: of two with one seed, the newer one counts.
+    for run in ledger.every_stage_run():
+        if run.stage == evaluation.stage and run.status in PROVEN:
+            name = _name_of(run, policy.digest)
+            if name is not None and basis_of(run) == basis:
+                seed = run.components.get("runtime", {}).get("seed", "0")
+                by_seed[seed] = _counts(run, name, finder)
     return Results(policy.digest, basis, dict(sorted(by_seed.items())), evaluation.stage)
+
+
+def policies_of(run: StageRun) -> dict[str, ArtifactRecord]:
+    """The policies that an evaluation read, by the names that it calls them."""
+    prefix = "policies."
+    return {
+        record.role.removeprefix(prefix): record
+        for record in run.inputs
+        if record.role.startswith(prefix)
+    }
 
 
 def policy_named(evaluation: StageRun, name: str) -> ArtifactRecord:
     """The policy that an evaluation calls `name`."""
-    found = {
-        record.role.removeprefix("policies."): record
-        for record in evaluation.inputs
-        if record.role.startswith("policies.")
-    }
+    found = policies_of(evaluation)
     if name not in found:
         raise UserError(
             f"the evaluation has no policy '{name}' (it has {', '.join(sorted(found))}); "
@@ -105,28 +113,15 @@ def policy_named(evaluation: StageRun, name: str) -> ArtifactRecord:
     return found[name]
 
 
-def _evaluations(ledger: Ledger, stage: str) -> list[StageRun]:
-    """Successful executions of a stage, newest first; a reuse repeats one of them."""
-    return [
-        run
-        for run_ in ledger.runs()
-        for run in reversed(ledger.stage_runs(run_.id))
-        if run.stage == stage and run.status in PROVEN
-    ]
+def _name_of(run: StageRun, digest: str) -> str | None:
+    """What an evaluation calls the policy with a digest; None where it read no such policy."""
+    found = policies_of(run).items()
+    return next((name for name, record in found if record.digest == digest), None)
 
 
-def _policies(run: StageRun) -> dict[str, str]:
-    return {
-        record.role.removeprefix("policies."): record.digest
-        for record in run.inputs
-        if record.role.startswith("policies.")
-    }
-
-
-def _counts(run: StageRun, policy: str, finder: Finder) -> Mapping[str, Counts]:
+def _counts(run: StageRun, name: str, finder: Finder) -> Mapping[str, Counts]:
     import polars as pl
 
-    name = next(name for name, digest in _policies(run).items() if digest == policy)
     report = json.loads(_file(run, "report", finder).read_text(encoding="utf-8"))
     generator = next(each["digest"] for each in report["policies"] if each["name"] == name)
     table = pl.read_parquet(_file(run, "completions", finder))
@@ -136,8 +131,7 @@ def _counts(run: StageRun, policy: str, finder: Finder) -> Mapping[str, Counts]:
         .agg(pl.col("verified").sum().alias("right"), pl.col("verified").count().alias("taken"))
         .filter(pl.col("taken") > 0)
     )
-    rows: Sequence[tuple[str, int, int]] = counted.rows()
-    return {problem: (int(right), int(taken)) for problem, right, taken in rows}
+    return {problem: (int(right), int(taken)) for problem, right, taken in counted.rows()}
 
 
 def _file(run: StageRun, role: str, finder: Finder) -> Path:

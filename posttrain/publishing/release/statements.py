@@ -1,23 +1,41 @@
-"""In-toto statements: one per stage (SLSA provenance), one per gate (test result), one for all."""
+"""What is signed: in-toto statements in DSSE envelopes, one per line, read back in one spelling.
 
+One statement per stage (SLSA provenance), one per gate (test result), one for all.
+"""
+
+import base64
+import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posttrain import __version__
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
-from posttrain.publishing.release.canonical import public_path
-from posttrain.publishing.release.config import AnyGate
-from posttrain.publishing.release.statistics import GateResult
-from posttrain.stage.hashing import sha256_of_json
+from posttrain.publishing.release.chain import public_path
+from posttrain.publishing.release.contents import CLAIMS, Contents
+from posttrain.publishing.release.gates.base import Gate, GateResult
+from posttrain.stage.hashing import canonical_json, sha256_of, sha256_of_json
+
+if TYPE_CHECKING:
+    from securesystemslib.signer import Key, Signer
 
 STATEMENT = "https://in-toto.io/Statement/v1"
 PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 # Ours: what the whole folder is, and which claims belong to it in which order.
 RELEASE = "urn:posttrain:predicate:release:v1"
+_PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _BUILD = "urn:posttrain:build:stage:v1"
 _BUILDER = "urn:posttrain:executor"
+
+
+class BadEnvelope(Exception):
+    """A line that is no envelope, or that the key did not sign."""
+
+
+def canonical(value: object) -> bytes:
+    """The bytes of a JSON value that are signed: equal values have equal bytes."""
+    return canonical_json(value).encode()
 
 
 def stage_statement(run: StageRun, commit: str | None) -> dict[str, Any]:
@@ -45,7 +63,7 @@ def stage_statement(run: StageRun, commit: str | None) -> dict[str, Any]:
     return _statement([_descriptor(record) for record in run.outputs], PROVENANCE, predicate)
 
 
-def gate_statement(gate: AnyGate, result: GateResult, policy: ArtifactRecord) -> dict[str, Any]:
+def gate_statement(gate: Gate, result: GateResult, policy: ArtifactRecord) -> dict[str, Any]:
     """A gate and the figures by which it passed, for exactly this policy."""
     settings = gate.model_dump(mode="json")
     configuration = {
@@ -126,3 +144,49 @@ def _descriptor(record: ArtifactRecord) -> dict[str, Any]:
 
 def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sign(statement: Mapping[str, Any], signer: "Signer") -> bytes:
+    """One line: the envelope with the statement's canonical bytes and one signature."""
+    from securesystemslib.dsse import Envelope
+
+    envelope = Envelope(canonical(statement), _PAYLOAD_TYPE, {})
+    envelope.sign(signer)
+    return canonical(envelope.to_dict())
+
+
+def open_envelope(line: bytes, key: "Key") -> tuple[dict[str, Any], bytes]:
+    """The statement in a line and its signed bytes, after the signature held.
+
+    A line that is spelled in another way than `sign` spells it is refused: then every byte of the
+    file counts, not only those that the signature covers.
+    """
+    from securesystemslib.dsse import Envelope
+    from securesystemslib.exceptions import VerificationError
+
+    try:
+        envelope = Envelope.from_dict(json.loads(line))
+    # The reference library lets whatever a damaged line provokes through.
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadEnvelope(f"it is no DSSE envelope ({type(error).__name__})") from None
+    if envelope.payload_type != _PAYLOAD_TYPE:
+        raise BadEnvelope(f"its payload type is '{envelope.payload_type}', not '{_PAYLOAD_TYPE}'")
+    if key.keyid not in envelope.signatures:
+        raise BadEnvelope(f"it is not signed with the given key ({key.keyid[:12]})")
+    try:
+        envelope.verify([key], 1)
+    except VerificationError:
+        raise BadEnvelope("its signature does not fit its bytes") from None
+    if canonical(envelope.to_dict()) != line:
+        raise BadEnvelope("bytes around its signed payload were altered")
+    statement = json.loads(envelope.payload)
+    if not isinstance(statement, dict) or canonical(statement) != envelope.payload:
+        raise BadEnvelope("its payload is not in canonical form")
+    return statement, envelope.payload
+
+
+def last_statement(contents: Contents) -> tuple[str, dict[str, Any]]:
+    """Digest and content of the statement about the whole release, its signature unchecked."""
+    line = contents.read(CLAIMS).splitlines()[-1]
+    payload = base64.b64decode(json.loads(line)["payload"])
+    return sha256_of(payload), json.loads(payload)

@@ -1,88 +1,15 @@
-"""Decide on metrics from per-problem results: intervals over problems, never a bare estimate."""
+"""Estimates of metrics from per-problem results, with intervals over problems, and tests."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posttrain.publishing.release.config import (
-    ImprovementGate,
-    MetricGate,
-    NoRegressionGate,
-    ThresholdGate,
-)
 from posttrain.publishing.release.results import Counts, Results
 
 _RESAMPLES = 10_000
 # Numbers that a resampling holds at once: 40 MB of them.
 _MOST_NUMBERS = 5_000_000
-# With fewer, resampling problems understates how much they differ: one problem has no spread.
-_FEWEST_PROBLEMS = 20
-
-
-@dataclass(frozen=True)
-class GateResult:
-    """The outcome of a gate: passed or not, the rule in words, and its figures."""
-
-    passed: bool
-    rule: str
-    figures: Mapping[str, float]
-    remedy: str = ""
-
-
-def threshold(gate: ThresholdGate, ours: Results) -> GateResult:
-    """The lower end of the metric's interval reaches the threshold."""
-    rule = (
-        f"the lower end of the {gate.confidence:.0%} bootstrap interval of {gate.metric} over "
-        f"problems is at least {gate.at_least:g}, with {gate.seeds} or more seeds"
-    )
-    if lacking := _lacking_seeds(gate, ours) or _few_problems(ours):
-        return GateResult(False, rule, _seeds(ours), lacking)
-    figures = _estimate(gate.metric, ours, gate.confidence)
-    return GateResult(figures["low"] >= gate.at_least, rule, figures)
-
-
-def improvement(gate: ImprovementGate, ours: Results, theirs: Results) -> GateResult:
-    """Better by more than the margin, beyond what drawing other problems would explain."""
-    common = f"{gate.metric} over the same problems, {gate.seeds} or more seeds of each policy"
-    rules = {
-        "paired_bootstrap": (
-            f"the lower end of the {gate.confidence:.0%} paired bootstrap interval of the "
-            f"difference in {common}, exceeds {gate.margin:g}, and flipping the signs of the "
-            f"differences at random gives p <= {1 - gate.confidence:.3g}"
-        ),
-        "sign": (
-            f"the exact sign test over problems won and lost by more than {gate.margin:g} gives "
-            f"p <= {1 - gate.confidence:.3g}, and the mean difference exceeds it: {common}"
-        ),
-    }
-    rule = rules[gate.test]
-    few = "" if gate.test == "sign" else _few_problems(ours)
-    if refusal := _refusal(gate, ours, theirs) or few:
-        return GateResult(False, rule, _seeds(ours), refusal)
-    differences_P, figures = _difference(gate, ours, theirs)
-    if gate.test == "sign":
-        figures["p_value"] = sign_test(differences_P - gate.margin)
-        better = figures["difference"] > gate.margin
-        return GateResult(better and figures["p_value"] <= 1 - gate.confidence, rule, figures)
-    # A bootstrap of few problems is too sure of itself; flipped signs are exact for any number.
-    figures["p_flipped"] = sign_flip_test(differences_P - gate.margin)
-    better = figures["low"] > gate.margin and figures["p_flipped"] <= 1 - gate.confidence
-    return GateResult(better, rule, figures)
-
-
-def no_regression(gate: NoRegressionGate, ours: Results, theirs: Results) -> GateResult:
-    """Not worse by more than the tolerance, beyond doubt."""
-    rule = (
-        f"the lower end of the {gate.confidence:.0%} paired bootstrap interval of the difference "
-        f"in {gate.metric} over the same problems is above {-gate.tolerance:g}, "
-        f"with {gate.seeds} or more seeds of each policy"
-    )
-    if refusal := _refusal(gate, ours, theirs) or _few_problems(ours):
-        return GateResult(False, rule, _seeds(ours), refusal)
-    _, figures = _difference(gate, ours, theirs)
-    return GateResult(figures["low"] > -gate.tolerance, rule, figures)
 
 
 def estimates(results: Results, *, confidence: float = 0.95) -> dict[str, dict[str, float]]:
@@ -92,7 +19,7 @@ def estimates(results: Results, *, confidence: float = 0.95) -> dict[str, dict[s
     found = {}
     k = 1
     while k <= fewest:
-        found[f"pass_at_{k}"] = _estimate(f"pass_at_{k}", results, confidence)
+        found[f"pass_at_{k}"] = estimate(f"pass_at_{k}", results, confidence)
         k *= 2
     return found
 
@@ -159,7 +86,7 @@ def _batch(values_P: np.ndarray) -> int:
     return max(1, _MOST_NUMBERS // len(values_P))
 
 
-def _estimate(metric: str, results: Results, confidence: float) -> dict[str, float]:
+def estimate(metric: str, results: Results, confidence: float) -> dict[str, float]:
     """A metric with its interval over problems."""
     values_P = _values(metric, results.pooled())
     low, high, _ = bootstrap(values_P, confidence)
@@ -175,58 +102,22 @@ def _estimate(metric: str, results: Results, confidence: float) -> dict[str, flo
         "low": low,
         "high": high,
         "problems": float(len(values_P)),
-        **_seeds(results),
+        "seeds": float(len(results.by_seed)),
     }
 
 
-def _refusal(gate: MetricGate, ours: Results, theirs: Results) -> str:
-    """Why two sets of results cannot be compared at all; empty where they can."""
-    if dict(ours.basis) != dict(theirs.basis):
-        differs = [name for name in ours.basis if ours.basis[name] != theirs.basis.get(name)]
-        return (
-            f"the other policy was evaluated with other {' and '.join(differs)}; "
-            "evaluate both with the recipe as it is now"
-        )
-    if ours.problems != theirs.problems:
-        return "the other policy was evaluated on other problems; evaluate both on the same ones"
-    return _lacking_seeds(gate, ours) or _lacking_seeds(gate, theirs)
-
-
-def _lacking_seeds(gate: MetricGate, results: Results) -> str:
-    have = len(results.by_seed)
-    if have >= gate.seeds:
-        return ""
-    unused = next(seed for seed in range(have + 1) if str(seed) not in results.by_seed)
-    return (
-        f"policy {results.policy[:12]} was evaluated with {have} of {gate.seeds} seeds; "
-        "evaluate it again with another one: "
-        f"posttrain run --only {results.stage} --set run.seed={unused}, "
-        "then posttrain run to come back"
-    )
-
-
-def _few_problems(results: Results) -> str:
-    have = len(results.problems)
-    if have >= _FEWEST_PROBLEMS:
-        return ""
-    return (
-        f"{have} problems are too few for a bootstrap interval ({_FEWEST_PROBLEMS} at least); "
-        "hold out more problems, or ask for an improvement with test: sign"
-    )
-
-
-def _difference(
-    gate: MetricGate, ours: Results, theirs: Results
+def compare(
+    metric: str, ours: Results, theirs: Results, confidence: float
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Differences by problem, and their mean with its paired bootstrap interval.
 
     ``p = 2 min((1 + #{<= 0}) / (1 + R), (1 + #{>= 0}) / (1 + R))``, at most 1, over R resamples
     (Koehn 2004; Davison and Hinkley 1997, section 4.2).
     """
-    first_P = _values(gate.metric, ours.pooled())
-    second_P = _values(gate.metric, theirs.pooled())
+    first_P = _values(metric, ours.pooled())
+    second_P = _values(metric, theirs.pooled())
     differences_P = first_P - second_P
-    low, high, means_R = bootstrap(differences_P, gate.confidence)
+    low, high, means_R = bootstrap(differences_P, confidence)
     crossings = min(int((means_R <= 0).sum()), int((means_R >= 0).sum()))
     figures = {
         "value": float(first_P.mean()),
@@ -250,7 +141,3 @@ def _values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:
     right_P = torch.tensor([right for right, _ in pooled.values()], dtype=torch.float64)
     taken_P = torch.tensor([taken for _, taken in pooled.values()], dtype=torch.float64)
     return pass_at_k(right_P, taken_P, k=int(metric.removeprefix("pass_at_"))).numpy()
-
-
-def _seeds(results: Results) -> dict[str, float]:
-    return {"seeds": float(len(results.by_seed))}

@@ -35,49 +35,55 @@ class Promotion:
         return f"{self.name}#{self.environment}#{self.number}"
 
 
+@dataclass(frozen=True)
+class _AnnotatedTag:
+    """A git tag with the `key: value` lines of its message."""
+
+    ref: str
+    commit: str
+    when: float
+    fields: Mapping[str, str]
+
+
 def release_tags(root: Path) -> dict[Tag, str]:
     """Every release that git knows, and the commit that it is of."""
-    found = {}
-    for ref, commit, _, _ in _listed(root):
-        match = _RELEASE.fullmatch(ref)
-        if match:
-            found[Tag(check_name(match["name"]), parse_version(match["version"]))] = commit
-    return found
+    return {
+        Tag(check_name(match["name"]), parse_version(match["version"])): each.commit
+        for each in _listed(root)
+        if (match := _RELEASE.fullmatch(each.ref))
+    }
 
 
 def release_message(root: Path, tag: Tag) -> Mapping[str, str]:
     """What a release's tag says: digests of the statement and the archive."""
-    for ref, _, _, message in _listed(root):
-        if ref == str(tag):
-            return {match["key"]: match["value"] for match in _FIELD.finditer(message)}
+    for each in _listed(root):
+        if each.ref == str(tag):
+            return each.fields
     raise UserError(f"git has no tag {tag}; fetch the tags (git fetch --tags), or see release list")
 
 
-def promotions(root: Path, name: str | None = None) -> list[Promotion]:
+def promotions(
+    root: Path, name: str | None = None, environment: str | None = None
+) -> list[Promotion]:
     """The history of environments, oldest first within each environment."""
-    listed = _listed(root)
     # GTO's own tags name no version: there it is the release of the same commit.
-    released = {
-        (match["name"], commit): match["version"]
-        for ref, commit, _, _ in listed
-        if (match := _RELEASE.fullmatch(ref))
-    }
+    released = {(tag.name, commit): str(tag.version) for tag, commit in release_tags(root).items()}
     found = []
-    for ref, commit, when, message in listed:
-        match = _ENVIRONMENT.fullmatch(ref)
+    for each in _listed(root):
+        match = _ENVIRONMENT.fullmatch(each.ref)
         if match is None or name not in (None, match["name"]):
             continue
-        said = {each["key"]: each["value"] for each in _FIELD.finditer(message)}
-        version = said.get("version") or released.get((match["name"], commit))
-        if version is not None:
+        version = each.fields.get("version") or released.get((match["name"], each.commit))
+        if version is not None and environment in (None, match["environment"]):
+            number, reason = int(match["number"]), each.fields.get("reason", "")
             found.append(
                 Promotion(
                     match["name"],
                     match["environment"],
-                    int(match["number"]),
+                    number,
                     parse_version(version),
-                    when,
-                    said.get("reason", ""),
+                    each.when,
+                    reason,
                 )
             )
     return sorted(found, key=lambda each: (each.name, each.environment, each.number))
@@ -85,8 +91,7 @@ def promotions(root: Path, name: str | None = None) -> list[Promotion]:
 
 def current(root: Path, name: str, environment: str) -> Promotion | None:
     """What an environment points to now."""
-    history = [each for each in promotions(root, name) if each.environment == environment]
-    return history[-1] if history else None
+    return next(reversed(promotions(root, name, environment)), None)
 
 
 def write_tag(root: Path, ref: str, commit: str, message: str, *, after: float = 0.0) -> None:
@@ -118,18 +123,17 @@ def has_tag(root: Path, ref: str) -> bool:
     return run_git(root, "rev-parse", "--verify", "--quiet", f"refs/tags/{ref}").returncode == 0
 
 
-def _listed(root: Path) -> list[tuple[str, str, float, str]]:
-    """Name, commit, time and message of every annotated tag."""
+def _listed(root: Path) -> Iterator[_AnnotatedTag]:
+    """Every annotated tag."""
     form = "%(refname:strip=2)%00%(*objectname)%00%(creatordate:unix)%00%(contents)%01"
     done = run_git(root, "for-each-ref", f"--format={form}", "refs/tags")
     if done.returncode:
         raise UserError(f"{root} is not in a git repository; run git init there")
-    found = []
     for entry in done.stdout.split("\x01"):
-        parts = entry.strip("\n").split("\x00")
-        if len(parts) == 4 and parts[1]:
-            found.append((parts[0], parts[1], float(parts[2] or 0), parts[3]))
-    return found
+        ref, commit, when, message = [*entry.strip("\n").split("\x00"), "", "", ""][:4]
+        if commit:
+            fields = {match["key"]: match["value"] for match in _FIELD.finditer(message)}
+            yield _AnnotatedTag(ref, commit, float(when or 0), fields)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Check a release: every byte, claim, link and signature, with nothing but a public key."""
 
+import io
 import json
 import math
 from collections import Counter
@@ -8,21 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruamel.yaml import YAML
+
+from posttrain.publishing.release.config import AnyGate, ReleaseConfig
 from posttrain.publishing.release.contents import (
     CLAIMS,
+    EVIDENCE,
     ArchiveContents,
     Contents,
     is_canonical,
     open_contents,
 )
-from posttrain.publishing.release.envelopes import BadEnvelope, open_envelope
+from posttrain.publishing.release.gates.metrics import MetricGate
 from posttrain.publishing.release.names import Tag
-from posttrain.publishing.release.recheck import figures_again, gates_of, key_of, policy_digest
+from posttrain.publishing.release.results import Results
 from posttrain.publishing.release.statements import (
     PROVENANCE,
     RELEASE,
     TEST_RESULT,
+    BadEnvelope,
     check_statement,
+    last_statement,
+    open_envelope,
 )
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of, sha256_of_json
@@ -172,7 +180,8 @@ def _links(claims: SignedClaims) -> Iterator[str]:
     for claim in claims.stages:
         definition = claim["predicate"]["buildDefinition"]
         stage = definition["externalParameters"]["stage"]
-        if key_of(definition) != definition["internalParameters"]["key"]:
+        parameters = definition["internalParameters"]
+        if sha256_of_json(parameters["components"]) != parameters["key"]:
             yield f"stage {stage}: its key does not fit the parameters, code and inputs it names"
         for each in definition["resolvedDependencies"]:
             producer = each.get("annotations", {}).get("producer")
@@ -191,14 +200,16 @@ def _links(claims: SignedClaims) -> Iterator[str]:
 def _policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """The model files together are the artifact that the claims are about."""
     about = claims.about["policy"]
-    if policy_digest(contents, about["files"]) != about["sha256"]:
+    # As a folder's digest is computed: names and digests of its files.
+    lines = sorted(f"{name}\0{contents.sha256(name)}\n".encode() for name in about["files"])
+    if sha256_of(b"".join(lines)) != about["sha256"]:
         yield "the policy: its files are not the artifact that its stage made"
 
 
 def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """Every gate of the recipe was judged, and its figures follow from the results."""
     claimed = {_gate_name(claim): claim for claim in claims.gates}
-    for gate in gates_of(contents):
+    for gate in _released_config(contents).every_gate():
         claim = claimed.pop(gate.name, None)
         if claim is None:
             yield f"gate {gate.name}: the recipe asks for it, and no claim is about it"
@@ -206,7 +217,7 @@ def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
         configuration = claim["predicate"]["configuration"][0]
         if configuration["digest"]["sha256"] != sha256_of_json(gate.model_dump(mode="json")):
             yield f"gate {gate.name}: it was judged with other settings than the recipe's"
-        again = figures_again(gate, contents)
+        again = _figures_again(gate, contents)
         if again is not None and not _agree(again, configuration["annotations"]["figures"]):
             yield f"gate {gate.name}: its figures do not follow from the per-problem results"
     for name in claimed:
@@ -224,10 +235,23 @@ def _gate_name(claim: Statement) -> str:
     return str(claim["predicate"]["configuration"][0]["name"])
 
 
+def _released_config(contents: Contents) -> ReleaseConfig:
+    """The release section of the recipe in the release."""
+    text = contents.read(f"{EVIDENCE}/recipe.yaml")
+    recipe = YAML(typ="safe").load(io.BytesIO(text))
+    return ReleaseConfig.parse(recipe.get("release") or {}, where="release")
+
+
+def _figures_again(gate: AnyGate, contents: Contents) -> Mapping[str, float] | None:
+    """The figures of a gate on a metric from the stored results; None for other gates."""
+    if not isinstance(gate, MetricGate):
+        return None
+    stored = json.loads(contents.read(f"{EVIDENCE}/results.json"))
+    other = stored["compared"].get(gate.name)
+    theirs = None if other is None else Results.from_json(other)
+    return gate.decide(Results.from_json(stored["policy"]), theirs).figures
+
+
 def said_about(contents: Contents) -> dict[str, Any]:
     """The last claim's own words, unchecked: for listings, never for a decision."""
-    import base64
-
-    last = contents.read(CLAIMS).splitlines()[-1]
-    statement = json.loads(base64.b64decode(json.loads(last)["payload"]))
-    return dict(statement["predicate"])
+    return dict(last_statement(contents)[1]["predicate"])

@@ -1,14 +1,25 @@
-"""Run a recipe in a project of its own: no server, no tracker, nothing that another run left."""
+"""Run a recipe in a project of its own: no server, no tracker, nothing that another run left.
 
+Also the artifacts that it is given: from the workspace where they still lie, else from DVC's cache.
+"""
+
+import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from posttrain.pipeline.execution.session import Session
+from posttrain.pipeline.recipe import RECIPE_FILE
+from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.git import require_git
-from posttrain.provenance.ledger import StageRun, open_ledger
+from posttrain.provenance.ledger import ArtifactRecord, StageRun, open_ledger
 from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.lineage.artifacts import Finder
+from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import StatCache, digest_path
 
 _DVC_CONFIG = "[core]\n    analytics = false\n    autostage = false\n    check_update = false\n"
 _LEFT_OUT = ("POSTTRAIN_LEDGER", "PYTHONPATH")
@@ -53,3 +64,92 @@ def clean_environment() -> dict[str, str]:
     """Our own environment without what would lead to another project's state."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     return kept | {"POSTTRAIN_TRACKING": "off", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+class Restorer:
+    """Finds artifacts in place or brings them into a temporary folder, checked by digest."""
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self._folder = folder
+        self._finder = Finder(root)
+        self._store = DvcStore(root, root)
+
+    def __call__(self, artifact: ArtifactRecord, name: str | None = None) -> Path:
+        """Where the artifact's bytes are; refuses where they are nowhere."""
+        found = self._finder.find(artifact.path, artifact.digest, artifact.md5)
+        if found is not None:
+            return found
+        out = self._folder / (name or artifact.role)
+        if artifact.md5 is not None and self._store.restore(out, artifact.md5):
+            cache = StatCache.load(self._folder / "digests.json")
+            if digest_path(out, cache=cache).sha256 == artifact.digest:
+                return out
+        raise UserError(
+            f"the bytes of {artifact.path} ({artifact.digest[:12]}) are neither in the workspace"
+            " nor in the DVC cache; `dvc fetch` them, or name a run whose artifacts are kept"
+        )
+
+    def place(self, artifact: ArtifactRecord, target: Path) -> None:
+        """Put a copy of the artifact at `target`, whatever was there."""
+        if target.is_dir():
+            shutil.rmtree(target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        found = self(artifact, f"{artifact.digest[:16]}{target.suffix}")
+        copy = shutil.copytree if found.is_dir() else shutil.copyfile
+        copy(found, target)
+
+
+class Mirror:
+    """A temporary project with the code of this one, its recipe, and nothing that it ever made.
+
+    At the same depth as the original, so that `../` in a recipe leads to the same names.
+    """
+
+    def __init__(self, session: Session, folder: Path) -> None:
+        self._folder = folder
+        self.root = self._below(session.workspace.root)
+        self.recipe = self._below(session.workspace.recipe_dir)
+        make_project(self.root)
+        self._link_code(session.workspace.root)
+        self._link_sources(session)
+        self.recipe.mkdir(parents=True, exist_ok=True)
+        recipe = {
+            "format": session.recipe.format,
+            "flow": session.recipe.flow,
+            "plugins": list(session.recipe.plugins),
+            "run": session.recipe.run.model_dump(mode="json"),
+            **session.recipe.sections,
+        }
+        # JSON is YAML, and says every value as it is.
+        text = json.dumps(recipe, indent=1, default=str)
+        (self.recipe / RECIPE_FILE).write_text(text + "\n", encoding="utf-8")
+
+    def place_inputs(self, restore: Restorer, record: StageRun) -> None:
+        """Put what other stages made for this one where it will read it."""
+        for artifact in record.inputs:
+            if artifact.producer is not None:
+                restore.place(artifact, self.recipe / artifact.path)
+
+    def run(self, *options: str) -> dict[str, StageRun]:
+        """Run the recipe; what it made by stage, empty where it failed."""
+        status = run_recipe(self.root, self.recipe, *options)
+        return {} if status else last_run(self.root)
+
+    def _below(self, path: Path) -> Path:
+        return self._folder.joinpath(*Path(os.path.normpath(path)).parts[1:])
+
+    def _link_code(self, root: Path) -> None:
+        packages = [path.parent for path in root.glob("*/__init__.py")]
+        for path in [*packages, *root.glob("*.py")]:
+            (self.root / path.name).symlink_to(path.resolve())
+
+    def _link_sources(self, session: Session) -> None:
+        """Files from outside the DAG, at the place where the recipe will look for them."""
+        for stage in session.dag.stages.values():
+            for reference in stage.inputs.values():
+                if reference.path is None:
+                    continue
+                link = self._below(reference.path)
+                link.parent.mkdir(parents=True, exist_ok=True)
+                if not link.exists():
+                    link.symlink_to(reference.path.resolve())

@@ -3,7 +3,7 @@
 import importlib
 import importlib.util
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.pipeline.slots import parts_in_code
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger import Ledger, StageRun
+from posttrain.publishing.reproduction.project import Restorer
 from posttrain.stage.config import StageConfig
+from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.slots import plugged
+from posttrain.stage.slots import Plugins, plugged
 
 
 @dataclass(frozen=True)
@@ -55,36 +57,72 @@ def replayable(ledger: Ledger, name: str, root: Path) -> list[StageRun]:
 
 def has_replay(task: str) -> bool:
     """Say of a task whether it can learn again from what it stored: it has a `replay`."""
-    known = importlib.util.find_spec(task.partition(".")[0]) is not None
-    return known and importlib.util.find_spec(f"{task}.replay") is not None
+    try:
+        return importlib.util.find_spec(f"{task}.replay") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def learn_again(
+    stage: str,
+    task: str,
+    runtime: Mapping[str, str],
+    prepare: Callable[[], tuple[StageConfig, Mapping[str, Path], Path]],
+    **context: Any,
+) -> str:
+    """Retrain a learner from stored rollouts in this process.
+
+    Args:
+        stage: Its name, from which its seed derives.
+        task: Its package, which has a `replay`.
+        runtime: Seed, threads and device, as its key has them.
+        prepare: Gives its config, its models by role and the rollouts; called once it is seeded.
+        context: More of its `StageContext`.
+
+    Returns:
+        The digest of the weights.
+
+    """
+    from posttrain.pipeline.determinism import make_deterministic, stage_seed
+
+    seed, threads = stage_seed(runtime, stage), int(runtime["threads"])
+    make_deterministic(seed, threads)
+    config, models, rollouts = prepare()
+    replay = importlib.import_module(f"{task}.replay").replay
+    given = StageContext(seed, threads, runtime["device"], **context)
+    return str(replay(config, models, rollouts, given))
 
 
 def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcome:
     """Restore inputs and rollouts, and learn again in this process."""
-    from posttrain.pipeline.determinism import make_deterministic, stage_seed
 
-    runtime = record.components["runtime"]
-    seed, threads = stage_seed(runtime, record.stage), int(runtime["threads"])
-    make_deterministic(seed, threads)
-    from posttrain.learning.models.load import load_policy, weights_digest
-    from posttrain.publishing.reproduction.restore import Restorer
-    from posttrain.stage.context import StageContext
+    def show(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "progress":
+            display.progress(record.stage, event["done"], event["total"], event["unit"])
 
-    config = recorded_config(record)
     outputs = {artifact.role: artifact for artifact in record.outputs}
     with tempfile.TemporaryDirectory(prefix="posttrain-replay-") as folder:
         restore = Restorer(root, Path(folder))
-        inputs = {
-            artifact.role: restore(artifact)
-            for artifact in record.inputs
-            if artifact.role in ("policy", "reference")
-        }
-        rollouts = restore(outputs["rollouts"], "stored-rollouts")
+
+        def prepare() -> tuple[StageConfig, Mapping[str, Path], Path]:
+            models = {
+                artifact.role: restore(artifact)
+                for artifact in record.inputs
+                if artifact.role in ("policy", "reference")
+            }
+            return recorded_config(record), models, restore(outputs["rollouts"], "stored-rollouts")
+
+        replayed = learn_again(
+            record.stage,
+            record.task,
+            record.components["runtime"],
+            prepare,
+            scratch=Path(folder),
+            emit=show,
+        )
+        from posttrain.learning.models.load import load_policy, weights_digest
+
         stored = weights_digest(load_policy(restore(outputs["policy"], "stored-policy")).model)
-        emit = _shown(record.stage, display)
-        context = StageContext(seed, threads, runtime["device"], Path(folder), emit)
-        again = importlib.import_module(f"{record.task}.replay").replay
-        replayed = again(config, inputs, rollouts, context)
     return ReplayOutcome(record.id, record.stage, record.run_id, stored, replayed)
 
 
@@ -98,12 +136,12 @@ def recorded_config(record: StageRun) -> StageConfig:
         The config of its task.
 
     Raises:
-        UserError: The task of today does not know one of them.
+        UserError: The task of today does not know one of them, or a plug-in's file is gone.
 
     """
     task = importlib.import_module(record.task).TASK
     try:
-        with plugged(lambda: parts_in_code(record.components["code"])):
+        with plugged(lambda: _parts_of(record)):
             return parse_recorded(task, nested(record.components["params"]), where=record.stage)
     except UserError as error:
         raise UserError(
@@ -112,11 +150,9 @@ def recorded_config(record: StageRun) -> StageConfig:
         ) from None
 
 
-def _shown(stage: str, display: Display) -> Any:
-    """What a stage tells of itself, as progress on the display."""
-
-    def emit(event: Mapping[str, Any]) -> None:
-        if event["kind"] == "progress":
-            display.progress(stage, event["done"], event["total"], event["unit"])
-
-    return emit
+def _parts_of(record: StageRun) -> Plugins:
+    """The parts of plug-ins that a stage ran with."""
+    try:
+        return parts_in_code(record.components["code"])
+    except ImportError as error:
+        raise UserError(f"its plug-in cannot be imported: {error}") from None

@@ -9,10 +9,7 @@ from statistics import stdev
 
 from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.reproduction.bitwise import place_inputs
-from posttrain.publishing.reproduction.mirror import Mirror
-from posttrain.publishing.reproduction.project import last_run, run_recipe
-from posttrain.publishing.reproduction.restore import Restorer
+from posttrain.publishing.reproduction.project import Mirror, Restorer
 from posttrain.publishing.reproduction.subject import Subject
 from posttrain.stage.errors import UserError, nearest
 
@@ -79,14 +76,13 @@ def run_with_seeds(
     options: Sequence[str] = ()
     if subject.alone:
         (record,) = subject.records.values()
-        place_inputs(mirror, Restorer(session.workspace.root, folder), record)
+        mirror.place_inputs(Restorer(session.workspace.root, folder), record)
         options = ("--only", record.stage)
     values: dict[int, float] = {}
     first = session.recipe.run.seed + 1
     for seed in range(first, first + num_seeds):
         told(f"seed {seed} ({len(values) + 1} of {num_seeds})")
-        status = run_recipe(mirror.root, mirror.recipe, "--set", f"run.seed={seed}", *options)
-        found = _metrics(last_run(mirror.root)) if status == 0 else {}
+        found = _metrics(mirror.run("--set", f"run.seed={seed}", *options))
         if metric not in found or not math.isfinite(found[metric]):
             why = "has no finite value of it" if found else "failed: its messages are above"
             raise UserError(f"seed {seed} {why}; without it there is no verdict on {metric}")

@@ -1,14 +1,16 @@
 """What was found when a run was run again: one shape for every level, to show and to keep."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from posttrain.pipeline.execution.display import Display
-from posttrain.provenance.ledger import Ledger, Verification
+from posttrain.pipeline.execution.session import Session
+from posttrain.provenance.ledger import Ledger, StageRun, Verification
+from posttrain.publishing.reproduction.project import Mirror, Restorer, last_run, run_recipe
 from posttrain.publishing.reproduction.replaying import ReplayOutcome, replay_stage, replayable
 from posttrain.publishing.reproduction.subject import (
     EVERYTHING,
@@ -61,25 +63,12 @@ class LevelCheck:
 
 def verify_bytes(ledger: Ledger, name: str, root: Path) -> LevelCheck:
     """L0: every stage again on the inputs that it had; every output has the same digest."""
-    from posttrain.publishing.reproduction.bitwise import run_again
-
     subject = find_subject(ledger, name)
     with (
         opened(subject, root, groups=EVERYTHING) as session,
         TemporaryDirectory(prefix="posttrain-verify-") as folder,
     ):
-        compared = run_again(session, subject, Path(folder))
-    findings = tuple(
-        VerifiedItem(
-            each.stage,
-            each.path,
-            each.recorded,
-            each.again or "failed",
-            each.equal,
-            "" if each.equal or each.again is None else "other bytes from the same inputs",
-        )
-        for each in compared
-    )
+        findings = tuple(_run_again(session, subject, Path(folder)))
     stages = {
         record.id: all(each.agrees for each in findings if each.stage == stage)
         for stage, record in subject.records.items()
@@ -167,3 +156,34 @@ def verify_seeds(
     return LevelCheck(
         subject.name, "L3", found.rule, (finding,), {subject.id: found.holds}, asdict(found), advice
     )
+
+
+def _run_again(session: Session, subject: Subject, folder: Path) -> Iterator[VerifiedItem]:
+    """Compare every output of every stage, each stage run on exactly the inputs that it had.
+
+    The whole recipe runs first. Where a stage made other bytes, those after it were given another
+    input: they run once more by themselves, so that only the stage at fault is found.
+    """
+    mirror = Mirror(session, folder / "project")
+    restore = Restorer(session.workspace.root, folder)
+    records = subject.records
+    made: dict[str, StageRun] = {}
+    if records.keys() == session.dag.stages.keys():
+        run_recipe(mirror.root, mirror.recipe)
+        made = last_run(mirror.root)
+    for name in (name for name in session.dag.order() if name in records):
+        record, again = records[name], made.get(name)
+        if again is None or _inputs_of(again) != _inputs_of(record):
+            mirror.place_inputs(restore, record)
+            again = mirror.run("--only", name).get(name)
+        finished = again is not None and again.status != "failed"
+        digests = {each.role: each.digest for each in again.outputs} if again and finished else {}
+        for each in record.outputs:
+            other = digests.get(each.role)
+            equal = each.digest == other
+            note = "" if equal or other is None else "other bytes from the same inputs"
+            yield VerifiedItem(name, each.path, each.digest, other or "failed", equal, note)
+
+
+def _inputs_of(run: StageRun) -> dict[str, str]:
+    return {record.role: record.digest for record in run.inputs}

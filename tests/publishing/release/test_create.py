@@ -234,14 +234,13 @@ def test_a_parent_that_was_altered_is_no_parent(project):
 def test_a_contaminated_training_table_refuses(project):
     import polars as pl
 
+    from posttrain.publishing.release.candidate import check_gates
     from posttrain.publishing.release.config import ContaminationGate
-    from posttrain.publishing.release.gates.contamination import contamination
-    from posttrain.publishing.release.judging import check_gates
 
     with project.session() as session:
-        evidence, _ = check_gates(session, parse_tag("mini@v9.0.0"))
+        evidence = check_gates(session, parse_tag("mini@v9.0.0")).evidence
         gate = ContaminationGate(name="c", kind="contamination")
-        assert contamination(gate, evidence).passed
+        assert gate.check(evidence).passed
         heldout = pl.read_parquet(project.root / "data/synthesize/heldout.parquet")
         corpus = project.root / "data/synthesize/corpus.parquet"
         table = pl.read_parquet(corpus)
@@ -250,7 +249,7 @@ def test_a_contaminated_training_table_refuses(project):
         table.with_columns(pl.Series("prompt", prompts)).write_parquet(corpus)
         # As it would be with bytes that the ledger knows: the digest is not what is tested here.
         object.__setattr__(evidence, "find", lambda record: project.root / record.path)
-        verdict = contamination(gate, evidence)
+        verdict = gate.check(evidence)
     assert not verdict.passed
     assert verdict.figures["contaminated"] >= 1
     assert leaked in verdict.remedy
@@ -267,7 +266,7 @@ def test_the_next_version_is_the_next_minor_one():
 
 
 def test_the_archive_comes_back_from_the_dvc_cache(project, released, monkeypatch):
-    from posttrain.publishing.release.fetch import located
+    from posttrain.publishing.release.registered import located
 
     monkeypatch.chdir(project.root)
     shutil.rmtree(project.root / "releases")

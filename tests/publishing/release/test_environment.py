@@ -14,7 +14,7 @@ from posttrain.publishing.release.environment import (
     environment_lock,
     requirements,
 )
-from posttrain.publishing.release.licences import licence_of
+from posttrain.publishing.release.licenses import licence_of
 
 
 def record_hash(data):

@@ -9,14 +9,14 @@ import pytest
 
 from posttrain.provenance.ledger import Conflict, Verification
 from posttrain.publishing.release import statistics
+from posttrain.publishing.release.candidate import check_gates
 from posttrain.publishing.release.config import (
     LimitGate,
     NoRegressionGate,
     ReproducibilityGate,
     SchemaGate,
 )
-from posttrain.publishing.release.gates import integrity, judge
-from posttrain.publishing.release.judging import check_gates
+from posttrain.publishing.release.gates import integrity
 from posttrain.publishing.release.names import parse_tag
 from posttrain.publishing.release.results import Results
 from posttrain.stage.errors import UserError
@@ -34,8 +34,9 @@ def project(released, tmp_path):
 @pytest.fixture
 def evidence(project):
     with project.session() as session:
-        found, judged = check_gates(session, parse_tag("mini@v9.0.0"))
-        assert all(verdict.passed for _, verdict in judged)
+        candidate = check_gates(session, parse_tag("mini@v9.0.0"))
+        assert all(verdict.passed for _, verdict in candidate.decided)
+        found = candidate.evidence
         # The bytes of the workspace, whatever they are: digests are not what is tested here.
         object.__setattr__(found, "find", lambda record: project.root / record.path)
         yield found
@@ -61,15 +62,15 @@ def test_a_table_of_another_schema_or_with_gaps_fails(evidence, project):
         table.head(1),
     ):
         wrong.write_parquet(path)
-        verdict = judge(gate, evidence)
+        verdict = gate.check(evidence)
         assert not verdict.passed
         assert verdict.remedy.startswith("data/synthesize/traces.parquet: ")
     for whole in (table.with_columns(pl.lit(None, dtype=pl.Float64).alias("score")), table):
         # A score may be missing: that says that nothing could judge the text.
         whole.write_parquet(path)
-        assert judge(gate, evidence).passed
+        assert gate.check(evidence).passed
     (project.root / "data/evaluate/report.json").write_text("{")
-    assert "data/evaluate/report.json" in judge(gate, evidence).remedy
+    assert "data/evaluate/report.json" in gate.check(evidence).remedy
 
 
 class Ledger:
@@ -96,7 +97,7 @@ def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypa
 
     def judged(ledger=None, **settings):
         gate = ReproducibilityGate(name="r", kind="reproducibility", **settings)
-        return judge(gate, replace(evidence, ledger=ledger or evidence.ledger))
+        return gate.check(replace(evidence, ledger=ledger or evidence.ledger))
 
     run = next(each for each in evidence.chain.stages if each.stage == "sft")
     assert judged(level="L0").passed
@@ -109,15 +110,15 @@ def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypa
     weaker = evidence.chain.recipe.run.model_copy(update={"level": "L3"})
     chain = replace(evidence.chain, recipe=replace(evidence.chain.recipe, run=weaker))
     gate = ReproducibilityGate(name="r", kind="reproducibility", level="L0")
-    assert "set run.level to L0" in judge(gate, replace(evidence, chain=chain)).remedy
+    assert "set run.level to L0" in gate.check(replace(evidence, chain=chain)).remedy
 
 
 def test_a_limit_never_judges_an_estimate(evidence):
     for metric in ("evaluate/sft/pass_at_1", "evaluate/sft/best_of_2"):
         gate = LimitGate(name="l", kind="limit", metric=metric, at_least=0.0)
-        assert "use kind: threshold" in judge(gate, evidence).remedy
+        assert "use kind: threshold" in gate.check(evidence).remedy
     gate = LimitGate(name="l", kind="limit", metric="sft/nothing", at_most=1.0)
-    assert "no stage recorded sft/nothing; there are " in judge(gate, evidence).remedy
+    assert "no stage recorded sft/nothing; there are " in gate.check(evidence).remedy
 
 
 def test_a_regression_of_the_tolerance_passes_at_most_as_often_as_alpha(monkeypatch):
@@ -136,5 +137,5 @@ def test_a_regression_of_the_tolerance_passes_at_most_as_often_as_alpha(monkeypa
     for _ in range(500):
         rates = [chance.uniform(0.1, 1.0) for _ in range(40)]
         worse = [rate - 0.1 for rate in rates]
-        passed += statistics.no_regression(gate, drawn(worse), drawn(rates)).passed
+        passed += gate.decide(drawn(worse), drawn(rates)).passed
     assert passed / 500 <= 0.05

@@ -4,8 +4,7 @@ import json
 from types import SimpleNamespace
 
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
-from posttrain.publishing.release.config import LicenceGate
-from posttrain.publishing.release.gates.licence import licence
+from posttrain.publishing.release.config import LicenseGate
 from posttrain.publishing.release.inputs import outside_inputs
 
 
@@ -62,9 +61,7 @@ def test_a_model_of_the_hub_is_an_input_with_its_commit():
 
 def test_the_gate_names_the_model_that_nobody_licensed():
     run = stage("synthesize", sources=[], **{"teacher.endpoint.model": "writer"})
-    evidence = SimpleNamespace(
-        chain=SimpleNamespace(stages=(run,)), config=SimpleNamespace(licences={})
-    )
-    verdict = licence(LicenceGate(name="l", kind="licence"), evidence)
+    evidence = SimpleNamespace(chain=SimpleNamespace(stages=(run,)), licences={})
+    verdict = LicenseGate(name="l", kind="licence").check(evidence)
     assert not verdict.passed
     assert "nothing says the licence of 'writer' (teacher behind an endpoint" in verdict.remedy

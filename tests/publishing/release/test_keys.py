@@ -4,9 +4,13 @@ import stat
 
 import pytest
 
-from posttrain.publishing.release.envelopes import BadEnvelope, open_envelope, sign
 from posttrain.publishing.release.keys import PASSPHRASE, load_public, load_signer, make_pair
-from posttrain.publishing.release.statements import check_statement
+from posttrain.publishing.release.statements import (
+    BadEnvelope,
+    check_statement,
+    open_envelope,
+    sign,
+)
 from posttrain.stage.errors import UserError
 
 STATEMENT = {"_type": "https://in-toto.io/Statement/v1", "n": 1}

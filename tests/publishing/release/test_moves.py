@@ -3,13 +3,15 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from posttrain.provenance.ledger import Release
+from posttrain.provenance.ledger.annotations import Annotations
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.recalls import recall
-from posttrain.publishing.release import pointers, promotion, tags
-from posttrain.publishing.release.moves import UndoableStep, apply_together, recover
+from posttrain.publishing.release import pointers, tags
 from posttrain.publishing.release.names import parse_tag, parse_version
 from posttrain.stage.errors import UserError
 
@@ -22,7 +24,7 @@ class FakeRegistry:
         self.aliases = {}
         self.failing = False
 
-    def register(self, name, version, source, run_id):
+    def register(self, name, version, source):
         self.versions.add((name, version))
         if self.failing:
             raise ConnectionError("MLflow is gone")
@@ -74,86 +76,102 @@ def state_of(project, registry):
     return project.git("tag"), releases, recorded, set(registry.versions), aliases
 
 
-# The first step and the last; those between take their turns.
-_STEPS = [
-    "folder",
-    *(pytest.param(s, marks=pytest.mark.slow) for s in ("archive", "model_version", "tag")),
-    "ledger",
-]
+class Broken(Exception):
+    """What a step fails with."""
 
 
-@pytest.mark.parametrize("failing", _STEPS)
-def test_a_release_that_fails_at_any_step_is_nowhere(project, registry, monkeypatch, failing):
+class Killed(BaseException):
+    """As a kill: nothing after it is done."""
+
+
+# Each step of a release: what makes it, and how that is called.
+STEPS = {
+    "folder": (Path, "rename", lambda path, _target: path.name == "folder"),
+    "archive": (Path, "rename", lambda path, _target: path.name == "archive.tar"),
+    "model_version": (FakeRegistry, "register", lambda *_: True),
+    "tag": (tags, "write_tag", lambda *_, **__: True),
+    "ledger": (Annotations, "release", lambda *_: True),
+}
+
+
+@pytest.fixture
+def fail_at(monkeypatch):
+    """Let a step be made and then fail; the last one, which decides, fails before it is made."""
+
+    def fail(name, error):
+        place, function, is_it = STEPS[name]
+        real = getattr(place, function)
+
+        def failing(*given, **named):
+            if not is_it(*given, **named):
+                return real(*given, **named)
+            if name != "ledger":
+                real(*given, **named)
+            raise error
+
+        monkeypatch.setattr(place, function, failing)
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    "failing",
+    [
+        # The first step and the last; those between take their turns.
+        "folder",
+        *(pytest.param(s, marks=pytest.mark.slow) for s in ("archive", "model_version", "tag")),
+        "ledger",
+    ],
+)
+def test_a_release_that_fails_at_any_step_is_nowhere(
+    project, registry, monkeypatch, fail_at, failing
+):
     before = state_of(project, registry)
-    real = pointers.UndoableStep
-
-    def step(kind, do, note):
-        def fail():
-            # The change is made, and then it goes wrong: it must be taken back too.
-            if kind != "ledger":
-                do()
-            raise ConnectionError(f"{kind} broke")
-
-        return real(kind, fail if kind == failing else do, note)
-
-    monkeypatch.setattr(pointers, "UndoableStep", step)
-    with pytest.raises(ConnectionError, match=f"{failing} broke"):
+    fail_at(failing, Broken(failing))
+    with pytest.raises(Broken, match=failing):
         project.create("mini", registry)
     assert state_of(project, registry) == before
     assert not (project.root / ".posttrain/release-pending.json").exists()
-    monkeypatch.setattr(pointers, "UndoableStep", real)
+    monkeypatch.undo()
     made = project.create("mini", registry)
     assert str(made.tag) == "mini@v1.2.0"
     assert ("mini", "v1.2.0") in registry.versions
 
 
 @pytest.mark.parametrize("killed_after", ["folder", "model_version", "tag"])
-def test_what_a_killed_release_left_is_undone(project, registry, monkeypatch, killed_after):
+def test_what_a_killed_release_left_is_undone(
+    project, registry, monkeypatch, fail_at, killed_after
+):
     before = state_of(project, registry)
-    real = pointers.apply_together
-
-    class Killed(BaseException):
-        pass
-
-    def killed(steps, undo, *, journal, is_done):
-        """As a kill: steps are made and noted, and nobody is left to undo them."""
-        noted = []
-        for each in steps:
-            noted.append({"kind": each.kind, **each.note})
-            from posttrain.publishing.release.moves import _write
-
-            _write(journal, noted)
-            each.do()
-            if each.kind == killed_after:
-                raise Killed
-
-    monkeypatch.setattr(pointers, "apply_together", killed)
+    fail_at(killed_after, Killed())
+    # Nobody is left to undo anything.
+    monkeypatch.setattr(pointers, "_settle", lambda _store: "")
     with pytest.raises(Killed):
         project.create("mini", registry)
     assert state_of(project, registry) != before
-    monkeypatch.setattr(pointers, "apply_together", real)
+    monkeypatch.undo()
     with project.session() as session:
         there = pointers.ReleaseStore(
             project.root, session.workspace.state, session.ledger, registry
         )
-        assert killed_after in pointers.repair(there)
-        assert pointers.repair(there) == []
+        assert pointers.repair(there) == "the release mini@v1.2.0"
+        assert pointers.repair(there) == ""
     assert state_of(project, registry) == before
 
 
 def test_environments_move_with_their_alias_and_keep_history(project, place, registry):
     first, second = parse_tag("mini@v1.0.0"), parse_tag("mini@v1.1.0")
-    assert promotion.promote(place, first, "prod", "good").tag == "mini#prod#1"
-    assert promotion.promote(place, second, "prod", "better").tag == "mini#prod#2"
+    assert pointers.promote(place, first, "prod", "good").tag == "mini#prod#1"
+    assert pointers.promote(place, second, "prod", "better").tag == "mini#prod#2"
     assert registry.aliases == {("mini", "prod"): "v1.1.0"}
     with pytest.raises(UserError, match="in prod already"):
-        promotion.promote(place, second, "prod", "")
-    back = promotion.rollback(place, "mini", "prod", to=None, reason="slow")
+        pointers.promote(place, second, "prod", "")
+    back = pointers.rollback(place, "mini", "prod", to=None, reason="slow")
     assert (back.tag, str(back.version), back.reason) == ("mini#prod#3", "v1.0.0", "slow")
     assert registry.aliases == {("mini", "prod"): "v1.0.0"}
     with pytest.raises(UserError, match="no version of mini before v1.0.0"):
-        promotion.rollback(place, "mini", "prod", to=None, reason="")
-    again = promotion.rollback(place, "mini", "prod", to=parse_version("1.1.0"), reason="")
+        pointers.rollback(place, "mini", "prod", to=None, reason="")
+    again = pointers.rollback(place, "mini", "prod", to=parse_version("1.1.0"), reason="")
     assert str(again.version) == "v1.1.0"
     history = [(each.number, str(each.version)) for each in tags.promotions(project.root, "mini")]
     assert history == [(1, "v1.0.0"), (2, "v1.1.0"), (3, "v1.0.0"), (4, "v1.1.0")]
@@ -168,10 +186,10 @@ def test_environments_move_with_their_alias_and_keep_history(project, place, reg
 
 
 def test_a_failing_alias_leaves_the_environment_where_it_was(project, place, registry):
-    promotion.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
+    pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
     registry.failing = True
     with pytest.raises(ConnectionError):
-        promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+        pointers.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     assert registry.aliases == {("mini", "prod"): "v1.0.0"}
     assert "mini#prod#2" not in project.git("tag")
 
@@ -182,7 +200,7 @@ def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatc
 
     monkeypatch.setattr(tags, "write_tag", broken)
     with pytest.raises(UserError, match="git is broken"):
-        promotion.promote(place, parse_tag("mini@v1.1.0"), "staging", "")
+        pointers.promote(place, parse_tag("mini@v1.1.0"), "staging", "")
     assert registry.aliases == {}
     assert "staging" not in project.git("tag")
 
@@ -191,7 +209,7 @@ def test_a_failing_tag_takes_the_alias_back(project, place, registry, monkeypatc
 def test_what_is_not_ours_is_never_undone(project, place, registry):
     project.git("tag", "mini#prod#1")
     with pytest.raises(UserError, match="no release of ours"):
-        promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+        pointers.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     assert "mini#prod#1" in project.git("tag")
     theirs = project.root / "releases/mini/v1.2.0"
     theirs.mkdir()
@@ -201,64 +219,75 @@ def test_what_is_not_ours_is_never_undone(project, place, registry):
 
 
 def test_a_recalled_release_is_neither_promoted_nor_rolled_back_to(project, place):
-    promotion.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
-    promotion.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
+    pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "")
+    pointers.promote(place, parse_tag("mini@v1.1.0"), "prod", "")
     node = find_node(place.ledger, "mini@v1.0.0", root=project.root, cwd=project.root)
     recall(place.ledger, node, reason="leaks")
     with pytest.raises(UserError, match="leaks"):
-        promotion.rollback(place, "mini", "prod", to=None, reason="")
+        pointers.rollback(place, "mini", "prod", to=None, reason="")
     with pytest.raises(UserError, match="leaks"):
-        promotion.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
+        pointers.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
 
 
-def never(_note):
-    return False
+@pytest.fixture
+def empty(tmp_path, monkeypatch):
+    """A store without a project, and the release mini@v1.0.0, ready to be published."""
+    monkeypatch.setattr(tags, "has_tag", lambda root, ref: ref in tags_there)
+    tags_there = set()
+    monkeypatch.setattr(tags, "write_tag", lambda root, ref, *_, **__: tags_there.add(ref))
+    monkeypatch.setattr(tags, "delete_tag", lambda root, ref: tags_there.discard(ref))
+    (tmp_path / "staging/folder").mkdir(parents=True)
+    (tmp_path / "staging/archive.tar").touch()
+    ledger = SimpleNamespace(annotations=SimpleNamespace(releases=lambda: recorded))
+    recorded = []
+    ledger.annotations.release = recorded.append
+    registry = FakeRegistry()
+    registry.versions.clear()
+    store = pointers.ReleaseStore(tmp_path, tmp_path, ledger, registry)
+    return store, Release("mini@v1.0.0", 1.0, (), "commit", "statement")
 
 
-def test_an_undo_that_fails_is_tried_again(tmp_path):
-    journal, undone = tmp_path / "journal.json", []
-    broken = [True]
+def test_what_cannot_be_taken_back_is_tried_again_and_the_rest_is_taken_back(empty, monkeypatch):
+    store, release = empty
+    store.registry.failing = True
 
-    def undo(note):
-        if broken[0] and note["number"] == 1:
-            raise ConnectionError("still gone")
-        undone.append(note["number"])
+    def gone(name, version):
+        raise ConnectionError("still gone")
 
-    def fail():
-        raise ValueError("third")
-
-    steps = [UndoableStep("s", lambda: None, {"number": n}) for n in (1, 2)]
-    with pytest.raises(ConnectionError):
-        apply_together(
-            [*steps, UndoableStep("s", fail, {"number": 3})],
-            {"s": undo},
-            journal=journal,
-            is_done=never,
-        )
-    assert undone == [3, 2]
-    assert journal.exists()
-    broken[0] = False
-    assert recover({"s": undo}, journal=journal, is_done=never) == ["s", "s", "s"]
-    assert undone == [3, 2, 3, 2, 1]
-    assert not journal.exists()
+    with monkeypatch.context() as patched:
+        patched.setattr(store.registry, "unregister", gone)
+        with pytest.raises(ConnectionError, match="still gone"):
+            pointers.publish(store, store.root / "staging", release, "message")
+    assert not (store.root / "releases/mini/v1.0.0").exists()
+    assert store.registry.versions == {("mini", "v1.0.0")}
+    assert store.journal.exists()
+    assert pointers.repair(store) == "the release mini@v1.0.0"
+    assert store.registry.versions == set()
+    assert not store.journal.exists()
 
 
-def test_an_interrupt_after_the_last_step_takes_nothing_back(tmp_path):
-    done, journal = [], tmp_path / "journal.json"
+def test_an_interrupt_after_the_last_step_takes_nothing_back(empty):
+    store, release = empty
+    real = store.ledger.annotations.release
 
-    def last():
-        done.append("last")
+    def interrupted(release):
+        real(release)
         raise KeyboardInterrupt
 
-    steps = [
-        UndoableStep("s", lambda: done.append("first"), {"last": False}),
-        UndoableStep("s", last, {"last": True}),
-    ]
-    undo = {"s": lambda _note: done.pop()}
+    store.ledger.annotations.release = interrupted
     with pytest.raises(KeyboardInterrupt):
-        apply_together(steps, undo, journal=journal, is_done=lambda note: note["last"])
-    assert done == ["first", "last"]
-    assert not journal.exists()
+        pointers.publish(store, store.root / "staging", release, "message")
+    assert (store.root / "releases/mini/v1.0.0").is_dir()
+    assert tags.has_tag(store.root, "mini@v1.0.0")
+    assert not store.journal.exists()
+
+
+def test_what_an_older_version_left_half_done_is_said(empty):
+    store, _ = empty
+    store.journal.write_text('[{"kind": "folder", "path": "releases/mini/v1.0.0"}]')
+    with pytest.raises(UserError, match=r"posttrain 0.1 was killed half-way; run posttrain rel"):
+        pointers.repair(store)
+    assert store.journal.exists()
 
 
 def test_a_tag_that_cannot_be_deleted_is_said(project):
@@ -299,7 +328,7 @@ def test_the_real_mlflow_mirrors_it(project, tmp_path):
         place = pointers.ReleaseStore(
             project.root, session.workspace.state, session.ledger, registry
         )
-        promotion.promote(place, made.tag, "prod", "")
+        pointers.promote(place, made.tag, "prod", "")
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     version = client.get_model_version_by_alias("fresh", "prod")
     assert version.tags["posttrain.release"] == "v0.1.0"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.plugins import used_plugins
+from posttrain.publishing.release.inputs import used_plugins
 from posttrain.stage.hashing import sha256_of_json
 
 PART = """

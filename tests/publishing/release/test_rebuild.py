@@ -12,8 +12,7 @@ from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.release.code import code_archive
 from posttrain.publishing.release.contents import ArchiveContents, FolderContents, MemoryContents
-from posttrain.publishing.release.levels import compare_bytes, compare_figures
-from posttrain.publishing.release.rebuild import Wish, rebuild
+from posttrain.publishing.release.rebuild import Wish, compare_bytes, compare_figures, rebuild
 from posttrain.publishing.release.verify import read_claims
 from posttrain.stage.errors import UserError
 

@@ -16,11 +16,8 @@ from posttrain.publishing.release.results import Results
 from posttrain.publishing.release.statistics import (
     bootstrap,
     estimates,
-    improvement,
-    no_regression,
     sign_flip_test,
     sign_test,
-    threshold,
 )
 from posttrain.stage.errors import UserError
 
@@ -45,6 +42,10 @@ def exact(counts, *, seeds=3):
     """Counts right of 8, the same in every seed."""
     found = {f"problem{place:04}": (count, SAMPLES) for place, count in enumerate(counts)}
     return Results("policy", BASIS, {str(seed): found for seed in range(seeds)})
+
+
+def improvement(asked, ours, theirs):
+    return asked.decide(ours, theirs)
 
 
 def gate(**settings):
@@ -161,7 +162,7 @@ def test_a_threshold_is_about_the_lower_end():
 
     def judged(at_least):
         asked = ThresholdGate(name="t", kind="threshold", at_least=at_least)
-        return threshold(asked, ours)
+        return asked.decide(ours)
 
     assert judged(0.38).passed
     assert not judged(0.45).passed
@@ -172,7 +173,7 @@ def test_a_threshold_is_about_the_lower_end():
 def test_all_solved_is_not_certainty():
     # Wilson, 30 of 30: low = 30 / (30 + 1.96^2) = 0.8865.
     asked = ThresholdGate(name="t", kind="threshold", at_least=0.95)
-    verdict = threshold(asked, exact([8] * 30))
+    verdict = asked.decide(exact([8] * 30))
     assert not verdict.passed
     assert verdict.figures["low"] == pytest.approx(30 / (30 + 1.959964**2))
     none = estimates(exact([0] * 30))["pass_at_1"]
@@ -184,7 +185,7 @@ def test_no_regression_allows_the_tolerance_and_no_more():
 
     def judged(tolerance):
         asked = NoRegressionGate(name="n", kind="no_regression", tolerance=tolerance)
-        return no_regression(asked, ours, theirs)
+        return asked.decide(ours, theirs)
 
     assert judged(0.13).passed
     assert not judged(0.12).passed

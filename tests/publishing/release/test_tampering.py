@@ -8,15 +8,14 @@ import tarfile
 import pytest
 
 from posttrain.publishing.release import keys
-from posttrain.publishing.release.canonical import canonical
 from posttrain.publishing.release.contents import (
     CLAIMS,
     ArchiveContents,
     FolderContents,
     MemoryContents,
 )
-from posttrain.publishing.release.envelopes import sign
 from posttrain.publishing.release.names import parse_tag
+from posttrain.publishing.release.statements import canonical, sign
 from posttrain.publishing.release.verify import verify_contents, verify_path
 from posttrain.stage.hashing import sha256_of_json
 

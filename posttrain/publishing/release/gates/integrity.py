@@ -1,48 +1,165 @@
-"""Gates on the chain itself: whole tables, nothing recalled, nothing that came out differently."""
+"""Gates on the chain itself: whole tables, figures within limits, nothing recalled or refuted."""
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
 
 from posttrain.data.schemas import NULLABLE
 from posttrain.data.tables import check_table, schema_of
-from posttrain.provenance.ledger import ArtifactRecord, Verification, conflicts
+from posttrain.provenance.ledger import ArtifactRecord, conflicts
 from posttrain.provenance.ledger.annotations import standing
 from posttrain.provenance.lineage.recalls import recalled
-from posttrain.publishing.release.config import RecallGate, ReproducibilityGate, SchemaGate
-from posttrain.publishing.release.gates.evidence import Evidence
-from posttrain.publishing.release.names import LEVELS
-from posttrain.publishing.release.statistics import GateResult
+from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
+from posttrain.publishing.release.names import BITWISE, LEVELS
 from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.errors import UserError
 
 
-def schema(_gate: SchemaGate, evidence: Evidence) -> GateResult:
-    """Read every table and report of the chain again."""
-    rule = "every table and report of the chain has its recorded bytes, its schema and no gaps"
-    made = [record for run in evidence.chain.stages for record in run.outputs]
-    checked = 0
-    for record in made:
-        try:
-            checked += _check_artifact(record, evidence)
-        except (UserError, ValueError) as error:
-            return GateResult(False, rule, {"checked": float(checked)}, f"{record.path}: {error}")
-    return GateResult(True, rule, {"checked": float(checked), "artifacts": float(len(made))})
+class LimitGate(Gate):
+    """A figure that a stage recorded lies within limits. It has no interval: a sanity check."""
+
+    kind: Literal["limit"]
+    metric: str
+    """As the stage reports it, for example rl/truncation_rate."""
+    at_least: float | None = None
+    at_most: float | None = None
+
+    @model_validator(mode="after")
+    def _has_a_limit(self) -> Self:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("give at_least, at_most or both")
+        return self
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Look the figure up; one that other samples would change by chance is refused."""
+        if re.search(r"/(pass_at|best_of|majority)\w*$", self.metric):
+            rule = f"{self.metric} is an estimate, which a limit does not judge"
+            remedy = "use kind: threshold, which asks its interval, or kind: improvement"
+            return GateResult(False, rule, {}, remedy)
+        low = f"{self.at_least:g} <= " if self.at_least is not None else ""
+        high = f" <= {self.at_most:g}" if self.at_most is not None else ""
+        rule = f"{low}{self.metric}{high}, as the stage recorded it"
+        metrics = {
+            name: value for run in evidence.chain.stages for name, value in run.metrics.items()
+        }
+        if self.metric not in metrics:
+            remedy = f"no stage recorded {self.metric}; there are {', '.join(sorted(metrics))}"
+            return GateResult(False, rule, {}, remedy)
+        value = metrics[self.metric]
+        passed = (self.at_least is None or value >= self.at_least) and (
+            self.at_most is None or value <= self.at_most
+        )
+        return GateResult(passed, rule, {"value": value})
 
 
-def _check_artifact(record: ArtifactRecord, evidence: Evidence) -> bool:
-    path = evidence.find(record)
+class SchemaGate(Gate):
+    """Every table and report in the policy's ancestry has its bytes, its type and no gaps."""
+
+    kind: Literal["schema"]
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Read every table and report of the chain again."""
+        rule = "every table and report of the chain has its recorded bytes, its schema and no gaps"
+        made = [record for run in evidence.chain.stages for record in run.outputs]
+        checked = 0
+        for record in made:
+            try:
+                checked += _check_artifact(record, evidence.find(record))
+            except (UserError, ValueError) as error:
+                figures = {"checked": float(checked)}
+                return GateResult(False, rule, figures, f"{record.path}: {error}")
+        figures = {"checked": float(checked), "artifacts": float(len(made))}
+        return GateResult(True, rule, figures)
+
+
+class RecallGate(Gate):
+    """Neither the release nor anything that it was made from was recalled."""
+
+    kind: Literal["recall"]
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Ask the ledger about every artifact of the chain."""
+        rule = "no artifact of the chain, and nothing that it was made from, was recalled"
+        artifacts = evidence.chain.artifacts()
+        reasons = recalled(evidence.ledger, sorted({record.digest for record in artifacts}))
+        figures = {"artifacts": float(len(artifacts)), "recalled": float(len(reasons))}
+        bad = next((record for record in artifacts if record.digest in reasons), None)
+        if bad is None:
+            return GateResult(True, rule, figures)
+        remedy = f"{bad.path}: {reasons[bad.digest]}; make it anew from other data"
+        return GateResult(False, rule, figures, remedy)
+
+
+class ReproducibilityGate(Gate):
+    """The recipe declares at least this level, and the ledger does not contradict it."""
+
+    kind: Literal["reproducibility"]
+    level: Literal["L0", "L1", "L2", "L3"] = "L0"
+    executions: int = Field(1, ge=1)
+    """Times that every stage must have been executed under its key, always with equal outputs."""
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Compare the declared level, and what executions of the same keys have made."""
+        declared = evidence.chain.recipe.run.level
+        rule = (
+            f"the recipe declares {self.level} or stricter (it declares {declared}), no key of the "
+            "chain ever made other bytes, no verification at that level failed, and every stage "
+            f"was executed {self.executions} or more times, verifications included"
+        )
+        stages = {run.key: run.stage for run in evidence.chain.stages}
+        found = conflicts(evidence.ledger.store, list(stages))
+        verified = evidence.ledger.annotations.verifications_of(list(stages))
+        refuted = [key for key in stages if standing(verified.get(key, ())).get(declared) is False]
+        # How often each key was really executed: in runs, and where it was verified bit for bit.
+        executed = Counter(
+            run.key for run in evidence.ledger.every_stage_run() if run.status == "succeeded"
+        )
+        for key, each in verified.items():
+            executed[key] += sum(one.level == "L0" and one.holds for one in each)
+        rarest = min(stages, key=lambda key: executed[key])
+        figures = {
+            "stages": float(len(stages)),
+            "conflicts": float(len(found)),
+            "fewest_executions": float(executed[rarest]),
+            "refuted": float(len(refuted)),
+        }
+        remedy = ""
+        if LEVELS.index(declared) > LEVELS.index(self.level):
+            remedy = f"set run.level to {self.level}, and run again"
+        elif found and declared in BITWISE:
+            remedy = (
+                f"stage '{found[0].stage}' made different bytes under one key; see posttrain audit"
+            )
+        elif refuted:
+            remedy = (
+                f"stage '{stages[refuted[0]]}' was verified at {declared} and did not hold; "
+                "see posttrain audit"
+            )
+        elif executed[rarest] < self.executions:
+            stage = stages[rarest]
+            remedy = (
+                f"stage '{stage}' was executed {executed[rarest]} times; "
+                f"posttrain run --from {stage}"
+            )
+        return GateResult(not remedy, rule, figures, remedy)
+
+
+def _check_artifact(record: ArtifactRecord, path: Path) -> bool:
+    """Read a table or report again; other kinds are left alone, and False says so."""
     kind = kind_named(record.type)
     if kind.shape == "table":
         num_rows = check_table(path, schema_of(kind))
         if record.rows is not None and num_rows != record.rows:
             raise UserError(f"it has {num_rows} rows, and {record.rows} were recorded")
         _refuse_gaps(path, may_lack=NULLABLE.get(str(record.type), frozenset()))
-        return True
-    if kind.shape == "report":
+    elif kind.shape == "report":
         json.loads(path.read_text(encoding="utf-8"))
-        return True
-    return False
+    return kind.shape in ("table", "report")
 
 
 def _refuse_gaps(path: Path, *, may_lack: Collection[str]) -> None:
@@ -53,67 +170,3 @@ def _refuse_gaps(path: Path, *, may_lack: Collection[str]) -> None:
     for column, count in missing.items():
         if count and column not in may_lack:
             raise UserError(f"{count} values of its column '{column}' are missing")
-
-
-def recall(_gate: RecallGate, evidence: Evidence) -> GateResult:
-    """Ask the ledger about every artifact of the chain."""
-    rule = "no artifact of the chain, and nothing that it was made from, was recalled"
-    artifacts = evidence.chain.artifacts()
-    reasons = recalled(evidence.ledger, sorted({record.digest for record in artifacts}))
-    figures = {"artifacts": float(len(artifacts)), "recalled": float(len(reasons))}
-    bad = next((record for record in artifacts if record.digest in reasons), None)
-    if bad is None:
-        return GateResult(True, rule, figures)
-    remedy = f"{bad.path}: {reasons[bad.digest]}; make it anew from other data"
-    return GateResult(False, rule, figures, remedy)
-
-
-def reproducibility(gate: ReproducibilityGate, evidence: Evidence) -> GateResult:
-    """Compare the declared level, and what executions of the same keys have made."""
-    declared = evidence.chain.recipe.run.level
-    rule = (
-        f"the recipe declares {gate.level} or stricter (it declares {declared}), no key of the "
-        f"chain ever made other bytes, no verification at that level failed, and every stage was "
-        f"executed {gate.executions} or more times, verifications included"
-    )
-    keys = [run.key for run in evidence.chain.stages]
-    found = conflicts(evidence.ledger.store, keys)
-    verified = evidence.ledger.annotations.verifications_of(keys)
-    executed = _executions(evidence, keys, verified)
-    refuted = [key for key in keys if standing(verified.get(key, ())).get(declared) is False]
-    fewest = min(executed.values())
-    figures = {
-        "stages": float(len(keys)),
-        "conflicts": float(len(found)),
-        "fewest_executions": float(fewest),
-        "refuted": float(len(refuted)),
-    }
-    if LEVELS.index(declared) > LEVELS.index(gate.level):
-        return GateResult(False, rule, figures, f"set run.level to {gate.level}, and run again")
-    if found and declared in ("L0", "L1"):
-        stage = found[0].stage
-        remedy = f"stage '{stage}' made different bytes under one key; see posttrain audit"
-        return GateResult(False, rule, figures, remedy)
-    if refuted:
-        stage = next(run.stage for run in evidence.chain.stages if run.key == refuted[0])
-        remedy = f"stage '{stage}' was verified at {declared} and did not hold; see posttrain audit"
-        return GateResult(False, rule, figures, remedy)
-    if fewest < gate.executions:
-        stage = next(run.stage for run in evidence.chain.stages if executed[run.key] == fewest)
-        remedy = f"stage '{stage}' was executed {fewest} times; posttrain run --from {stage}"
-        return GateResult(False, rule, figures, remedy)
-    return GateResult(True, rule, figures)
-
-
-def _executions(
-    evidence: Evidence, keys: Sequence[str], verified: Mapping[str, Sequence[Verification]]
-) -> dict[str, int]:
-    """How often each key was really executed: in runs, and where it was verified bit for bit."""
-    counts = {
-        key: sum(each.level == "L0" and each.holds for each in verified.get(key, ()))
-        for key in keys
-    }
-    for run in evidence.ledger.every_stage_run():
-        if run.key in counts and run.status == "succeeded":
-            counts[run.key] += 1
-    return counts

@@ -1,89 +1,187 @@
-"""Gates on metrics: who is compared with whom; the statistics are in `release.statistics`."""
+"""Gates on a metric of the evaluation: decided by intervals over problems, never an estimate."""
 
-import re
+from abc import abstractmethod
+from typing import Literal
 
-from posttrain.publishing.release import statistics
-from posttrain.publishing.release.config import (
-    ComparisonGate,
-    ImprovementGate,
-    LimitGate,
-    NoRegressionGate,
-    ThresholdGate,
-)
-from posttrain.publishing.release.gates.evidence import Evidence
+from pydantic import Field
+
+from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
 from posttrain.publishing.release.results import Results, collect, policy_named
-from posttrain.publishing.release.statistics import GateResult
+from posttrain.publishing.release.statistics import compare, estimate, sign_flip_test, sign_test
 
-PARENT = "parent"
-
-
-def threshold(gate: ThresholdGate, evidence: Evidence) -> GateResult:
-    """See `ThresholdGate`."""
-    return statistics.threshold(gate, evidence.results)
+# With fewer, resampling problems understates how much they differ: one problem has no spread.
+_FEWEST_PROBLEMS = 20
 
 
-def improvement(gate: ImprovementGate, evidence: Evidence) -> GateResult:
-    """See `ImprovementGate`."""
-    other = other_results(gate, evidence)
-    return (
-        _no_parent(gate) if other is None else statistics.improvement(gate, evidence.results, other)
-    )
+class MetricGate(Gate):
+    """A gate on a metric of the evaluation, from its per-problem results."""
+
+    metric: str = Field("pass_at_1", pattern=r"pass_at_[1-9]\d*")
+    """pass_at_K: the chance that one of K samples is right, estimated per problem."""
+    seeds: int = Field(1, ge=1)
+    """Evaluations of exactly this policy, each with another run.seed, that must be there."""
+    confidence: float = Field(0.95, gt=0.5, lt=1.0)
+    """Of the two-sided interval that decides."""
+
+    @abstractmethod
+    def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:
+        """Decide by results alone, so that whoever has a release can do it again."""
+
+    def other_results(self, evidence: Evidence) -> Results | None:  # noqa: ARG002
+        """Results of the policy to compare with; None where there is none."""
+        return None
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Decide by what is to be released."""
+        return self.decide(evidence.results, self.other_results(evidence))
+
+    def _refuse(self, rule: str, ours: Results, remedy: str) -> GateResult:
+        return GateResult(False, rule, {"seeds": float(len(ours.by_seed))}, remedy)
+
+    def _lacking_seeds(self, results: Results) -> str:
+        have = len(results.by_seed)
+        if have >= self.seeds:
+            return ""
+        unused = next(seed for seed in range(have + 1) if str(seed) not in results.by_seed)
+        return (
+            f"policy {results.policy[:12]} was evaluated with {have} of {self.seeds} seeds; "
+            "evaluate it again with another one: "
+            f"posttrain run --only {results.stage} --set run.seed={unused}, "
+            "then posttrain run to come back"
+        )
 
 
-def no_regression(gate: NoRegressionGate, evidence: Evidence) -> GateResult:
-    """See `NoRegressionGate`."""
-    other = other_results(gate, evidence)
-    return (
-        _no_parent(gate)
-        if other is None
-        else statistics.no_regression(gate, evidence.results, other)
-    )
+class ThresholdGate(MetricGate):
+    """The metric lies above a value: the lower end of its interval does."""
+
+    kind: Literal["threshold"]
+    at_least: float
+
+    def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:  # noqa: ARG002
+        """Compare the lower end of the metric's interval with the threshold."""
+        rule = (
+            f"the lower end of the {self.confidence:.0%} bootstrap interval of {self.metric} over "
+            f"problems is at least {self.at_least:g}, with {self.seeds} or more seeds"
+        )
+        if lacking := self._lacking_seeds(ours) or _few_problems(ours):
+            return self._refuse(rule, ours, lacking)
+        figures = estimate(self.metric, ours, self.confidence)
+        return GateResult(figures["low"] >= self.at_least, rule, figures)
 
 
-def limit(gate: LimitGate, evidence: Evidence) -> GateResult:
-    """See `LimitGate`."""
-    if _is_estimate(gate.metric):
-        rule = f"{gate.metric} is an estimate, which a limit does not judge"
-        remedy = "use kind: threshold, which asks its interval, or kind: improvement"
-        return GateResult(False, rule, {}, remedy)
-    metrics = {name: value for run in evidence.chain.stages for name, value in run.metrics.items()}
-    low = f"{gate.at_least:g} <= " if gate.at_least is not None else ""
-    high = f" <= {gate.at_most:g}" if gate.at_most is not None else ""
-    rule = f"{low}{gate.metric}{high}, as the stage recorded it"
-    if gate.metric not in metrics:
-        known = ", ".join(sorted(metrics))
-        return GateResult(False, rule, {}, f"no stage recorded {gate.metric}; there are {known}")
-    value = metrics[gate.metric]
-    passed = (gate.at_least is None or value >= gate.at_least) and (
-        gate.at_most is None or value <= gate.at_most
-    )
-    return GateResult(passed, rule, {"value": value})
+class ComparisonGate(MetricGate):
+    """A gate on the difference to another policy on the same problems."""
 
+    against: str = "parent"
+    """"parent": the release before this one. Otherwise a policy of the same evaluation."""
+    without_parent: str | None = None
+    """Policy of the evaluation that stands in while there is no release yet."""
 
-def _is_estimate(metric: str) -> bool:
-    """Return whether other samples of the same policy would give another value by chance."""
-    return re.search(r"/(pass_at|best_of|majority)\w*$", metric) is not None
-
-
-def other_results(gate: ComparisonGate, evidence: Evidence) -> Results | None:
-    """Results of the policy that a gate compares with; None where that is a parent that is not."""
-    name = gate.against
-    if name == PARENT:
-        if evidence.parent_results is not None:
-            return evidence.parent_results
-        if gate.without_parent is None:
+    def other_results(self, evidence: Evidence) -> Results | None:
+        """Results of the policy to compare with; None where that is a parent that is not there."""
+        name: str | None = self.against
+        if name == "parent":
+            if evidence.parent_results is not None:
+                return evidence.parent_results
+            name = self.without_parent
+        if name is None:
             return None
-        name = gate.without_parent
-    evaluation = evidence.chain.evaluation
-    policy = policy_named(evaluation, name)
-    return collect(evidence.ledger, evidence.finder, policy=policy, evaluation=evaluation)
+        evaluation = evidence.chain.evaluation
+        policy = policy_named(evaluation, name)
+        return collect(evidence.ledger, evidence.finder, policy=policy, evaluation=evaluation)
+
+    def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:
+        """Decide by the differences problem by problem."""
+        if theirs is None:
+            rule = f"{self.metric} is compared with the release before this one"
+            remedy = (
+                "there is no release to compare with yet; set without_parent: POLICY, a policy of "
+                "the same evaluation that stands in for it"
+            )
+            return GateResult(False, rule, {}, remedy)
+        return self._decide(ours, theirs)
+
+    @abstractmethod
+    def _decide(self, ours: Results, theirs: Results) -> GateResult: ...
+
+    def _incomparable(self, ours: Results, theirs: Results) -> str:
+        """Why two sets of results cannot be compared at all; empty where they can."""
+        if dict(ours.basis) != dict(theirs.basis):
+            differs = [name for name in ours.basis if ours.basis[name] != theirs.basis.get(name)]
+            return (
+                f"the other policy was evaluated with other {' and '.join(differs)}; "
+                "evaluate both with the recipe as it is now"
+            )
+        if ours.problems != theirs.problems:
+            return (
+                "the other policy was evaluated on other problems; evaluate both on the same ones"
+            )
+        return self._lacking_seeds(ours) or self._lacking_seeds(theirs)
 
 
-def _no_parent(gate: ComparisonGate) -> GateResult:
-    remedy = (
-        "there is no release to compare with yet; set without_parent: POLICY, a policy of the "
-        "same evaluation that stands in for it"
-    )
-    return GateResult(
-        False, f"{gate.metric} is compared with the release before this one", {}, remedy
+class ImprovementGate(ComparisonGate):
+    """The policy is better by more than a margin, and that is not noise."""
+
+    kind: Literal["improvement"]
+    seeds: int = Field(3, ge=2)
+    """A single seed cannot show an improvement, so 1 is refused."""
+    margin: float = Field(0.0, ge=0.0)
+    """Difference that must be exceeded."""
+    test: Literal["paired_bootstrap", "sign"] = "paired_bootstrap"
+    """paired_bootstrap resamples problems; sign is exact, over problems won and lost."""
+
+    def _decide(self, ours: Results, theirs: Results) -> GateResult:
+        """Better by more than the margin, beyond what drawing other problems would explain."""
+        common = f"{self.metric} over the same problems, {self.seeds} or more seeds of each policy"
+        alpha = 1 - self.confidence
+        rule = (
+            f"the exact sign test over problems won and lost by more than {self.margin:g} gives "
+            f"p <= {alpha:.3g}, and the mean difference exceeds it: {common}"
+            if self.test == "sign"
+            else f"the lower end of the {self.confidence:.0%} paired bootstrap interval of the "
+            f"difference in {common}, exceeds {self.margin:g}, and flipping the signs of the "
+            f"differences at random gives p <= {alpha:.3g}"
+        )
+        few = "" if self.test == "sign" else _few_problems(ours)
+        if refusal := self._incomparable(ours, theirs) or few:
+            return self._refuse(rule, ours, refusal)
+        differences_P, figures = compare(self.metric, ours, theirs, self.confidence)
+        if self.test == "sign":
+            figures["p_value"] = p_value = sign_test(differences_P - self.margin)
+            low = figures["difference"]
+        else:
+            # A bootstrap of few problems is too sure of itself; flipped signs are exact for any
+            # number.
+            figures["p_flipped"] = p_value = sign_flip_test(differences_P - self.margin)
+            low = figures["low"]
+        return GateResult(low > self.margin and p_value <= alpha, rule, figures)
+
+
+class NoRegressionGate(ComparisonGate):
+    """The policy is not worse by more than a tolerance: the interval's lower end says so."""
+
+    kind: Literal["no_regression"]
+    seeds: int = Field(1, ge=1)
+    tolerance: float = Field(0.02, ge=0.0)
+    """Loss that would be accepted."""
+
+    def _decide(self, ours: Results, theirs: Results) -> GateResult:
+        rule = (
+            f"the lower end of the {self.confidence:.0%} paired bootstrap interval of the "
+            f"difference in {self.metric} over the same problems is above {-self.tolerance:g}, "
+            f"with {self.seeds} or more seeds of each policy"
+        )
+        if refusal := self._incomparable(ours, theirs) or _few_problems(ours):
+            return self._refuse(rule, ours, refusal)
+        _, figures = compare(self.metric, ours, theirs, self.confidence)
+        return GateResult(figures["low"] > -self.tolerance, rule, figures)
+
+
+def _few_problems(results: Results) -> str:
+    have = len(results.problems)
+    if have >= _FEWEST_PROBLEMS:
+        return ""
+    return (
+        f"{have} problems are too few for a bootstrap interval ({_FEWEST_PROBLEMS} at least); "
+        "hold out more problems, or ask for an improvement with test: sign"
     )

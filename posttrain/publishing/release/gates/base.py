@@ -1,25 +1,38 @@
-"""What gates may look at: the chain, the ledger, the bytes, and the results of the parent."""
+"""What a gate is, what it decides by, and what it says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import Field
 
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.publishing.release.chain import Chain
-from posttrain.publishing.release.config import ReleaseConfig
 from posttrain.publishing.release.results import Results
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
+
+
+@dataclass(frozen=True)
+class GateResult:
+    """The outcome of a gate: passed or not, the rule in words, and its figures."""
+
+    passed: bool
+    rule: str
+    figures: Mapping[str, float]
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """Everything that a gate is decided by; `parent_results` is None for a first release."""
 
-    config: ReleaseConfig
     chain: Chain
     ledger: Ledger
     finder: Finder
     results: Results
+    licences: Mapping[str, str]
     parent: str | None = None
     parent_results: Results | None = None
 
@@ -32,3 +45,13 @@ class Evidence:
                 "dvc pull it, or posttrain run"
             )
         return found
+
+
+class Gate(StageConfig):
+    """What all gates have: a name, by which a refusal and the signed result call it."""
+
+    name: str = Field(min_length=1)
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Decide by what is to be released."""
+        raise NotImplementedError

@@ -1,0 +1,91 @@
+"""Gates on what went in: nothing of the evaluation, and nothing without a licence."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from posttrain.data.filters.base import KEEP
+from posttrain.data.filters.overlap import evaluation_overlap
+from posttrain.data.schemas import PROBLEMS
+from posttrain.data.tables import read_table
+from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
+from posttrain.publishing.release.inputs import outside_inputs
+from posttrain.publishing.release.licenses import UNKNOWN
+
+
+class ContaminationGate(Gate):
+    """No training table shares a problem with the evaluation, checked anew on the bytes."""
+
+    kind: Literal["contamination"]
+    ngram: int | None = Field(13, ge=2)
+    """A run of as many words in common counts as the same problem; null: equal prompts only."""
+    boilerplate: int = Field(20, ge=1)
+    """Runs that stand in more problems than this are a template and do not count."""
+    allowed: int = Field(0, ge=0)
+    """Training rows that may be contaminated."""
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Compare every table that a model of the chain was trained on with the evaluation's."""
+        import polars as pl
+
+        rule = (
+            f"at most {self.allowed} rows of tables that a model was trained on have the prompt of "
+            f"an evaluation problem, or {self.ngram} words in a row in common with one"
+        )
+        asked = [each for each in evidence.chain.evaluation.inputs if each.role == "problems"]
+        if not asked:
+            return GateResult(False, rule, {}, "the evaluation reads no table of problems to check")
+        heldout = pl.concat([read_table(evidence.find(each), PROBLEMS) for each in asked])
+        rows, found, worst = 0, 0, ""
+        for record in evidence.chain.trained_on():
+            table = pl.read_parquet(evidence.find(record))
+            if "prompt" not in table.columns:
+                continue
+            prompts = table.unique("prompt", maintain_order=True)
+            reasons = evaluation_overlap(
+                prompts, heldout, ngram=self.ngram, boilerplate=self.boilerplate
+            )
+            bad = prompts.filter(reasons["reason"] != KEEP)
+            rows += len(table)
+            if len(bad):
+                found += len(table.join(bad.select("prompt"), on="prompt", how="semi"))
+                worst = worst or f"{record.path} has the prompt {bad['prompt'][0]!r}"
+        figures = {"rows": float(rows), "contaminated": float(found)}
+        remedy = f"{worst}; drop such rows before training (the curate stage does)" if worst else ""
+        return GateResult(found <= self.allowed, rule, figures, remedy)
+
+
+class LicenseGate(Gate):
+    """Every input from outside has a known licence."""
+
+    kind: Literal["licence"]
+    allow_unknown: bool = False
+    allowed: tuple[str, ...] = ()
+    """SPDX identifiers that are accepted; any known one where this is empty."""
+
+    def check(self, evidence: Evidence) -> GateResult:
+        """Look up every input from outside: a known licence, and an allowed one."""
+        allowed = f" and that is one of {', '.join(self.allowed)}" if self.allowed else ""
+        unknown_too = " (unknown ones are accepted)" if self.allow_unknown else ""
+        rule = f"every input from outside has a licence that is known{allowed}{unknown_too}"
+        inputs = outside_inputs(evidence.chain, evidence.licences)
+        unknown = [each for each in inputs if each.licence == UNKNOWN]
+        known = [each for each in inputs if each.licence != UNKNOWN]
+        refused = [each for each in known if self.allowed and each.licence not in self.allowed]
+        remedy = ""
+        if unknown and not self.allow_unknown:
+            each = unknown[0]
+            remedy = (
+                f"nothing says the licence of '{each.name}' ({each.origin}, read by {each.stage}); "
+                f"state it in recipe.yaml: release: {{licences: {{{each.name}: SPDX-ID}}}}, "
+                "or set allow_unknown on the licence gate"
+            )
+        elif refused:
+            each = refused[0]
+            remedy = f"'{each.name}' ({each.origin}) is under {each.licence}; use another input"
+        figures = {
+            "inputs": float(len(inputs)),
+            "unknown": float(len(unknown)),
+            "not_allowed": float(len(refused)),
+        }
+        return GateResult(not remedy, rule, figures, remedy)
