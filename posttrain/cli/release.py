@@ -55,7 +55,6 @@ The recipe says what is asked for:
     show_default=True,
     help="keyless: by your identity, through Sigstore's public servers and log.",
 )
-@click.option("--push", metavar="HUB_REPOSITORY", help="Upload it to the Hugging Face hub too.")
 @click.option("--dry-run", is_flag=True, help="Judge by the gates, and write nothing.")
 def create(
     name: str,
@@ -63,7 +62,6 @@ def create(
     environment: str | None,
     key: Path | None,
     sign: str,
-    push: str | None,
     dry_run: bool,
 ) -> None:
     """Release what the recipe holds now, if every gate passes; else name the gate and its figures.
@@ -93,10 +91,6 @@ def create(
             if environment is not None:
                 moved = pointers.promote(store, made.tag, environment, "promoted when created")
                 click.echo(f"{moved.tag}: {made.tag} is in {environment}")
-    if push is not None:
-        from posttrain.publishing.release.push import push_to_hub
-
-        click.echo(push_to_hub(made.folder, push))
 
 
 for _command in (verify, rebuild, promote, rollback, list_, show, diff, serve, push, keys_group):

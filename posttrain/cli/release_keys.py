@@ -59,7 +59,7 @@ def choose_signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | 
     if key is not None:
         raise UserError("--sign keyless takes no --key; leave one of them out")
     keys.check_library()
-    keyless.check_identity()
+    keyless.identity_token()
     return keyless.one_time_signer(), keyless.Sigstore()
 
 

@@ -1,5 +1,7 @@
 """`posttrain release promote | rollback | push | serve`: where releases go."""
 
+import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -131,7 +133,7 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
         push_object(root, CacheName(release_message(root, tag)["archive-md5"]))
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
     if repository is not None:
-        from posttrain.publishing.release.push import push_to_hub
+        from posttrain.publishing.release.distribute import push_to_hub
 
         click.echo(push_to_hub(chosen(target)[1], repository))
 
@@ -149,17 +151,17 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
 @click.option("--print", "only_print", is_flag=True, help="Print the command and start nothing.")
 def serve(target: str, host: str, port: int, only_print: bool) -> None:
     """Print the vLLM command of a release; where vLLM is installed, start and check it."""
-    from posttrain.publishing.release import serve as serving
+    from posttrain.publishing.release import distribute
 
     tag, folder = chosen(target)
-    command = serving.serve_command(folder, str(tag), host=host, port=port)
-    click.echo(serving.shell_line(command))
+    command = distribute.serve_command(folder, str(tag), host=host, port=port)
+    click.echo(shlex.join(command))
     if only_print:
         return
-    if not serving.has_vllm():
+    if shutil.which("vllm") is None:
         click.echo("vLLM is not installed here; run the command above where it is.", err=True)
         return
-    process = serving.serve(folder, command, host=host, port=port)
+    process = distribute.serve(folder, command, host=host, port=port)
     click.echo(f"{tag} answers at http://{host}:{port}/v1, as it did when it was released.")
     try:
         sys.exit(process.wait())

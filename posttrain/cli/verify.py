@@ -76,6 +76,7 @@ def verify(
 
     Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
     """
+    from posttrain.publishing.reproduction.seeds import SeedQuestion
     from posttrain.publishing.reproduction.verification import (
         verify_bytes,
         verify_replay,
@@ -94,15 +95,8 @@ def verify(
             with progress_display() as display:
                 check = verify_replay(ledger, name, root, display)
         else:
-            check = verify_seeds(
-                ledger,
-                name,
-                root,
-                metric=metric,
-                num_seeds=num_seeds or 3,
-                within=within or 0.05,
-                told=partial(click.echo, err=True),
-            )
+            asked = SeedQuestion(metric, num_seeds or 3, within or 0.05)
+            check = verify_seeds(ledger, name, root, asked, partial(click.echo, err=True))
         ledger.annotations.verify(*check.verifications())
     _show(check, output)
     if not check.holds:

@@ -120,7 +120,7 @@ class ArchiveContents(Contents):
 
 def write_archive(contents: Contents, target: IO[bytes]) -> None:
     """A tar with nothing of this machine or moment in it: equal files give equal bytes."""
-    with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    with tarfile.open(fileobj=target, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for name in contents.names():
             member = tarfile.TarInfo(name)
             member.size, member.mode = contents.size(name), 0o644
@@ -133,29 +133,20 @@ def is_canonical(archive: Path, contents: Contents) -> bool:
 
     Headers and padding are covered by no digest of a file; this covers them.
     """
-    sink = _Hash()
-    write_archive(contents, cast("IO[bytes]", sink))
-    return sha256_of_file(archive) == sink.hasher.hexdigest()
+    packed = _Hasher()
+    write_archive(contents, cast("IO[bytes]", packed))
+    return sha256_of_file(archive) == packed.hasher.hexdigest()
 
 
-class _Hash(io.RawIOBase):
+class _Hasher:
     """A file that only hashes what is written."""
 
     def __init__(self) -> None:
         self.hasher = sha256_hasher()
-        self._at = 0
 
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: object) -> int:
-        view = memoryview(data)  # type: ignore[arg-type]
-        self.hasher.update(view)
-        self._at += view.nbytes
-        return view.nbytes
-
-    def tell(self) -> int:
-        return self._at
+    def write(self, data: bytes) -> int:
+        self.hasher.update(data)
+        return len(data)
 
 
 def write_folder(contents: Contents, folder: Path, *, below: str = "") -> None:

@@ -42,7 +42,25 @@ class Sigstore:
 
     def sign(self, data: bytes) -> bytes:
         """See `Notary`."""
-        return _sign(data)
+        token = identity_token()
+        from sigstore.errors import Error
+        from sigstore.models import ClientTrustConfig
+        from sigstore.oidc import IdentityToken
+        from sigstore.sign import SigningContext
+
+        try:
+            identity = IdentityToken(token)
+            context = SigningContext.from_trust_config(ClientTrustConfig.production())
+            with context.signer(identity) as signer:
+                return _spelled(signer.sign_artifact(data))
+        # Its servers are asked with `requests`, whose errors are of type OSError.
+        except (Error, OSError) as error:
+            raise UserError(
+                "--sign keyless asks Sigstore's servers (tuf-repo-cdn.sigstore.dev, "
+                "fulcio.sigstore.dev and rekor.sigstore.dev) to certify and log the signature, and "
+                f"that failed: {_first_line(error)}; nothing is released: try again from where "
+                f"they can be reached, {_INSTEAD}"
+            ) from None
 
     def verify(self, data: bytes, bundle: bytes, who: Identity) -> None:
         """See `Notary`."""
@@ -64,11 +82,6 @@ class Sigstore:
             ) from None
         if _spelled(found) != bundle:
             raise UserError(f"{BUNDLE}: bytes around what it proves were altered")
-
-
-def check_identity() -> None:
-    """Refuse at once, before anything is judged, where no identity could be certified."""
-    _token()
 
 
 def one_time_signer() -> "CryptoSigner":
@@ -95,30 +108,8 @@ def key_inside(contents: Contents, notary: Notary, who: Identity) -> "SSlibKey":
         raise UserError(f"{SIGNER}: its bytes were altered, it is no public key") from None
 
 
-def _sign(data: bytes) -> bytes:
-    token = _token()
-    from sigstore.errors import Error
-    from sigstore.models import ClientTrustConfig
-    from sigstore.oidc import IdentityToken
-    from sigstore.sign import SigningContext
-
-    try:
-        identity = IdentityToken(token)
-        context = SigningContext.from_trust_config(ClientTrustConfig.production())
-        with context.signer(identity) as signer:
-            return _spelled(signer.sign_artifact(data))
-    # Its servers are asked with `requests`, whose errors are of type OSError.
-    except (Error, OSError) as error:
-        raise UserError(
-            "--sign keyless asks Sigstore's servers (tuf-repo-cdn.sigstore.dev, "
-            "fulcio.sigstore.dev and rekor.sigstore.dev) to certify and log the signature, and "
-            f"that failed: {_first_line(error)}; nothing is released: try again from where they "
-            f"can be reached, {_INSTEAD}"
-        ) from None
-
-
-def _token() -> str:
-    """The identity of this machine or person, as a token for Sigstore."""
+def identity_token() -> str:
+    """The identity of this machine or person, as a token for Sigstore; refuses where none is."""
     _library()
     from sigstore.oidc import IdentityError, IdentityToken, detect_credential
 

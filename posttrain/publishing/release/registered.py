@@ -51,7 +51,7 @@ def registered(root: Path, name: str | None = None) -> list[Registered]:
 
 
 def find_release(root: Path, target: str) -> Tag:
-    """The release that `NAME@VERSION`, `NAME#STAGE` or `NAME` (its newest) means."""
+    """The release that `NAME@VERSION`, `NAME#ENVIRONMENT` or `NAME` (its newest) means."""
     known = tags.release_tags(root)
     name, hash_, environment = target.partition("#")
     if hash_:

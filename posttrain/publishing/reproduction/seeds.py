@@ -61,17 +61,25 @@ class SeedSpread:
         )
 
 
+@dataclass(frozen=True)
+class SeedQuestion:
+    """The metric to compare (pass@1 of the last policy where None), and how closely it is asked."""
+
+    metric: str | None = None
+    num_seeds: int = 3
+    within: float = 0.05
+
+
 def run_with_seeds(
     session: Session,
     subject: Subject,
     folder: Path,
-    *,
-    metric: str,
-    num_seeds: int,
-    within: float,
-    told: Callable[[str], None],
+    asked: SeedQuestion,
+    report: Callable[[str], None],
 ) -> SeedSpread:
-    """Run recipe or stage with the `num_seeds` seeds after the recorded one."""
+    """Run recipe or stage with the seeds after the recorded one."""
+    recorded = _metrics(subject.records)
+    metric = headline(session, subject, asked.metric)
     mirror = Mirror(session, folder / "project")
     options: Sequence[str] = ()
     if subject.alone:
@@ -79,15 +87,15 @@ def run_with_seeds(
         mirror.place_inputs(Restorer(session.workspace.root, folder), record)
         options = ("--only", record.stage)
     values: dict[int, float] = {}
-    first = session.recipe.run.seed + 1
-    for seed in range(first, first + num_seeds):
-        told(f"seed {seed} ({len(values) + 1} of {num_seeds})")
+    for place in range(1, asked.num_seeds + 1):
+        seed = session.recipe.run.seed + place
+        report(f"seed {seed} ({place} of {asked.num_seeds})")
         found = _metrics(mirror.run("--set", f"run.seed={seed}", *options))
         if metric not in found or not math.isfinite(found[metric]):
             why = "has no finite value of it" if found else "failed: its messages are above"
             raise UserError(f"seed {seed} {why}; without it there is no verdict on {metric}")
         values[seed] = found[metric]
-    return spread_of(metric, recorded_metrics(subject)[metric], values, within)
+    return spread_of(metric, recorded[metric], values, asked.within)
 
 
 def spread_of(
@@ -152,18 +160,14 @@ def _quantile(num_values: int) -> float:
     return float(student.ppf((1 + CONFIDENCE) / 2, num_values - 1))
 
 
-def recorded_metrics(subject: Subject) -> dict[str, float]:
-    """Every metric of the run's stages by its name."""
-    return _metrics(subject.records)
-
-
 def _metrics(runs: Mapping[str, StageRun]) -> dict[str, float]:
+    """Every metric of stages by its name."""
     return {name: value for run in runs.values() for name, value in run.metrics.items()}
 
 
 def headline(session: Session, subject: Subject, asked: str | None) -> str:
     """The metric to compare: the one asked for, else pass@1 of the policy that comes last."""
-    known = recorded_metrics(subject)
+    known = _metrics(subject.records)
     if asked is not None:
         if asked not in known:
             raise UserError(f"{subject.name} has no metric '{asked}'{nearest(asked, known)}")

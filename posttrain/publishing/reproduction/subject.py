@@ -33,6 +33,10 @@ class Subject:
         """What a verification is kept under."""
         return next(iter(self.records.values())).id if self.alone else self.run.id
 
+    def with_run(self, holds: Mapping[str, bool]) -> dict[str, bool]:
+        """What holds of stage runs by id, and of their run where all of it was asked for."""
+        return {**holds, **({} if self.alone else {self.run.id: all(holds.values())})}
+
     @property
     def name(self) -> str:
         """What a person calls it."""

@@ -12,6 +12,7 @@ from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import Ledger, StageRun, Verification
 from posttrain.publishing.reproduction.project import Mirror, Restorer, last_run, run_recipe
 from posttrain.publishing.reproduction.replaying import ReplayOutcome, replay_stage, replayable
+from posttrain.publishing.reproduction.seeds import SeedQuestion, run_with_seeds
 from posttrain.publishing.reproduction.subject import (
     EVERYTHING,
     WORK,
@@ -69,18 +70,13 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> LevelCheck:
         TemporaryDirectory(prefix="posttrain-verify-") as folder,
     ):
         findings = tuple(_run_again(session, subject, Path(folder)))
-    stages = {
-        record.id: all(each.agrees for each in findings if each.stage == stage)
-        for stage, record in subject.records.items()
-    }
-    whole = {} if subject.alone else {subject.run.id: all(stages.values())}
     at_fault = sorted({each.stage for each in findings if not each.agrees})
     return LevelCheck(
         subject.name,
         "L0",
         "every output of every stage, made again from the inputs that it had, has the same digest",
         findings,
-        stages | whole,
+        subject.with_run({each.id: name not in at_fault for name, each in subject.records.items()}),
         {"outputs": len(findings), "at_fault": ",".join(at_fault)},
         f"not reproducible: {', '.join(at_fault)}" if at_fault else "",
     )
@@ -88,68 +84,48 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> LevelCheck:
 
 def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> LevelCheck:
     """L2: the stored rollouts alone lead each learner to the same weights."""
-    records = replayable(ledger, name, root)
     outcomes: list[ReplayOutcome] = []
-    for record in records:
+    for record in replayable(ledger, name, root):
         display.started(record.stage, ("from its stored rollouts",))
         began = time.monotonic()
         outcomes.append(replay_stage(record, root, display))
         status = "succeeded" if outcomes[-1].equal else "failed"
         display.finished(record.stage, status, time.monotonic() - began)
-    findings = tuple(
-        VerifiedItem(each.stage, "weights", each.stored, each.replayed, each.equal)
-        for each in outcomes
-    )
-    subjects = {each.stage_run: each.equal for each in outcomes}
     subject = find_subject(ledger, name)
-    whole = {} if subject.alone else {subject.run.id: all(subjects.values())}
     return LevelCheck(
         subject.name,
         "L2",
         "each learner, given the starting policy and the stored rollouts, ends at the same weights",
-        findings,
-        subjects | whole,
+        tuple(
+            VerifiedItem(each.stage, "weights", each.stored, each.replayed, each.equal)
+            for each in outcomes
+        ),
+        subject.with_run({each.stage_run: each.equal for each in outcomes}),
         {"replayed": len(outcomes)},
     )
 
 
 def verify_seeds(
-    ledger: Ledger,
-    name: str,
-    root: Path,
-    *,
-    metric: str | None,
-    num_seeds: int,
-    within: float,
-    told: Callable[[str], None],
+    ledger: Ledger, name: str, root: Path, asked: SeedQuestion, report: Callable[[str], None]
 ) -> LevelCheck:
     """L3: the recorded figure is one that further seeds could have given."""
-    from posttrain.publishing.reproduction.seeds import headline, run_with_seeds
-
-    subject: Subject = find_subject(ledger, name)
+    subject = find_subject(ledger, name)
     with (
         opened(subject, root, groups=WORK) as session,
         TemporaryDirectory(prefix="posttrain-verify-") as folder,
     ):
-        chosen = headline(session, subject, metric)
-        found = run_with_seeds(
-            session,
-            subject,
-            Path(folder),
-            metric=chosen,
-            num_seeds=num_seeds,
-            within=within,
-            told=told,
-        )
+        found = run_with_seeds(session, subject, Path(folder), asked, report)
     again = f"{found.mean:.4f}, {found.low:.4f} to {found.high:.4f} for one seed"
-    stage = [each.stage for each in subject.records.values() if chosen in each.metrics][-1]
-    finding = VerifiedItem(stage, chosen, f"{found.recorded:.4f}", again, found.holds)
+    stages = [each.stage for each in subject.records.values() if found.metric in each.metrics]
+    finding = VerifiedItem(
+        stages[-1], found.metric, f"{found.recorded:.4f}", again, agrees=found.holds
+    )
     advice = ""
     if not found.enough:
         reach = (found.mean_high - found.mean_low) / 2
         advice = (
-            f"undecided: {num_seeds} seeds tell the mean to within {reach:.4f} only; "
-            f"{found.needed} seeds tell it to within {within:g}: --seeds {found.needed}"
+            f"undecided: {len(found.values)} seeds tell the mean to within {reach:.4f} only; "
+            f"{found.needed} seeds tell it to within {found.within:g}: --seeds {found.needed}"
         )
     elif not found.inside:
         advice = "the recorded value is not one that another seed would give"

@@ -4,6 +4,7 @@ vLLM is not here: a small HTTP server stands in for it (health, and completions 
 a folder stands in for the hub. What is tested is our side of both.
 """
 
+import shlex
 import shutil
 import stat
 import sys
@@ -12,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.publishing.release.push import push_to_hub
-from posttrain.publishing.release.serve import serve, serve_command, shell_line
+from posttrain.publishing.release.distribute import push_to_hub, serve, serve_command
 from posttrain.publishing.release.verify import verify_path
 from posttrain.stage.errors import UserError
 
@@ -63,7 +63,7 @@ def fake_vllm(tmp_path):
 
 def test_the_command_states_what_decides_a_token(released):
     command = serve_command(released.second, "mini@v1.1.0", host="127.0.0.1", port=8000)
-    line = shell_line(command)
+    line = shlex.join(command)
     assert line.startswith(f"vllm serve {released.second} --served-model-name mini@v1.1.0")
     assert "--dtype float32" in line
     assert "--seed 0" in line

@@ -1,0 +1,111 @@
+"""Hand a release out: serve it with vLLM, checked against the stored completion, or upload it."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from posttrain.publishing.release.contents import EVIDENCE
+from posttrain.stage.errors import UserError
+
+_START_SECONDS = 600.0
+
+
+def serve_command(folder: Path, tag: str, *, host: str, port: int) -> list[str]:
+    """The command that serves exactly this release; everything that decides a token is stated."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    options = {
+        "served-model-name": tag,
+        "host": host,
+        "port": port,
+        "dtype": config.get("dtype") or config.get("torch_dtype") or "float32",
+        "seed": 0,
+        "max-model-len": config.get("max_position_embeddings"),
+        "generation-config": "vllm",
+    }
+    stated = [(f"--{name}", str(value)) for name, value in options.items() if value is not None]
+    return ["vllm", "serve", str(folder.resolve()), *(part for each in stated for part in each)]
+
+
+def serve(folder: Path, command: list[str], *, host: str, port: int) -> "subprocess.Popen[bytes]":
+    """Start the server, wait for it, and check one completion; the process, which serves on."""
+    process = subprocess.Popen(command)
+    try:
+        _wait(process, f"http://{host}:{port}/health")
+        _check_completion(folder, command[command.index("--served-model-name") + 1], host, port)
+    except BaseException:
+        process.terminate()
+        process.wait(30)
+        raise
+    return process
+
+
+def _wait(process: "subprocess.Popen[bytes]", url: str) -> None:
+    import httpx2
+
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise UserError(f"vllm ended with {process.returncode}; its messages are above")
+        try:
+            httpx2.get(url, timeout=5).raise_for_status()
+            return
+        except httpx2.HTTPError:
+            time.sleep(0.2)
+    raise UserError(f"vllm did not answer at {url} within {_START_SECONDS:.0f} s; see its messages")
+
+
+def _check_completion(folder: Path, name: str, host: str, port: int) -> None:
+    """Ask for the stored completion, greedily and by token ids."""
+    import httpx2
+
+    stored = json.loads((folder / EVIDENCE / "example.json").read_text(encoding="utf-8"))
+    asked = {
+        "model": name,
+        "prompt": stored["prompt_ids"],
+        "max_tokens": len(stored["completion_ids"]),
+        "temperature": 0.0,
+    }
+    answer = httpx2.post(f"http://{host}:{port}/v1/completions", json=asked, timeout=120)
+    text = str(answer.raise_for_status().json()["choices"][0]["text"])
+    if text != stored["completion"]:
+        raise UserError(
+            f"the server answers {text!r} where the release says {stored['completion']!r}; it "
+            "serves another model, template or precision than was released"
+        )
+
+
+def push_to_hub(folder: Path, repository: str, hub: Any = None) -> str:
+    """Make a repository of the Hugging Face hub hold exactly the release's files.
+
+    A new repository is private: publishing is a decision of its own.
+
+    Args:
+        folder: The release, which is in the hub's layout already.
+        repository: `OWNER/NAME`.
+        hub: Another `huggingface_hub.HfApi` than the one of this machine's login.
+
+    Returns:
+        Where it is, in one line.
+
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    hub = hub or HfApi()
+    try:
+        hub.create_repo(repository, private=True, exist_ok=True)
+        made = hub.upload_folder(
+            repo_id=repository,
+            folder_path=str(folder),
+            commit_message=f"Release {folder.parent.name} {folder.name}",
+            # Files of an earlier release that this one does not have would not verify.
+            delete_patterns="*",
+        )
+    except (HfHubHTTPError, HFValidationError, OSError) as error:
+        raise UserError(
+            f"cannot upload to {repository}: {str(error).splitlines()[0]}; log in with "
+            "'hf auth login', check the name, then posttrain release push again"
+        ) from None
+    return f"{repository}: {made}"
