@@ -119,8 +119,9 @@ class ReproducibilityGate(Gate):
         executed = Counter(
             run.key for run in evidence.ledger.every_stage_run() if run.status == "succeeded"
         )
-        for key, each in verified.items():
-            executed[key] += sum(one.level == "L0" and one.holds for one in each)
+        for key in stages:
+            again = verified.get(key, ())
+            executed[key] += sum(each.level == "L0" and each.holds for each in again)
         rarest = min(stages, key=lambda key: executed[key])
         figures = {
             "stages": float(len(stages)),
