@@ -20,7 +20,7 @@ from posttrain.provenance.lineage.render.view import caption, counted, details, 
 \b
 Examples:
   posttrain lineage impact data/curate/traces.parquet  what learned from them
-  posttrain lineage impact judge:numeric               what hangs on a verifier
+  posttrain lineage impact verifier:numeric               what hangs on a verifier
   posttrain lineage impact 3fa9c1d2 --json             for a program
 """,
 )

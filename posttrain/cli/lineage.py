@@ -67,13 +67,13 @@ def _drawing(command: Callable[..., None]) -> Callable[..., None]:
     epilog="""
 \b
 A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), a release tag,
-judge:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
+verifier:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
 \b
 Examples:
   posttrain lineage up data/rl/policy           what the policy was made from
   posttrain lineage down 3fa9c1d2 --format json  what was made from those bytes
   posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
-  posttrain lineage down judge:numeric          what hangs on the verdicts of a verifier
+  posttrain lineage down verifier:numeric          what hangs on the verdicts of a verifier
 """
 )
 def lineage() -> None:

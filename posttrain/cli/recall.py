@@ -23,9 +23,9 @@ from posttrain.stage.errors import UserError
 \b
 Examples:
   posttrain lineage recall synthesize@latest --reason 'leaked test problems'
-  posttrain lineage recall judge:numeric --reason 'takes 1,2 for 12'
+  posttrain lineage recall verifier:numeric --reason 'takes 1,2 for 12'
   posttrain lineage recall data/curate/traces.parquet --rows "source = 'sum'" --reason 'wrong sums'
-  posttrain lineage recall judge:numeric --withdraw --reason 'it was the font'
+  posttrain lineage recall verifier:numeric --withdraw --reason 'it was the font'
 """,
 )
 @click.argument("node")

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from posttrain.pipeline.comparison import real_differences, same_rules
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
-from posttrain.pipeline.judges import VERIFIES, verifier_entries
 from posttrain.pipeline.recipe import Recipe
+from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive, optional
 from posttrain.provenance.key import Difference, Key, differences, stage_key

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal
 
-Shape = Literal["table", "model", "report", "file", "part", "judge"]
+Shape = Literal["table", "model", "report", "file", "part", "verifier"]
 """How a kind is checked when it is written, and drawn in a graph.
 
 A table is a parquet file with a schema, a model a directory with weights, a report JSON. A part or
-a judge is never on a port: an artifact of another kind carries it inside.
+a verifier is never on a port: an artifact of another kind carries it inside.
 """
 
 _LEAST_PUBLIC = 9
@@ -42,7 +42,7 @@ class ArtifactKind(str):
     SOURCE: ClassVar["ArtifactKind"]
     TOKENIZER: ClassVar["ArtifactKind"]
     TEMPLATE: ClassVar["ArtifactKind"]
-    JUDGE: ClassVar["ArtifactKind"]
+    VERIFIER: ClassVar["ArtifactKind"]
 
     suffix: str
     """File suffix of such an artifact; directories and foreign files have none."""
@@ -102,7 +102,7 @@ class ArtifactKind(str):
     @property
     def is_inside(self) -> bool:
         """True where an artifact of another kind carries it inside, so that no port has it."""
-        return self.shape in ("part", "judge")
+        return self.shape in ("part", "verifier")
 
 
 def _properties(kind: ArtifactKind) -> tuple[object, ...]:
@@ -138,7 +138,7 @@ ArtifactKind.REPORT = ArtifactKind("report", suffix=".json", shape="report", ran
 ArtifactKind.SOURCE = ArtifactKind("source")
 ArtifactKind.TOKENIZER = ArtifactKind("tokenizer", shape="part")
 ArtifactKind.TEMPLATE = ArtifactKind("template", shape="part")
-ArtifactKind.JUDGE = ArtifactKind("judge", shape="judge")
+ArtifactKind.VERIFIER = ArtifactKind("verifier", shape="verifier")
 
 ARTIFACT_KINDS: Mapping[str, ArtifactKind] = {
     str(kind): kind for kind in vars(ArtifactKind).values() if isinstance(kind, ArtifactKind)

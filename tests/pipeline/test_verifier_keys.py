@@ -22,7 +22,8 @@ def planner(tmp_path_factory):
     def parts_of(digests):
         return {
             table: tuple(
-                ArtifactRecord("judge", "judge", f"judge:{name}", "", 0) for name in TABLES[table]
+                ArtifactRecord("verifier", "verifier", f"verifier:{name}", "", 0)
+                for name in TABLES[table]
             )
             for table in digests
             if table in TABLES

@@ -25,7 +25,7 @@ def test_a_kind_is_its_name():
         "checkpoint",
         "reward_model",
     ]
-    inside = {"tokenizer", "template", "judge"}
+    inside = {"tokenizer", "template", "verifier"}
     assert {n for n, kind in ARTIFACT_KINDS.items() if kind.is_inside} == inside
 
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from posttrain.pipeline.execution.parts import PLAIN
-from posttrain.pipeline.judges import judge_digest
 from posttrain.pipeline.plan import Decision, Planner
+from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
@@ -24,7 +24,7 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
     refuse_recalled(planner.ledger, _used(decisions))
     if planner.ledger.annotations.recalls():
-        refuse_recalled(planner.ledger, _judges(planner, decisions))
+        refuse_recalled(planner.ledger, _verifiers(planner, decisions))
     for decision in decisions:
         if decision.action == "run" and decision.key is not None:
             stage = planner.dag.stages[decision.stage]
@@ -86,8 +86,8 @@ def _used(decisions: Sequence[Decision]) -> list[ArtifactRecord]:
     ]
 
 
-def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRecord]:
-    """The judges that stages of the plan asked last time, as their code is now."""
+def _verifiers(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRecord]:
+    """The verifiers that scored for stages of the plan last time, as their code is now."""
     last = [
         planner.ledger.history.latest(decision.stage, planner.recipe.name)
         for decision in decisions
@@ -98,9 +98,9 @@ def _judges(planner: Planner, decisions: Sequence[Decision]) -> list[ArtifactRec
         part.path: part
         for parts in planner.ledger.compositions.parts_of(made).values()
         for part in parts
-        if part.type == ArtifactKind.JUDGE
+        if part.type == ArtifactKind.VERIFIER
     }
     return [
-        replace(part, digest=judge_digest(planner.keys.reader, path.partition(":")[2]))
+        replace(part, digest=verifier_digest(planner.keys.reader, path.partition(":")[2]))
         for path, part in sorted(asked.items())
     ]

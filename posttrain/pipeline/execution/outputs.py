@@ -11,8 +11,8 @@ from posttrain.pipeline.execution.compatibility import models, refuse_mixed
 from posttrain.pipeline.execution.parts import ArtifactPart, with_settings
 from posttrain.pipeline.execution.publish import publish
 from posttrain.pipeline.execution.supervise import StageOutcome
-from posttrain.pipeline.judges import judge_digest
 from posttrain.pipeline.plan import Planner
+from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.provenance.lineage.recalls import refuse_recalled
@@ -113,16 +113,16 @@ class OutputPublisher:
     def _specified(
         self, base: StageRun, outcome: StageOutcome
     ) -> Mapping[str, Sequence[ArtifactPart]]:
-        """Parts of the outputs, judges with what they are asked where outputs or inputs tell it."""
+        """Parts of the outputs, verifiers with parameters where outputs or inputs tell them."""
         if all(part.digest for parts in outcome.parts.values() for part in parts):
             return outcome.parts
         known = self.ledger.compositions.parts_of([record.digest for record in base.inputs])
-        judges = [part for parts in known.values() for part in parts if part.type == "judge"]
-        return with_settings(outcome.parts, {part.path.partition(":")[2] for part in judges})
+        verifiers = [part for parts in known.values() for part in parts if part.type == "verifier"]
+        return with_settings(outcome.parts, {part.path.partition(":")[2] for part in verifiers})
 
     def _part(self, part: ArtifactPart, whole: str) -> ArtifactRecord:
         digest = part.digest
         if digest is None:
             with self.reading:
-                digest = judge_digest(self.planner.keys.reader, str(part.name))
+                digest = verifier_digest(self.planner.keys.reader, str(part.name))
         return ArtifactRecord(part.type, part.type, part.path(whole), digest, part.size)

@@ -1,4 +1,4 @@
-"""What an artifact carries inside: a model its tokenizer and template, a table its judges.
+"""What an artifact carries inside: a model its tokenizer and template, a table its verifiers.
 
 Read in the stage's own process, where the heavy libraries are. A part is told by what makes it
 behave as it does, so that the same tokenizer in two checkpoints is one node of the lineage.
@@ -24,7 +24,7 @@ _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 class ArtifactPart:
     """One part, under its own name or, where it has none, that of the artifact around it.
 
-    `digest` is None for a judge, which is told by its code: the executor reads that.
+    `digest` is None for a verifier, which is told by its code: the executor reads that.
     """
 
     type: ArtifactKind
@@ -57,8 +57,8 @@ def _of_table(path: Path) -> tuple[ArtifactPart, ...]:
     configured = [kind for kind in kinds if _has_parameters(kind)]
     given = pl.when(pl.col("verifier").is_in(configured)).then(metadata).otherwise(pl.lit("{}"))
     rows = frame.select("verifier", given.alias("given")).unique().collect().iter_rows()
-    names = {_judge(kind, metadata) for kind, metadata in rows if kind}
-    return tuple(ArtifactPart(ArtifactKind.JUDGE, name) for name in sorted(names))
+    names = {_verifier_name(kind, metadata) for kind, metadata in rows if kind}
+    return tuple(ArtifactPart(ArtifactKind.VERIFIER, name) for name in sorted(names))
 
 
 def _has_parameters(kind: str) -> bool:
@@ -70,7 +70,7 @@ def _has_parameters(kind: str) -> bool:
         return False
 
 
-def _judge(kind: str, metadata: str) -> str:
+def _verifier_name(kind: str, metadata: str) -> str:
     """Name a verifier: its kind; with its label and the digest of its parameters, if any."""
     from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 
@@ -85,19 +85,19 @@ def _judge(kind: str, metadata: str) -> str:
 def with_settings(
     parts: Mapping[str, Sequence[ArtifactPart]], given: Collection[str]
 ) -> dict[str, tuple[ArtifactPart, ...]]:
-    """The same parts, but a judge named by its verifier alone is one of those named in full.
+    """The same parts, but a verifier named by its kind alone is one of those named in full.
 
     A table of completions says only that a model judged it; which model, and asked what, is with
-    the problems: in another output of the stage, or among its inputs (`given`, names of judges).
+    the problems: in another output of the stage, or among its inputs (`given`, names of verifiers).
     """
     named = {part.name for each in parts.values() for part in each if part.name is not None}
     full = sorted(name for name in named | set(given) if "/" in name)
 
     def meant(part: ArtifactPart) -> list[ArtifactPart]:
-        if part.type != ArtifactKind.JUDGE:
+        if part.type != ArtifactKind.VERIFIER:
             return [part]
         found = [name for name in full if name.partition("/")[0] == part.name]
-        return [ArtifactPart(ArtifactKind.JUDGE, name) for name in found] or [part]
+        return [ArtifactPart(ArtifactKind.VERIFIER, name) for name in found] or [part]
 
     return {role: tuple(m for part in each for m in meant(part)) for role, each in parts.items()}
 

@@ -1,4 +1,4 @@
-"""What artifacts carry inside them: a checkpoint its tokenizer and template, a table its judges."""
+"""What artifacts carry inside: a checkpoint its tokenizer and template, a table its verifiers."""
 
 from collections.abc import Sequence
 

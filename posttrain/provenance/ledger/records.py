@@ -80,7 +80,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Composition:
-    """An artifact and what it carries inside: its tokenizer and template, or its judges.
+    """An artifact and what it carries inside: its tokenizer and template, or its verifiers.
 
     A part is an artifact of its own, by the digest of what makes it behave as it does; whatever
     holds it descends from it.

@@ -144,8 +144,8 @@ RELEASES = Table(
     Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
 )
 
-# An artifact and what it carries inside: a checkpoint its tokenizer, a table its judges. As for a
-# release, the edges are those of a derivation that no stage run has.
+# An artifact and what it carries inside: a checkpoint its tokenizer, a table its verifiers. As for
+# a release, the edges are those of a derivation that no stage run has.
 COMPOSITIONS = Table(
     "compositions",
     METADATA,

@@ -151,7 +151,15 @@ def _stage_run(fields: dict[str, Any]) -> StageRun:
 
 
 def _artifacts(rows: Sequence[Mapping[str, Any]]) -> tuple[ArtifactRecord, ...]:
-    return tuple(ArtifactRecord(**row) for row in rows)
+    return tuple(ArtifactRecord(**_renamed(row)) for row in rows)
+
+
+def _renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Verifiers are called judges in what 0.1 exported."""
+    if row["type"] != "judge":
+        return row
+    path = row["path"].replace("judge:", "verifier:", 1)
+    return {**row, "type": "verifier", "role": "verifier", "path": path}
 
 
 def _append_run(ledger: Ledger, run: Run, process: str, status: str | None) -> int:

@@ -5,7 +5,7 @@ from posttrain.provenance.ledger.store import Store
 from posttrain.stage.errors import UserError
 
 # Every revision ever released, oldest first; each has a file in migrations/versions.
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 HEAD = REVISIONS[-1]
 
 

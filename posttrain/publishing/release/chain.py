@@ -26,7 +26,7 @@ class Chain:
     policy: ArtifactRecord
     evaluation: StageRun
     parts: Mapping[str, tuple[ArtifactRecord, ...]]
-    """What artifacts carry inside, by their digest: tokenizers, chat templates, judges."""
+    """What artifacts carry inside, by their digest: tokenizers, chat templates, verifiers."""
 
     def members(self) -> tuple[ArtifactRecord, ...]:
         """Return what a release names in the ledger: policy and evaluation."""

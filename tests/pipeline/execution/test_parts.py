@@ -11,7 +11,7 @@ from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.pipeline.execution.compatibility import refuse_mixed
 from posttrain.pipeline.execution.parts import PLAIN, ArtifactPart, parts_of, with_settings
-from posttrain.pipeline.judges import judge_digest, verifier_entries
+from posttrain.pipeline.verifiers import verifier_digest, verifier_entries
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.config import StageConfig
@@ -68,15 +68,15 @@ def test_a_model_without_a_tokenizer_has_no_parts(tmp_path):
     assert parts_of(tmp_path, CHECKPOINT) == ()
 
 
-def test_a_table_has_the_judges_that_it_names_each_once(tmp_path):
+def test_a_table_has_the_verifiers_that_it_names_each_once(tmp_path):
     path = tmp_path / "table.parquet"
     pl.DataFrame({"id": list("abcd"), "verifier": ["exact", "", "numeric", "exact"]}).write_parquet(
         path
     )
     found = parts_of(path, ArtifactKind.COMPLETIONS)
     assert [(part.type, part.name, part.digest) for part in found] == [
-        ("judge", "exact", None),
-        ("judge", "numeric", None),
+        ("verifier", "exact", None),
+        ("verifier", "numeric", None),
     ]
     pl.DataFrame({"id": ["a"]}).write_parquet(path)
     assert parts_of(path, ArtifactKind.ROLLOUTS) == ()
@@ -103,18 +103,18 @@ def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_wit
     assert len(names("Grade {completion}.", "Be strict: {completion}")) == 3
 
 
-def test_a_table_without_questions_has_the_judges_of_the_problems_beside_or_before_it():
+def test_a_table_without_questions_has_the_verifiers_of_the_problems_beside_or_before_it():
     judge, exact = (
-        ArtifactPart(ArtifactKind.JUDGE, "judge"),
-        ArtifactPart(ArtifactKind.JUDGE, "exact"),
+        ArtifactPart(ArtifactKind.VERIFIER, "judge"),
+        ArtifactPart(ArtifactKind.VERIFIER, "exact"),
     )
-    full = ArtifactPart(ArtifactKind.JUDGE, "judge/grader.1234")
+    full = ArtifactPart(ArtifactKind.VERIFIER, "judge/grader.1234")
     assert with_settings({"a": (exact, judge), "b": (full,)}, ()) == {
         "a": (exact, full),
         "b": (full,),
     }
     assert with_settings({"a": (judge,)}, {"judge/x.1", "exact"}) == {
-        "a": (ArtifactPart(ArtifactKind.JUDGE, "judge/x.1"),)
+        "a": (ArtifactPart(ArtifactKind.VERIFIER, "judge/x.1"),)
     }
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
 
@@ -130,7 +130,7 @@ CODE = {
 }
 
 
-def test_a_judge_changes_with_its_own_code_only(tmp_path):
+def test_a_verifier_changes_with_its_own_code_only(tmp_path):
     folder = tmp_path / "posttrain" / "learning" / "rewards"
     (folder / "verifiers").mkdir(parents=True)
     for package in (folder.parents[1], folder.parent, folder, folder / "verifiers"):
@@ -140,12 +140,12 @@ def test_a_judge_changes_with_its_own_code_only(tmp_path):
         for name, text in (CODE | changed).items():
             (folder / name).write_text(text)
         reader = CodeReader(tmp_path, packages=("posttrain",))
-        return [judge_digest(reader, name) for name in ("exact", "numeric", "unknown")]
+        return [verifier_digest(reader, name) for name in ("exact", "numeric", "unknown")]
 
     before = digests()
     reader = CodeReader(tmp_path, packages=("posttrain",))
     names = ("exact", "exact/model.1", "exact/model.2")
-    assert len({judge_digest(reader, name) for name in names}) == 3
+    assert len({verifier_digest(reader, name) for name in names}) == 3
     assert len(set(before)) == 3
     exact = CODE["verifiers/exact.py"]
     assert digests(**{"verifiers/exact.py": exact + "# a comment\n"}) == before
@@ -155,10 +155,12 @@ def test_a_judge_changes_with_its_own_code_only(tmp_path):
 
 @pytest.fixture
 def ledger():
-    """Knows what two tables are judged by."""
+    """Knows what scored the rows of two tables."""
     tables = {"t1": ["exact", "judge/m.123"], "t2": ["numeric", "exact", "gone"]}
     records = {
-        table: tuple(ArtifactRecord("judge", "judge", f"judge:{name}", "d", 0) for name in names)
+        table: tuple(
+            ArtifactRecord("verifier", "verifier", f"verifier:{name}", "d", 0) for name in names
+        )
         for table, names in tables.items()
     }
     known = SimpleNamespace(parts_of=lambda asked: {d: records[d] for d in asked if d in records})

@@ -164,8 +164,8 @@ def test_conflicts_are_different_outputs_of_executions_under_one_key(make, ledge
 def test_parts_are_told_once_and_the_last_word_counts(make, ledger):
     policy, judged = make.artifact("policy", "d1", type="checkpoint"), make.artifact("judged", "d2")
     tokenizer = make.artifact("tokenizer", "t1", type="tokenizer")
-    numeric = make.artifact("judge", "j1", type="judge")
-    exact = make.artifact("judge", "j2", type="judge")
+    numeric = make.artifact("verifier", "j1", type="verifier")
+    exact = make.artifact("verifier", "j2", type="verifier")
     ledger.compositions.add(Composition(policy, (tokenizer,)), Composition(judged, (numeric,)))
     ledger.compositions.add(Composition(policy, (tokenizer,)))
     assert ledger.compositions.all() == [

@@ -49,6 +49,18 @@ def test_round_trip_is_byte_equal(filled, tmp_path):
         assert [each.holds for each in copy.annotations.verifications()] == [True, False]
 
 
+def test_what_an_older_ledger_called_judges_are_verifiers(make, tmp_path):
+    judge = make.artifact("judge", "j1", type="judge", path="judge:numeric")
+    with open_ledger(tmp_path / "old.db") as old:
+        old.compositions.add(Composition(make.artifact("table", "d1"), (judge,)))
+        text = exported(old)
+    with open_ledger(tmp_path / "new.db") as new:
+        assert imported(new, text) == 1
+        (found,) = new.compositions.parts_of(["d1"])["d1"]
+        assert (found.role, found.type, found.path) == ("verifier", "verifier", "verifier:numeric")
+        assert imported(new, text) == 0
+
+
 def test_every_line_is_strict_json(ledger, make):
     metrics = {"nan": math.nan, "up": math.inf, "down": -math.inf, "fine": 0.5}
     ledger.record(make.stage_run(1, metrics=metrics))

@@ -9,6 +9,7 @@ import sqlalchemy
 
 from posttrain.provenance.ledger import migrate, open_ledger, schema, version
 from posttrain.provenance.ledger.annotations import TRACKED
+from posttrain.provenance.ledger.records import Composition
 from posttrain.stage.errors import UserError
 
 
@@ -44,6 +45,20 @@ def test_alembic_from_nothing_builds_what_a_fresh_ledger_has(ledger, url, tmp_pa
         other = f"sqlite:///{tmp_path / 'other.db'}"
     migrate.upgrade(migrate.driver_url(other), version.HEAD)
     assert tables(other) == tables(url)
+
+
+def test_the_judges_of_an_older_ledger_are_verifiers(make, tmp_path):
+    path = tmp_path / "ledger.db"
+    table, judge = make.artifact("table", "d1"), make.artifact("judge", "j1", type="judge")
+    # A port of a task of one's own may be called so: it is no part of a table.
+    port = replace(make.artifact("judge", "r1"), path="data/judge")
+    with open_ledger(path) as ledger:
+        ledger.compositions.add(Composition(table, (replace(judge, path="judge:numeric"), port)))
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE alembic_version SET version_num = '0002'")
+    with open_ledger(path) as ledger:
+        verifier = replace(judge, type="verifier", role="verifier", path="verifier:numeric")
+        assert ledger.compositions.parts_of(["d1"]) == {"d1": (verifier, port)}
 
 
 def test_an_older_ledger_is_migrated_with_its_records(make, tmp_path, monkeypatch):

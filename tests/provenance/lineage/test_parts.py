@@ -23,9 +23,9 @@ def composed(project):
         project.ledger.compositions.add(
             Composition(whole, (tokenizer, part("template", "template:plain", "7e" * 32)))
         )
-    judge = part("judge", "judge:numeric", "1d" * 32)
+    verifier = part("verifier", "verifier:numeric", "1d" * 32)
     for name in ("completions", "kept"):
-        project.ledger.compositions.add(Composition(project.records[name], (judge,)))
+        project.ledger.compositions.add(Composition(project.records[name], (verifier,)))
     return project
 
 
@@ -41,11 +41,11 @@ def names(graph):
     return {each.name for each in graph.nodes.values() if each.kind == "artifact"}
 
 
-@pytest.mark.parametrize("name", ["judge:numeric", "1d1d1d1d", "judge:1d1d1d"])
-def test_a_judge_leads_to_all_that_hangs_on_its_verdict(composed, name):
+@pytest.mark.parametrize("name", ["verifier:numeric", "1d1d1d1d", "verifier:1d1d1d"])
+def test_a_verifier_leads_to_all_that_hangs_on_its_scores(composed, name):
     found = queries.down(composed.ledger, node(composed, name))
     assert names(found) == {
-        "judge:numeric",
+        "verifier:numeric",
         "data/synthesize/completions.parquet",
         "data/curate/kept.parquet",
         "data/curate/dropped.parquet",
@@ -59,7 +59,7 @@ def test_a_judge_leads_to_all_that_hangs_on_its_verdict(composed, name):
 
 def test_up_shows_the_parts_once_by_the_first_that_held_them(composed):
     found = queries.up(composed.ledger, node(composed, "data/rl/tuned"))
-    assert {"data/sft/policy#tokenizer", "template:plain", "judge:numeric"} <= names(found)
+    assert {"data/sft/policy#tokenizer", "template:plain", "verifier:numeric"} <= names(found)
     tokenizer = f"tokenizer:{'70' * 32}"
     held = {(edge.target, edge.role) for edge in found.edges if edge.source == tokenizer}
     digests = [composed.digest("policy"), composed.digest("tuned")]
@@ -92,19 +92,19 @@ def test_every_drawing_tells_parts_from_data(composed):
     view = View(graph, "up", composed.ledger, composed.root)
     tree = click.unstyle(FORMATS["tree"](view))
     assert f"tokenizer: tokenizer {'70' * 6}  data/sft/policy#tokenizer  900 B" in tree
-    assert f"judge: judge {'1d' * 6}  judge:numeric\n" in tree
+    assert f"verifier: verifier {'1d' * 6}  verifier:numeric\n" in tree
     mermaid = FORMATS["mermaid"](view)
-    assert f'{{"judge {"1d" * 6}<br/>judge:numeric"}}' in mermaid
+    assert f'{{"verifier {"1d" * 6}<br/>verifier:numeric"}}' in mermaid
     assert f'[["tokenizer {"70" * 6}<br/>data/sft/policy#35;tokenizer"]]' in mermaid
     for form in ("json", "openlineage", "html"):
         assert FORMATS[form](view)
 
 
-def test_a_changed_judge_is_another_node(composed):
-    changed = part("judge", "judge:numeric", "2d" * 32)
+def test_a_changed_verifier_is_another_node(composed):
+    changed = part("verifier", "verifier:numeric", "2d" * 32)
     whole = replace(composed.records["kept"], digest="ab" * 32)
     composed.ledger.compositions.add(Composition(whole, (changed,)))
-    newest = node(composed, "judge:numeric")
-    assert newest.id == f"judge:{'2d' * 32}"
+    newest = node(composed, "verifier:numeric")
+    assert newest.id == f"verifier:{'2d' * 32}"
     recall(composed.ledger, newest, reason="too kind")
     refuse_recalled(composed.ledger, [composed.records["kept"]])

@@ -60,7 +60,7 @@ def test_stages_and_parts_are_in_the_graph_and_in_the_bill_of_materials(coined):
     assert verify_path(made.archive, key) == []
     graph = json.loads((made.folder / "release/lineage.json").read_text())
     types = {node["type"] for node in graph["nodes"]}
-    parts = {"tokenizer", "template", "judge"}
+    parts = {"tokenizer", "template", "verifier"}
     assert parts | {"tasks.preference", "tasks.rl", "tasks.evaluate"} <= types
     bom = json.loads((made.folder / "release/bom.cdx.json").read_text())
     kinds = {each["bom-ref"].partition(":")[0] for each in bom["components"]}
@@ -69,7 +69,7 @@ def test_stages_and_parts_are_in_the_graph_and_in_the_bill_of_materials(coined):
     (policy,) = (ref for ref in depends["release:coins@v0.1.0"] if ref.startswith("checkpoint:"))
     assert {"tokenizer", "template"} <= {ref.partition(":")[0] for ref in depends[policy]}
     problems = next(ref for ref in depends if ref.startswith("problems:"))
-    assert [ref for ref in depends[problems] if ref.startswith("judge:")]
+    assert [ref for ref in depends[problems] if ref.startswith("verifier:")]
     card = (made.folder / "README.md").read_text()
     assert "| preference | tasks.preference |" in card
 

@@ -298,7 +298,7 @@ const layout = best();
 const map = byId("map"), dots = drawMap(), pane = byId("pane");
 const arrows = drawEdges(layout), groups = drawNodes(layout);
 byId("legend").append(...[["stage", "stage"], ["data", "data"], ["model", "model"], ["report", "report"],
-  ["judge", "judge"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, color]) => {
+  ["verifier", "verifier"], ["tokenizer, template", "part"], ["release", "release"]].map(([name, color]) => {
   const swatch = html("i", {});
   swatch.style.background = `var(--${color})`;
   return html("li", {}, swatch, name);

@@ -5,11 +5,11 @@ from posttrain.provenance.lineage.render.view import View, caption, details, omi
 from posttrain.stage.artifact_kinds import kind_named
 
 # Tables are drawn as drums, models as hexagons, stages as boxes, releases as stadiums,
-# judges as rhombs, what models carry inside as boxes with double sides.
+# verifiers as rhombs, what models carry inside as boxes with double sides.
 _SHAPES = {
     "model": ("{{", "}}"),
     "report": ("[/", "/]"),
-    "judge": ("{", "}"),
+    "verifier": ("{", "}"),
     "part": ("[[", "]]"),
 }
 _KINDS = {"artifact": ("[(", ")]"), "stage": ("[", "]"), "release": ("([", "])")}

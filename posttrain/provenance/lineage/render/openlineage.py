@@ -54,7 +54,7 @@ def events(
     Args:
         stage_runs: The stage runs.
         runs: The pipeline runs that they were part of, by id.
-        parts: What artifacts carry inside them: tokenizers, templates, judges, by digest.
+        parts: What artifacts carry inside them: tokenizers, templates, verifiers, by digest.
 
     Returns:
         The lines: START and COMPLETE of each.

@@ -1,4 +1,4 @@
-"""Tell a judge by what it does: the digest of all first-party code that its verdict hangs on."""
+"""Tell a verifier by what it does: the digest of all first-party code that its scores hang on."""
 
 import json
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
 _INCIDENTAL = frozenset({"polars"})
 
 
-def judge_digest(reader: CodeReader, name: str) -> ArtifactDigest:
+def verifier_digest(reader: CodeReader, name: str) -> ArtifactDigest:
     """SHA-256 over a verifier's name, its code and the packages that its code imports.
 
     Args:
@@ -29,7 +29,7 @@ def judge_digest(reader: CodeReader, name: str) -> ArtifactDigest:
 
 
 def verifier_entry(name: str) -> str:
-    """Return `module:class` of a judge's verifier; empty where no such kind is offered now."""
+    """Return `module:class` of a verifier; empty where no such kind is offered now."""
     from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 
     try:
@@ -43,7 +43,7 @@ def verifier_entries(ledger: Ledger, tables: Iterable[str] | None) -> list[str]:
     """Return `module:class` of the verifiers that tables of problems name, as the ledger knows.
 
     Args:
-        ledger: Holds the judges of every table that a stage made.
+        ledger: Holds the verifiers of every table that a stage made.
         tables: Digests of the tables. Where one is not known, or None is given, every verifier
             that ships counts.
 
@@ -56,5 +56,5 @@ def verifier_entries(ledger: Ledger, tables: Iterable[str] | None) -> list[str]:
         names = set(VERIFIERS.parts)
     else:
         parts = [part for each in known.values() for part in each]
-        names = {p.path.partition(":")[2] for p in parts if p.type == ArtifactKind.JUDGE}
+        names = {p.path.partition(":")[2] for p in parts if p.type == ArtifactKind.VERIFIER}
     return sorted({entry for name in names if (entry := verifier_entry(name))})
