@@ -78,27 +78,25 @@ class CodeReader:
 
         """
         reached, reasons = self._reach([self._start(entry) for entry in entries], list(given))
-        symbols = self._texts(reached, reasons)
-        imported: set[str] = set()
-        for node in reached:
-            if not node.module:
-                imported.add(node.name)
-            elif node.name == FILES:
-                files = self._tree.data_files(node.module)
-                symbols |= {f"{node.module}:<file {name}>": files[name] for name in files}
-            elif (symbol := self._graph.symbol(node)) is not None:
-                symbols[f"{node.module}:{node.name}"] = symbol.digest
-        plugins = {head for head in _heads(reached) if self._tree.is_installed(head)}
+        known = self._symbols(reached)
+        found = {f"{node.module}:{node.name}": symbol.digest for node, symbol in known.items()}
+        found |= _texts(known, reasons)
+        for node in (node for node in reached if node.name == FILES):
+            files = self._tree.data_files(node.module)
+            found |= {f"{node.module}:<file {name}>": digest for name, digest in files.items()}
         self._tree.save()
-        ordered = dict(sorted(symbols.items()))
+        symbols = dict(sorted(found.items()))
+        modules = frozenset(node.module for node in reached if node.module)
+        heads = {module.partition(".")[0] for module in modules}
+        imported = (node.name for node in reached if not node.module)
         return CodeClosure(
-            symbols=ordered,
+            symbols=symbols,
             packages=distributions(imported, cache=self._cache)
-            | released(plugins, cache=self._cache),
-            modules=frozenset(node.module for node in reached if node.module),
+            | released(filter(self._tree.is_installed, heads), cache=self._cache),
+            modules=modules,
             opaque={module: "; ".join(sorted(reasons[module])) for module in sorted(reasons)},
-            digest=_digest(ordered),
-            loads_by_name=loads_by_name(self._symbols(reached)),
+            digest=sha256_of("\n".join(f"{name} {symbols[name]}" for name in symbols)),
+            loads_by_name=loads_by_name(known),
             lazy=self._lazy(reached),
         )
 
@@ -123,21 +121,6 @@ class CodeReader:
     def _symbols(self, reached: Iterable[SymbolNode]) -> dict[SymbolNode, Symbol]:
         found = ((node, self._graph.symbol(node)) for node in reached)
         return {node: symbol for node, symbol in found if symbol is not None}
-
-    def _texts(self, reached: Iterable[SymbolNode], reasons: dict[str, set[str]]) -> dict[str, str]:
-        """How functions are written, where reached code reads that."""
-        symbols = self._symbols(reached)
-        readers = {
-            f"{reason} of {node.module}"
-            for node, symbol in symbols.items()
-            for reason in symbol.reads_text
-        }
-        names = {reader.partition(" ")[0] for reader in readers}
-        if names <= OF_SIGNATURES and (len(names) < 2 or "signature" not in names):
-            return {}
-        reasons["the text of every function"] |= readers
-        written = ((node, symbol.text) for node, symbol in symbols.items() if symbol.text)
-        return {f"{node.module}:{node.name} <text>": text for node, text in written}
 
     def keep_sources(self, closure: CodeClosure, archive: SourceArchive) -> None:
         """Archive the modules of a closure as this snapshot saw them; one edited since is left."""
@@ -213,10 +196,16 @@ class CodeReader:
         return reached, reasons
 
 
-def _heads(reached: Iterable[SymbolNode]) -> set[str]:
-    return {node.module.partition(".")[0] for node in reached if node.module}
-
-
-def _digest(symbols: Mapping[str, str]) -> str:
-    lines = "\n".join(f"{name} {digest}" for name, digest in symbols.items())
-    return sha256_of(lines)
+def _texts(symbols: Mapping[SymbolNode, Symbol], reasons: dict[str, set[str]]) -> dict[str, str]:
+    """How functions are written, where reached code reads that."""
+    readers = {
+        f"{reason} of {node.module}"
+        for node, symbol in symbols.items()
+        for reason in symbol.reads_text
+    }
+    names = {reader.partition(" ")[0] for reader in readers}
+    if names <= OF_SIGNATURES and (len(names) < 2 or "signature" not in names):
+        return {}
+    reasons["the text of every function"] |= readers
+    written = ((node, symbol.text) for node, symbol in symbols.items() if symbol.text)
+    return {f"{node.module}:{node.name} <text>": text for node, text in written}

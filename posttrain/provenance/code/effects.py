@@ -109,17 +109,15 @@ def changes_others(node: ast.AST, free: Collection[str]) -> bool:
     stored = [each for each in inside if not isinstance(each.ctx, ast.Load)]
     changing = [e for e in inside if isinstance(e, ast.Attribute) and e.attr in CHANGING]
     changed = [chain(each).split(".") for each in (*stored, *changing)]
-    own = {each.attr for each in stored if isinstance(each, ast.Attribute) and _of_self(each)}
+    own = {
+        e.attr for e in stored if isinstance(e, ast.Attribute) and ast.unparse(e.value) == "self"
+    }
     for root, *names in changed:
         if root in free or root == "cls":
             return True
         if root == "self" and names and names[0] not in own:
             return True
     return False
-
-
-def _of_self(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
 def is_fresh(node: ast.AST) -> bool:

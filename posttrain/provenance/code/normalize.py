@@ -120,12 +120,4 @@ def _is_type_checking(node: ast.If) -> bool:
 
 
 def _is_main_guard(node: ast.If) -> bool:
-    test = node.test
-    return (
-        isinstance(test, ast.Compare)
-        and isinstance(test.left, ast.Name)
-        and test.left.id == "__name__"
-        and isinstance(test.ops[0], ast.Eq)
-        and isinstance(test.comparators[0], ast.Constant)
-        and test.comparators[0].value == "__main__"
-    )
+    return ast.unparse(node.test) == "__name__ == '__main__'"

@@ -115,18 +115,18 @@ class SourceTree:
         return table
 
     def _parse(self, module: str, source: bytes) -> Definitions:
-        is_package = _is_init(self.place(module))
+        place = self.place(module)
         try:
             with room_to_recurse():
-                return parse_module(source, module, is_package=is_package, packages=self._packages)
-        except SyntaxError as error:
-            shown = _relative(self.place(module), self._homes[module.partition(".")[0]])
-            raise UserError(
-                f"{shown}:{error.lineno}: not valid Python ({error.msg}); correct it"
-            ) from None
-        except ValueError as error:
-            shown = _relative(self.place(module), self._homes[module.partition(".")[0]])
-            raise UserError(f"{shown}: not Python source ({error})") from None
+                return parse_module(
+                    source, module, is_package=_is_init(place), packages=self._packages
+                )
+        except (SyntaxError, ValueError) as error:
+            shown = _relative(place, self._homes[module.partition(".")[0]])
+            told = f"{shown}: not Python source ({error})"
+            if isinstance(error, SyntaxError):
+                told = f"{shown}:{error.lineno}: not valid Python ({error.msg}); correct it"
+            raise UserError(told) from None
 
 
 def _is_init(place: Path | None) -> bool:

@@ -55,14 +55,13 @@ def _add(odb: Any, fs: Any, files: dict[str, str]) -> None:
 def verify(odb: Any, md5: str) -> None:
     """Hash an object and all its files; raises `FileNotFoundError` or `Damaged` at a bad one."""
     check(odb, md5)
-    if md5.endswith(".dir"):
-        for oid in sorted(set(tree(odb, md5).values())):
-            check(odb, oid)
+    for oid in sorted(set(tree(odb, md5).values()) - {md5}):
+        check(odb, oid)
 
 
 def touch(odb: Any, md5: str) -> None:
     """Show that an object and its files are in use: nobody clears away what changed just now."""
-    for oid in (md5, *(tree(odb, md5).values() if md5.endswith(".dir") else ())):
+    for oid in {md5, *tree(odb, md5).values()}:
         _used(odb, oid)
 
 
@@ -82,7 +81,9 @@ def check(odb: Any, oid: str) -> None:
 
 
 def tree(odb: Any, md5: str) -> dict[str, str]:
-    """Relative path -> object of each file of a directory."""
+    """Relative path -> object of each file of a directory; a file is its own, at no path."""
+    if not md5.endswith(".dir"):
+        return {"": md5}
     from dvc_data.hashfile.hash_info import HashInfo
     from dvc_data.hashfile.tree import Tree
     from dvc_objects.errors import ObjectFormatError
@@ -101,14 +102,14 @@ def missing(odb: Any, md5: str) -> Iterator[Path]:
     first = Path(odb.oid_to_path(md5))
     if not first.is_file():
         yield first
-    elif md5.endswith(".dir"):
+    else:
         paths = (Path(odb.oid_to_path(oid)) for oid in tree(odb, md5).values())
         yield from (path for path in paths if not path.is_file())
 
 
 def checkout(odb: Any, md5: str, out: Path) -> None:
     """Link or copy an object beside `out`, then rename: `out` is whole or not there at all."""
-    files = tree(odb, md5) if md5.endswith(".dir") else {"": md5}
+    files = tree(odb, md5)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         for relative, oid in files.items():

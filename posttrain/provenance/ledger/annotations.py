@@ -79,13 +79,7 @@ class Annotations:
         rows = self._store.query(_RELEASES)
         edges = read_edges(self._store, [row.derivation for row in rows])
         return [
-            Release(
-                tag=row.tag,
-                created=row.created,
-                members=edges[row.derivation][0] if row.derivation in edges else (),
-                git_commit=row.git_commit,
-                statement=row.statement,
-            )
+            Release(row.tag, row.created, edges[row.derivation][0], row.git_commit, row.statement)
             for row in rows
         ]
 
@@ -97,16 +91,12 @@ class Annotations:
 
     def every_recall(self) -> list[Recall]:
         """Every recall and withdrawal ever, oldest first."""
-        read = (row._asdict() for row in self._store.query(_RECALLS))
         return [
             Recall(
-                **{
-                    **fields,
-                    "withdrawn": bool(fields["withdrawn"]),
-                    "cleared": tuple(json.loads(fields["cleared"])),
-                }
+                **row._asdict()
+                | {"withdrawn": bool(row.withdrawn), "cleared": tuple(json.loads(row.cleared))}
             )
-            for fields in read
+            for row in self._store.query(_RECALLS)
         ]
 
     def recalls(self) -> list[Recall]:

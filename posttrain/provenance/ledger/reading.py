@@ -36,20 +36,12 @@ Sides = tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]]
 
 
 def read_edges(store: Store, derivations: Sequence[int]) -> dict[int, Sides]:
-    """Inputs and outputs of each derivation; one without any is absent."""
-    sides: dict[int, tuple[list[ArtifactRecord], list[ArtifactRecord]]] = {}
-    for row in query_in(store, _EDGES, sorted(set(derivations))):
-        record = ArtifactRecord(
-            role=row.role,
-            type=row.type,
-            path=row.path,
-            digest=row.digest,
-            size=row.size,
-            rows=row.rows,
-            producer=row.producer or None,
-            md5=row.md5,
-        )
-        sides.setdefault(row.derivation, ([], []))[row.direction].append(record)
+    """Inputs and outputs of each derivation."""
+    sides = {number: (list[ArtifactRecord](), list[ArtifactRecord]()) for number in derivations}
+    for row in query_in(store, _EDGES, sorted(sides)):
+        fields = row._asdict() | {"producer": row.producer or None}
+        side = sides[fields.pop("derivation")][fields.pop("direction")]
+        side.append(ArtifactRecord(**fields))
     return {number: (tuple(read), tuple(made)) for number, (read, made) in sides.items()}
 
 
@@ -77,7 +69,7 @@ class StageRunReader:
         parsed = [json.loads(row.components) for row in rows]
         self._load_documents({sha for groups in parsed for sha in groups.values()})
         return [
-            self._stage_run(row, groups, edges.get(row.derivation, ((), ())))
+            self._stage_run(row, groups, edges[row.derivation])
             for row, groups in zip(rows, parsed, strict=True)
         ]
 

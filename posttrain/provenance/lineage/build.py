@@ -155,10 +155,7 @@ def _releases(
     among = set(derivations)
     rows = [row for row in store.query(sql) if row.derivation in among]
     sides = read_edges(store, [row.derivation for row in rows])
-    return [
-        (_release_node(row), sides[row.derivation][0] if row.derivation in sides else ())
-        for row in rows
-    ]
+    return [(_release_node(row), sides[row.derivation][0]) for row in rows]
 
 
 def _release_node(row: Row) -> Node:
