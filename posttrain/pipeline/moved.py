@@ -117,6 +117,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.pipeline.digest": "posttrain.stage.hashing",
     "posttrain.pipeline.ledger.interning": "posttrain.provenance.ledger.writing",
     "posttrain.pipeline.ledger.marks": "posttrain.provenance.ledger.annotations",
+    "posttrain.pipeline.ledger.patience": "posttrain.provenance.ledger.server",
     "posttrain.pipeline.ledger.verifications": "posttrain.provenance.ledger.annotations",
     "posttrain.release.example": "posttrain.publishing.release.generated",
     "posttrain.report.bars": "posttrain.views.report.charts",

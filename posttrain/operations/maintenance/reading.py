@@ -5,8 +5,8 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.ledger import open_store
 from posttrain.provenance.ledger.location import ledger_location
-from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.store import Store
 from posttrain.provenance.ledger.version import HEAD, stored_version
 from posttrain.stage.errors import UserError

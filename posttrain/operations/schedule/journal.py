@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from posttrain.operations.schedule.schedule import Schedule
 from posttrain.operations.schedule.tables import METADATA, NOTES, SCHEDULES, TICKS
 from posttrain.provenance.ledger.migrate import driver_url
-from posttrain.provenance.ledger.patience import patient
+from posttrain.provenance.ledger.server import patient
 from posttrain.stage.errors import UserError, nearest
 
 ENVIRONMENT = "POSTTRAIN_SCHEDULES"

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import Adoption, Recall, Release, Verification
-from posttrain.provenance.ledger.store import Store, insert_rows, query_in
+from posttrain.provenance.ledger.store import Row, Store, insert_rows, query_in
 from posttrain.provenance.ledger.writing import Derivation, intern_derivations
 from posttrain.stage.hashing import canonical_json
 
@@ -18,13 +18,9 @@ _RELEASES = "SELECT tag,created,git_commit,statement,derivation FROM releases OR
 _RECALLS = "SELECT id,digest,reason,recalled,predicate,withdrawn,cleared FROM recalls ORDER BY num"
 _NOTED = "SELECT subject,value FROM annotations WHERE name=:name ORDER BY num"
 _VERIFICATIONS = f"SELECT value FROM annotations WHERE name LIKE '{_VERIFIED}%'"
-_VERIFICATIONS_OF = (
+_OF_KEYS = (
     "SELECT s.key,a.value FROM stage_runs s JOIN annotations a ON a.subject=s.id"
-    f" AND a.name LIKE '{_VERIFIED}%' WHERE s.key IN ({{values}})"
-)
-_ADOPTIONS_OF = (
-    "SELECT s.key,a.value FROM stage_runs s JOIN annotations a ON a.subject=s.id"
-    f" AND a.name='{_ADOPTED}' WHERE s.key IN ({{values}})"
+    " WHERE a.name LIKE :name AND s.key IN ({values})"
 )
 
 
@@ -63,8 +59,7 @@ class Annotations:
 
     def adoptions_of(self, keys: Sequence[str]) -> dict[str, Adoption]:
         """The adoption by which there is a result under each of these keys; none is absent."""
-        rows = query_in(self._store, _ADOPTIONS_OF, sorted(set(keys)))
-        return {row.key: _adoption(row.value) for row in rows}
+        return {row.key: _adoption(row.value) for row in self._noted_of(keys, _ADOPTED)}
 
     def release(self, release: Release) -> None:
         """Append a release; its members become its inputs in the graph."""
@@ -121,9 +116,12 @@ class Annotations:
     def verifications_of(self, keys: Sequence[str]) -> dict[str, list[Verification]]:
         """What was found of stage runs under each of these keys, oldest first; none is absent."""
         found: dict[str, list[str]] = {}
-        for row in query_in(self._store, _VERIFICATIONS_OF, sorted(set(keys))):
+        for row in self._noted_of(keys, f"{_VERIFIED}%"):
             found.setdefault(row.key, []).append(row.value)
         return {key: _oldest_first(values) for key, values in found.items()}
+
+    def _noted_of(self, keys: Sequence[str], name: str) -> list[Row]:
+        return query_in(self._store, _OF_KEYS, sorted(set(keys)), fixed={"name": name})
 
     def _append(self, rows: Sequence[tuple[str, str, str]], conflict: str) -> None:
         named = [dict(zip(("subject", "name", "value"), row, strict=True)) for row in rows]

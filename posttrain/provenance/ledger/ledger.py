@@ -8,13 +8,13 @@ from typing import Self
 from posttrain.provenance.ledger.annotations import Annotations
 from posttrain.provenance.ledger.compositions import Compositions
 from posttrain.provenance.ledger.history import StageHistory
-from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.processes import is_gone, this_process
 from posttrain.provenance.ledger.reading import IS_PROVEN, StageRunReader, annotated
 from posttrain.provenance.ledger.records import Run, RunStatus, StageRun
-from posttrain.provenance.ledger.store import Params, Row, Store, insert_rows
+from posttrain.provenance.ledger.store import Params, Row, SqliteStore, Store, insert_rows
 from posttrain.provenance.ledger.version import ensure_current
 from posttrain.provenance.ledger.writing import write_stage_runs
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import KeyDigest, canonical_json
 
 _READ = (
@@ -135,6 +135,31 @@ def open_ledger(url_or_path: str | Path, *, create: bool = True) -> Ledger:
         store.close()
         raise
     return Ledger(store)
+
+
+def open_store(url: str, *, create: bool = True) -> Store:
+    """Connect to a path, a `sqlite:///` URL, or any other URL that SQLAlchemy knows.
+
+    Args:
+        url: Where the database is.
+        create: True makes a SQLite file that is not there.
+
+    Returns:
+        The open database.
+
+    Raises:
+        UserError: There is no file and none shall be made, or the server cannot be reached.
+
+    """
+    if "://" not in url or url.startswith("sqlite:"):
+        path = Path(url.removeprefix("sqlite:///"))
+        if not create and not path.exists():
+            raise UserError(f"there is no ledger at {path}; run the recipe first: posttrain run")
+        return SqliteStore(path)
+    # Importing SQLAlchemy takes longer than all else that a command does that changes nothing.
+    from posttrain.provenance.ledger.server import ServerStore
+
+    return ServerStore(url)
 
 
 def _run(row: Row) -> Run:

@@ -5,6 +5,8 @@ thousand rows to `stage_runs` and none to `edges`, and edges are integers only, 
 over a million of them stays in cache.
 """
 
+from typing import Any
+
 from sqlalchemy import (
     Boolean,
     Column,
@@ -20,7 +22,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
 )
-from sqlalchemy.types import BigInteger
+from sqlalchemy.types import BigInteger, TypeEngine
 
 METADATA = MetaData()
 # SQLite numbers rows by itself only where the type is spelled INTEGER.
@@ -29,6 +31,10 @@ _NUM = BigInteger().with_variant(Integer, "sqlite")
 
 def _num() -> "Column[int]":
     return Column("num", _NUM, primary_key=True, autoincrement=True)
+
+
+def _required(kind: "type[TypeEngine[Any]] | TypeEngine[Any]", *names: str) -> "list[Column[Any]]":
+    return [Column(name, kind, nullable=False) for name in names]
 
 
 RUNS = Table(
@@ -62,8 +68,7 @@ ARTIFACTS = Table(
     "artifacts",
     METADATA,
     _num(),
-    Column("digest", String, nullable=False),
-    Column("type", String, nullable=False),
+    *_required(String, "digest", "type"),
     Column("size", BigInteger, nullable=False),
     UniqueConstraint("digest", "type"),
 )
@@ -79,9 +84,7 @@ PORTS = Table(
     "ports",
     METADATA,
     _num(),
-    Column("path", String, nullable=False),
-    Column("role", String, nullable=False),
-    Column("producer", String, nullable=False),
+    *_required(String, "path", "role", "producer"),
     UniqueConstraint("path", "role", "producer"),
 )
 
@@ -99,18 +102,11 @@ STAGE_RUNS = Table(
     _num(),
     Column("id", String, nullable=False, unique=True),
     Column("run_id", String, nullable=False, index=True),
-    Column("stage", String, nullable=False),
-    Column("task", String, nullable=False),
-    Column("key", String, nullable=False),
-    Column("status", String, nullable=False),
+    *_required(String, "stage", "task", "key", "status"),
     Column("derivation", _NUM, ForeignKey("derivations.num"), nullable=False, index=True),
-    Column("started", Float(53), nullable=False),
-    Column("ended", Float(53), nullable=False),
-    Column("components", Text, nullable=False),
-    Column("timings", Text, nullable=False),
-    Column("metrics", Text, nullable=False),
-    Column("host", String, nullable=False),
-    Column("log_path", String, nullable=False),
+    *_required(Float(53), "started", "ended"),
+    *_required(Text, "components", "timings", "metrics"),
+    *_required(String, "host", "log_path"),
     Column("error", Text),
     Column("attempt", Integer, nullable=False),
     Column("mlflow_run_id", String),
@@ -158,8 +154,7 @@ ANNOTATIONS = Table(
     "annotations",
     METADATA,
     _num(),
-    Column("subject", String, nullable=False),
-    Column("name", String, nullable=False),
+    *_required(String, "subject", "name"),
     Column("value", Text, nullable=False),
     UniqueConstraint("subject", "name"),
 )

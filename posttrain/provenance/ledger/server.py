@@ -1,20 +1,22 @@
 """A ledger on a database server (PostgreSQL), through SQLAlchemy."""
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, create_engine, text
+from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from posttrain.provenance.ledger.migrate import driver_url
-from posttrain.provenance.ledger.patience import patient, was_cut
 from posttrain.provenance.ledger.store import Params, Row, row_type
 from posttrain.stage.errors import UserError
 
 # One writer at a time, also across machines: any constant will do as long as it is ours.
 _WRITER_LOCK = 0x706F7374
+WAIT_SECONDS = 120.0
+_POLL_SECONDS = 0.5
 
 
 class ServerStore:
@@ -73,7 +75,7 @@ class ServerStore:
         try:
             return self._connection.execute(text(sql), dict(params or {}))
         except DBAPIError as error:
-            if inside or not was_cut(error):
+            if inside or not error.connection_invalidated:
                 raise
         self._connection.rollback()
         return self._connection.execute(text(sql), dict(params or {}))
@@ -82,6 +84,28 @@ class ServerStore:
         """Give the connection back and forget the pool."""
         self._connection.close()
         self._engine.dispose()
+
+
+def patient(engine: Engine) -> Engine:
+    """`engine`, whose connections are tried again for two minutes once one has been made."""
+    connected = False
+
+    @event.listens_for(engine, "do_connect")
+    def connect(dialect: Any, _record: Any, arguments: Any, keywords: Any) -> Any:
+        nonlocal connected
+        deadline = time.monotonic() + WAIT_SECONDS
+        while True:
+            try:
+                made = dialect.connect(*arguments, **keywords)
+            except dialect.loaded_dbapi.OperationalError:
+                if not connected or time.monotonic() > deadline:
+                    raise
+                time.sleep(_POLL_SECONDS)
+            else:
+                connected = True
+                return made
+
+    return engine
 
 
 def _public(url: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
+from posttrain.provenance.ledger.ledger import open_store
 from posttrain.provenance.ledger.location import ledger_location
-from posttrain.provenance.ledger.opening import open_store
 from posttrain.provenance.ledger.store import Store
 from posttrain.provenance.ledger.version import HEAD, REVISIONS, stored_version
 from posttrain.stage.errors import UserError
