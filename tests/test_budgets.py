@@ -33,7 +33,6 @@ KNOWN = {
     },
     "fan-out": {
         "posttrain.learning.rl.config",
-        "posttrain.learning.rl.state",
         "posttrain.learning.training.supervised",
         "tasks.rl.stage",
     },

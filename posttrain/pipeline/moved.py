@@ -62,13 +62,12 @@ MOVED: Mapping[str, str] = {
     "posttrain.rewards.judge": "posttrain.learning.rewards.verifiers.judge",
     "posttrain.rewards.numeric": "posttrain.learning.rewards.verifiers.numeric",
     "posttrain.rewards.reasoning_gym": "posttrain.learning.rewards.verifiers.reasoning_gym",
-    "tasks.rl.credit": "posttrain.learning.rl.advantages",
+    "tasks.rl.buffer": "posttrain.learning.rl.generations",
     "tasks.rl.curriculum": "posttrain.learning.curriculum.solve_rate",
-    "tasks.rl.drawing": "posttrain.learning.rl.rollouter",
     **{
         f"tasks.rl.{name}": f"posttrain.learning.rl.{name}"
         for name in (
-            "batch", "buffer", "build", "config", "critic", "learner", "loop",
+            "batch", "build", "config", "critic", "learner", "loop",
             "metrics", "reference", "replay", "rollout", "sharded", "shared_drawing", "stop",
             "store",
         )
@@ -128,6 +127,8 @@ TAKEN_APART: Mapping[str, str] = {
     "tasks.curate.filters": "posttrain.data.filters.registry",
     "tasks.synthesize.files": "posttrain.data.sources.table",
     "tasks.synthesize.gym": "posttrain.data.sources.reasoning_gym",
+    "tasks.rl.credit": "posttrain.learning.rl.batch",
+    "tasks.rl.drawing": "posttrain.learning.rl.generations",
 }
 """Module of 0.1 that is no more -> where to look first for what it held."""
 

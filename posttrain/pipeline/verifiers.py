@@ -8,7 +8,7 @@ from posttrain.provenance.ledger import Ledger
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.hashing import ArtifactDigest, sha256_of
 
-VERIFIES = "posttrain.learning.rewards.verify:verifier_of"
+VERIFIES = "posttrain.learning.rewards.components.verifier:verifier_of"
 """What reaches this code scores answers by verifiers that rows name, not the recipe."""
 
 # Every table's schema is written in it; no verdict is computed with it.

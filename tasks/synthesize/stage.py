@@ -16,8 +16,8 @@ from posttrain.data.schemas import (
 from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
+from posttrain.learning.rewards.components.verifier import metadata_for, verify_all
 from posttrain.learning.rewards.score import final_answer
-from posttrain.learning.rewards.verify import metadata_for, verify_all
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.synthesize.config import SynthesizeConfig

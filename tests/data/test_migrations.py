@@ -8,7 +8,8 @@ import pytest
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
 from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS, SCHEMAS
 from posttrain.data.tables import check_table, read_table, write_table
-from posttrain.learning.rl.rollout import Span, rollouts_table, stored_groups
+from posttrain.learning.rl.rollout import Span
+from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.errors import UserError
 

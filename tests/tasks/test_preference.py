@@ -13,7 +13,7 @@ from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.preference import rounds
-from posttrain.learning.rewards.verify import VerifierCache
+from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.learning.rollouts.scoring import make_prompts, read_problems, sample_and_score

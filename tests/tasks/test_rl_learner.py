@@ -14,22 +14,21 @@ from posttrain.learning.algorithms.token_weights.base import TokenWeight
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
-from posttrain.learning.rewards.config import Earned
-from posttrain.learning.rl.advantages import (
+from posttrain.learning.rl.batch import (
+    TrainBatch,
     bearing_loss,
     informative_groups,
     rollout_batch,
     with_advantages,
 )
-from posttrain.learning.rl.batch import TrainBatch
-from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.critic import Critic
+from posttrain.learning.rl.generations import Buffer, Generation
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
-from posttrain.learning.rl.rollout import Span, as_groups, marked, rewarded
+from posttrain.learning.rl.rollout import Span, as_groups, marked
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch
@@ -55,8 +54,10 @@ def groups_of(policy, *, rewards):
             with torch.no_grad():
                 found = token_logprobs(policy.model, whole, wanted_BT=wanted).logprobs_BT[0, 3:]
             samples.append(drew(prompt, index, ids=ids, logprobs=tuple(found.tolist())))
-    earned = [[Earned((), reward, solved=reward >= 1) for reward in given] for given in rewards]
-    return rewarded(as_groups(samples, problems, prompts), earned)
+    return [
+        [each._replace(reward=r, solved=r >= 1) for each, r in zip(group, given, strict=True)]
+        for group, given in zip(as_groups(samples, problems, prompts), rewards, strict=True)
+    ]
 
 
 def samples_of(learner, groups, *, step=0):
@@ -166,7 +167,7 @@ def test_a_buffer_goes_on_from_its_state(guesser):
         Generation(7, groups, {"rounds": 2.0}),
         samples_of(learner_of(policy), groups, step=7),
     )
-    buffer.learned({"loss": 0.25})
+    buffer.note({"loss": 0.25})
     again.load_state_dict(buffer.state_dict())
     assert again.plan(seed=0) == buffer.plan(seed=0)
     assert (again.num_done, again.totals) == (1, {"loss": [0.25]})

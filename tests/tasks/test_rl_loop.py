@@ -11,13 +11,12 @@ from posttrain.data.tables import read_table
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy
-from posttrain.learning.rewards.config import Rewarder
-from posttrain.learning.rewards.verify import VerifierCache
+from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rl.batch import TrainSample
-from posttrain.learning.rl.buffer import Buffer, Queue
+from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
-from posttrain.learning.rl.rollouter import Rollouter
+from posttrain.learning.rl.rollout import Rewarder
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore

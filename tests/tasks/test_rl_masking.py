@@ -8,10 +8,10 @@ import torch
 from posttrain.data.schemas import Problem
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
-from posttrain.learning.rewards.config import Rewarder, RewardStack
+from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.judge import NO_GRADE
-from posttrain.learning.rl.advantages import (
+from posttrain.learning.rl.batch import (
     bearing_loss,
     informative_groups,
     rollout_batch,
@@ -20,7 +20,8 @@ from posttrain.learning.rl.advantages import (
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.replay import replay
-from posttrain.learning.rl.rollout import answers_of, as_groups, rewarded, rollouts_table
+from posttrain.learning.rl.rollout import Rewarder, as_groups
+from posttrain.learning.rl.store import rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.prepare import Trainable
@@ -56,8 +57,7 @@ def rollout(policy, ids, *, score, finish):
     problem = Problem("s", "p", "1", 1, "exact")
     groups = as_groups([sample], [problem], [Prompt("p", PROMPT)])
     rewarder = Rewarder(RewardStack(), lambda answers: [score for _ in answers])
-    earned = rewarder.earned([answers_of(groups[0], problem)], step=0)
-    return rewarded(groups, earned)[0][0]
+    return rewarder.rewarded(groups, [problem], step=0)[0][0]
 
 
 def learner_of(policy, folder, **config):

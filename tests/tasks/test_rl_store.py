@@ -14,10 +14,8 @@ from posttrain.learning.rl.rollout import (
     from_plain,
     grouped,
     plain,
-    rollouts_table,
-    stored_groups,
 )
-from posttrain.learning.rl.store import RolloutStore
+from posttrain.learning.rl.store import RolloutStore, rollouts_table, stored_groups
 
 
 def rollout(source, index):

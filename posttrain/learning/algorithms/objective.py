@@ -4,8 +4,12 @@ Every loss is given its denominator, which is that of the whole batch, so the lo
 micro-batches and of ranks add up to the loss of the batch, and so do their gradients.
 """
 
+from collections.abc import Sequence
+
+import torch
 from torch import Tensor
 
+from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.batches import (
     PolicyBatch,
     RolloutBatch,
@@ -28,6 +32,7 @@ from posttrain.learning.maths.reduce import (
     masked_mean,
 )
 from posttrain.learning.maths.value import value_loss
+from posttrain.learning.maths.whitening import whiten
 
 
 def advantages(
@@ -57,7 +62,28 @@ def advantages(
         for each in algorithm.regularizers.values()
         if (cost_BT := each.token_cost(rollouts)) is not None
     ]
-    return algorithm.advantage.assign(rollouts, rewards_B=rewards_B, costs=costs)
+    return _assigned(algorithm.advantage, rollouts, rewards_B=rewards_B, costs=costs)
+
+
+def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
+    """Tell which rollouts have something to teach by their rewards alone.
+
+    What the reward is for is judged: no length penalty, no divergence, no critic. Where an
+    advantage is more than a reward against those of its group, every rollout has.
+
+    Args:
+        advantage: Knows whose rewards differ from what.
+        rollouts: Any number of whole groups.
+
+    Returns:
+        `[B]`, true or false; a group is learned from where it holds for one of its rollouts.
+
+    """
+    if not advantage.compares_rewards:
+        return torch.ones_like(rollouts.group_B, dtype=torch.bool)
+    plain = advantage.model_copy(update={"whiten": "none"})
+    found = _assigned(plain, rollouts, rewards_B=rollouts.rewards_B)
+    return (found.advantages_BT != 0).any(-1)
 
 
 def denominator(algorithm: Algorithm, mask_BT: Tensor, *, max_tokens: int | None = None) -> int:
@@ -231,6 +257,43 @@ def _weights(
         for each in algorithm.token_weights.values()
     ]
     return multiplied([each for each in (batch.weights_BT, *made) if each is not None])
+
+
+def _assigned(
+    advantage: Advantage,
+    rollouts: RolloutBatch,
+    *,
+    rewards_B: Tensor,
+    costs: Sequence[TokenCost] = (),
+) -> TokenAdvantages:
+    """Estimate, whiten and weigh; statistics are those of the whole generation."""
+    include_B = _included(rollouts, dropped=advantage.truncated == "drop")
+    values_BT, returns_BT = advantage.estimate(
+        rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B
+    )
+    if advantage.whiten != "none":
+        mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
+        counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
+        spread, epsilon = advantage.whiten, advantage.whiten_epsilon
+        values_BT = whiten(values_BT.expand_as(mask_BT), counted_BT, spread=spread, epsilon=epsilon)
+    bears_loss_B = _included(rollouts, dropped=advantage.truncated != "keep")
+    if bears_loss_B is None:
+        bears_loss_B = torch.ones_like(rollouts.group_B, dtype=torch.bool)
+    else:
+        values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
+    good, bad = advantage.positive_weight, advantage.negative_weight
+    if (good, bad) != (1.0, 1.0):
+        values_BT = torch.where(values_BT > 0, values_BT * good, values_BT * bad)
+    return TokenAdvantages(values_BT, returns_BT, bears_loss_B)
+
+
+def _included(rollouts: RolloutBatch, *, dropped: bool) -> Tensor | None:
+    """Rollouts that were judged and, where `dropped`, not cut off; None where all count."""
+    scored_B = None if rollouts.scored_B is None else rollouts.scored_B.bool()
+    if not dropped:
+        return scored_B
+    whole_B = ~needed(rollouts.truncated_B, "truncated_B", "advantage.truncated").bool()
+    return whole_B if scored_B is None else scored_B & whole_B
 
 
 def _penalty(config: OverlongConfig, rollouts: RolloutBatch, max_tokens: int | None) -> Tensor:

@@ -23,13 +23,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.segments import (
-    dense_ids,
-    segment_max,
-    segment_min,
-    segment_size,
-    segment_sum,
-)
+from posttrain.learning.maths.segments import dense_ids, segment_size, segment_sum
 
 Baseline = Literal["none", "mean", "leave_one_out"]
 Scale = Literal[
@@ -65,8 +59,11 @@ def group_statistics(rewards_B: Tensor, group_B: Tensor) -> GroupStatistics:
     rewards_B = rewards_B.double()
     index_B, num_groups = dense_ids(group_B)
     size_B = segment_size(index_B, num_groups)[index_B]
-    least_B = segment_min(rewards_B, index_B, num_groups)[index_B]
-    greatest_B = segment_max(rewards_B, index_B, num_groups)[index_B]
+    every_P = rewards_B.new_empty(num_groups)
+    least_B, greatest_B = (
+        every_P.scatter_reduce(0, index_B, rewards_B, reduce=end, include_self=False)[index_B]
+        for end in ("amin", "amax")
+    )
 
     # Measured from the least reward of the group: equal rewards then give exact zeros, where a
     # plain mean would leave a rounding error for a small scale to blow up.

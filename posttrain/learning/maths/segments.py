@@ -36,14 +36,3 @@ def segment_sum(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
 def segment_size(index_B: Tensor, num_groups: int) -> Tensor:
     """Number of rows of each group. ``[P]``, integers."""
     return torch.bincount(index_B, minlength=num_groups)
-
-
-def segment_min(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
-    """Least value of each group; +infinity for a group without rows. ``[P]``."""
-    empty_P = values_B.new_full((num_groups,), float("inf"))
-    return empty_P.scatter_reduce(0, index_B, values_B, reduce="amin")
-
-
-def segment_max(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
-    """Greatest value of each group; -infinity for a group without rows. ``[P]``."""
-    return -segment_min(-values_B, index_B, num_groups)

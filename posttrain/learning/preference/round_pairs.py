@@ -10,7 +10,7 @@ from posttrain.data.schemas import PAIRS, Problem, completions_table, row_id
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.rewards.verify import VerifierCache
+from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import Sampler
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all

@@ -1,16 +1,19 @@
-"""Rollouts with their advantages, and the one place where they become padded tensors."""
+"""Rollouts as what is learned from: samples with their advantages, and both as padded tensors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
+from statistics import fmean, pstdev
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from posttrain.learning.algorithms.batches import PolicyBatch
-from posttrain.learning.rl.rollout import Rollout
+from posttrain.learning.algorithms.advantages.base import Advantage
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
+from posttrain.learning.algorithms.objective import informative
+from posttrain.learning.rl.rollout import Group, Rollout
 
 Row = tuple[float, ...]
 
@@ -91,6 +94,11 @@ class TrainBatch(PolicyBatch):
         return int(self.mask_BT.sum())
 
 
+def lengths_and_groups(samples: Sequence[TrainSample]) -> tuple[list[int], list[int]]:
+    """Tokens of each sample, and which group each is of."""
+    return [sample.num_tokens for sample in samples], [sample.group for sample in samples]
+
+
 def collate(
     samples: Sequence[TrainSample], *, pad: int, device: str, positions: Sequence[float] = ()
 ) -> TrainBatch:
@@ -161,3 +169,135 @@ def _padded(
     padded_BT = np.full(inside_BT.shape, fill, kind)
     padded_BT[inside_BT] = np.fromiter(chain.from_iterable(rows), kind)
     return torch.from_numpy(padded_BT)
+
+
+def informative_groups(groups: Sequence[Group], advantage: Advantage) -> list[bool]:
+    """Tell which groups have something to teach, by their rewards alone.
+
+    Args:
+        groups: Any groups, learned from or not.
+        advantage: Knows whose rewards differ from what.
+
+    Returns:
+        True or false for each group.
+
+    """
+    if not groups:
+        return []
+    rollouts = [rollout for group in groups for rollout in group]
+    found_B = informative(advantage, rollout_batch(rollouts, needs=advantage.needs))
+    parts = torch.split(found_B, [len(group) for group in groups])
+    return [bool(part.any()) for part in parts]
+
+
+def rollout_batch(
+    rollouts: Sequence[Rollout],
+    *,
+    needs: Collection[str] = (),
+    columns: Mapping[str, Sequence[Row]] | None = None,
+) -> RolloutBatch:
+    """Lay rewards and drawn tokens out: column t is the t-th drawn token of each rollout.
+
+    A rollout that was cut off ends like any other, with its reward and no value after it: that is
+    the task as TRL and verl pose it to their critics too, where running out of tokens is a failure
+    of the answer and not an interruption.
+
+    Args:
+        rollouts: At least one.
+        needs: Names of `part.NEEDS`.
+        columns: One number per drawn token: `values`, `reference_logprobs`, `entropy`.
+
+    Returns:
+        Left-aligned tensors; None for a column that is not given.
+
+    """
+    lengths = [rollout.num_drawn for rollout in rollouts]
+    mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    width = mask_BT.shape[1]
+
+    def padded(rows: Sequence[Sequence[float]]) -> Tensor:
+        return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows])
+
+    given = {f"{name}_BT": padded(rows) for name, rows in (columns or {}).items()}
+    if given:
+        given["sampled_logprobs_BT"] = padded([rollout.logprobs for rollout in rollouts])
+    # Where nothing could tell what a rollout is worth, `scored_B` leaves it out.
+    rewards = [0.0 if rollout.reward is None else rollout.reward for rollout in rollouts]
+    rewards_B = torch.tensor(rewards, dtype=torch.float64)
+    if "turns" in needs:
+        given |= _turns(rollouts, rewards_B, mask_BT)
+    scored = [rollout.judged for rollout in rollouts]
+    return RolloutBatch(
+        rewards_B=rewards_B,
+        group_B=torch.tensor([rollout.group for rollout in rollouts]),
+        mask_BT=mask_BT,
+        truncated_B=torch.tensor([rollout.truncated for rollout in rollouts]),
+        scored_B=None if all(scored) else torch.tensor(scored),
+        **given,
+    )
+
+
+def bearing_loss(samples: Sequence[Sequence[TrainSample | None]]) -> list[list[TrainSample]]:
+    """The samples that bear loss, group by group, without the groups that have none."""
+    groups = [[sample for sample in group if sample is not None] for group in samples]
+    return [group for group in groups if group]
+
+
+def with_advantages(
+    groups: Sequence[Group], samples: Sequence[Sequence[TrainSample | None]]
+) -> list[Group]:
+    """The groups of a generation, each trained rollout with the advantage that was learned from.
+
+    Args:
+        groups: All groups, in the order in which they were drawn.
+        samples: Those of `training_samples` of the trained ones among them.
+
+    Returns:
+        The same groups; a rollout that bears no loss or was not learned from has no advantages.
+
+    """
+    found = iter(samples)
+
+    def credited(group: Group) -> Group:
+        if not group[0].trained:
+            return group
+        return [
+            rollout._replace(advantages=() if sample is None else sample.advantages)
+            for rollout, sample in zip(group, next(found), strict=True)
+        ]
+
+    return [credited(group) for group in groups]
+
+
+def group_statistics(groups: Sequence[Group]) -> dict[str, list[float]]:
+    """Mean and deviation of the rewards of each rollout's whole group, as columns of samples."""
+    rewards = [[each.reward for each in group if each.reward is not None] for group in groups]
+    pairs = list(zip(groups, rewards, strict=True))
+    return {
+        "group_mean": [fmean(found or [0.0]) for group, found in pairs for _ in group],
+        "group_deviation": [pstdev(found or [0.0]) for group, found in pairs for _ in group],
+    }
+
+
+def _turns(rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
+    """The turn of each drawn token, from 0, and each turn's reward: all of it at the last one."""
+    turn_BT = torch.full(mask_BT.shape, -1)
+    turns = [
+        [span.turn for span in rollout.spans if span.drawn for _ in range(span.begin, span.end)]
+        for rollout in rollouts
+    ]
+    turn_BT[mask_BT] = torch.tensor([turn for row in turns for turn in row])
+    last_B = turn_BT.amax(-1, keepdim=True)
+    rewards_BK = rewards_B.new_zeros(len(rollouts), int(last_B.max()) + 1)
+    return {
+        "turn_BT": turn_BT,
+        "turn_rewards_BK": rewards_BK.scatter(1, last_B, rewards_B[:, None]),
+    }
+
+
+def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[Row]:
+    """Rows of left-aligned ``[B, T]``, one number per drawn token; of ``[B, 1]`` a single one."""
+    if values_BT.shape[1] == 1:
+        return [(value,) for value in values_BT[:, 0].tolist()]
+    lengths = [rollout.num_drawn for rollout in rollouts]
+    return [tuple(row[:n]) for row, n in zip(values_BT.tolist(), lengths, strict=True)]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from posttrain.learning.algorithms.batches import multiplied
 from posttrain.learning.algorithms.objective import (
+    advantages,
     denominator,
     policy_objective,
     value_objective,
@@ -18,12 +20,20 @@ from posttrain.learning.maths.reduce import masked_mean
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
-from posttrain.learning.rl.advantages import training_samples
-from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate
+from posttrain.learning.rl.batch import (
+    Row,
+    TrainBatch,
+    TrainSample,
+    collate,
+    group_statistics,
+    lengths_and_groups,
+    rollout_batch,
+    rows_of,
+)
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import Group, Rollout
-from posttrain.learning.training.failed_batch import kept_for_replay
+from posttrain.learning.training.failed_batch import keep_for_replay
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.errors import UserError
@@ -73,16 +83,7 @@ class PolicyLearner:
     def training_samples(
         self, groups: Sequence[Group], *, step: int
     ) -> list[list[TrainSample | None]]:
-        """Turn groups into what is learned from, with its advantages; see `rl.advantages`.
-
-        Args:
-            groups: The groups that are learned from.
-            step: 0-based step.
-
-        Returns:
-            A sample for each rollout, group by group; None for one that bears no loss.
-
-        """
+        """Turn the groups of a step into what is learned from; see the function of this name."""
         return training_samples(groups, self.passes, step=step)
 
     def update(
@@ -112,7 +113,7 @@ class PolicyLearner:
             num_steps=config.steps * config.updates_per_step,
         )
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
-        with kept_for_replay(self.scratch, self.weights(), parts, step=step + 1, seed=seed):
+        try:
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
             if critic is not None:
                 norm = critic.optimizer.step(
@@ -120,6 +121,10 @@ class PolicyLearner:
                 )
                 metrics["value_grad_norm"] = norm
             norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
+        except NotFiniteError as error:
+            weights, folder = self.weights(), self.scratch
+            told = keep_for_replay(error, folder, weights, parts, step=step + 1, seed=seed)
+            raise NotFiniteError(told) from None
         self.num_updates += 1
         self.trainable.after_step()
         if reference is not None:
@@ -176,7 +181,9 @@ class PolicyLearner:
         """
         passes, algorithm = self.passes, self.passes.config.algorithm
         needs = algorithm.needs
-        found = passes.policy(self.model, batch, with_entropy="entropy" in needs)
+        found = passes.policy(
+            self.model, batch.input_ids_BT, batch.mask_BT, with_entropy="entropy" in needs
+        )
         new_BT, old_BT = found.logprobs_BT, batch.old_logprobs_BT
         known = replace(
             batch,
@@ -249,7 +256,10 @@ class PolicyLearner:
             behind = (step - sample.policy_version) * per_step
             return behind / (behind + index) if behind > 0 else 0.0
 
-        chosen = [[samples[place] for place in bucket] for bucket in passes.buckets(samples)]
+        chosen = [
+            [samples[place] for place in bucket]
+            for bucket in passes.buckets(*lengths_and_groups(samples))
+        ]
         return [
             collate(
                 part,
@@ -259,6 +269,66 @@ class PolicyLearner:
             )
             for part in chosen
         ]
+
+
+def training_samples(
+    groups: Sequence[Group], passes: ModelPasses, *, step: int
+) -> list[list[TrainSample | None]]:
+    """Turn the groups of a step into what is learned from, before the step's first update.
+
+    What needs a model (a critic's values, a divergence in the reward, log-probabilities of the
+    policy as it is now) is computed here once, if the algorithm needs it, and stays as it is
+    through all updates. This is the only place where advantages are computed: statistics are of
+    these groups and no others.
+
+    Args:
+        groups: The groups that are learned from.
+        passes: The models, and the config that says what is needed.
+        step: 0-based step, which is the version of the present policy.
+
+    Returns:
+        A sample for each rollout, group by group. None for a rollout that bears no loss (cut off,
+        where the algorithm does not keep those, or not to be judged), so that no denominator
+        counts it.
+
+    """
+    config = passes.config
+    algorithm, needs = config.algorithm, config.algorithm.needs
+    rollouts = [rollout for group in groups for rollout in group]
+    if not rollouts:
+        return []
+    bare = [TrainSample.bare(rollout) for rollout in rollouts]
+    columns: dict[str, list[Row]] = {}
+    if passes.critic is not None:
+        columns["values"] = passes.rows(bare, passes.present_values)
+    if "rewards_reference" in needs:
+        columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
+    if "generation_entropy" in needs:
+        columns["entropy"] = passes.rows(bare, passes.present_entropy)
+    batch = rollout_batch(rollouts, needs=needs, columns=columns)
+    earned = advantages(algorithm, batch, max_tokens=config.max_tokens)
+    kept: dict[str, Sequence[Any]] = {"advantages": rows_of(earned.advantages_BT, rollouts)}
+    if earned.returns_BT is not None:
+        kept |= {"values": columns["values"], "returns": rows_of(earned.returns_BT, rollouts)}
+    stale = any(rollout.policy_version != step for rollout in rollouts)
+    if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
+        # Else the policy before the first update is the sampler, or the present one.
+        kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
+    fixed = [
+        each.of_generation(batch, earned.advantages_BT) for each in algorithm.token_weights.values()
+    ]
+    weights_BT = multiplied([each for each in fixed if each is not None])
+    if weights_BT is not None:
+        kept["weights"] = rows_of(weights_BT.float(), rollouts)
+    if "group_statistics" in needs:
+        kept |= group_statistics(groups)
+    samples = iter(
+        replace(sample, **{name: rows[place] for name, rows in kept.items()}) if bears else None
+        for place, (sample, bears) in enumerate(
+            zip(bare, earned.bears_loss_B.tolist(), strict=True)
+        )
+    )
+    return [[next(samples) for _ in group] for group in groups]
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:

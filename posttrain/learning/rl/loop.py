@@ -1,18 +1,13 @@
 """The RL loop: sample ahead, learn in updates, remember everything."""
 
-import math
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.rl.advantages import bearing_loss, informative_groups, with_advantages
-from posttrain.learning.rl.batch import TrainSample
-from posttrain.learning.rl.buffer import Buffer, Generation
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.generations import measure
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, describe
-from posttrain.learning.rl.rollout import Group, marked
+from posttrain.learning.rl.metrics import CURRICULUM
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -54,26 +49,25 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
             if state.best is not None:
                 state.best.mark()
         learner.passes.config = config
-        while queue.num_drawn <= min(step + config.staleness, config.steps - 1):
-            queue.put(draw(state, queue.num_drawn, config, version=step))
+        queue.fill(state.rollouter, learner, config, step=step)
         if buffer.generation is None:
-            open_generation(state, config, step=step)
+            buffer.take(queue, learner, config)
         assert buffer.generation is not None
         learner.passes.config = buffer.generation.drawn_with(config)
 
         sampled = time.perf_counter()
-        plan = buffer.plan(seed=context.seed)
-        for index in range(buffer.num_done, len(plan)):
-            metrics = learner.update(plan[index], step=step, index=index, seed=context.seed)
-            if index == 0:
-                gate(learner, metrics, stale=is_stale(buffer, version=step))
+        for metrics in buffer.updates(learner, seed=context.seed):
+            if buffer.num_done == 0:
+                gate(learner, metrics, stale=buffer.is_stale)
             weights = check_moved(learner, weights, gradient=metrics["grad_norm"])
-            buffer.learned(metrics)
-            if index + 1 < len(plan):
-                saving.save_if_due(step, index + 1)
+            buffer.note(metrics)
+            if buffer.num_done < buffer.num_planned:
+                saving.save_if_due(step, buffer.num_done)
 
         totals, generation = buffer.totals, buffer.close()
-        named = measure(generation, totals, config, version=step)
+        # Only now everything is known of a group that a problem sampler may ask.
+        state.rollouter.observe(generation.groups)
+        named = measure(generation, totals, config)
         named |= {CURRICULUM + n: value for n, value in state.rollouter.stream.metrics().items()}
         named |= state.schedules.metrics(step)
         state.curve.log(step + 1, named)
@@ -87,34 +81,6 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         saving.save_if_due(step + 1, 0)
 
 
-def draw(state: RlState, step: int, config: RlConfig, *, version: int) -> Generation:
-    """Sample for `step`; where it will wait, hold the sampler against the trainer at once."""
-    generation = state.rollouter.generate(step, config, version=version)
-    if step > version:
-        gap = state.learner.gap(generation.groups[0])
-        state.learner.check_gap(gap["logprob_gap"])
-        generation.facts |= gap
-    return generation
-
-
-def open_generation(state: RlState, config: RlConfig, *, step: int) -> None:
-    """Take the oldest generation, and fix what all updates of the step will learn from it."""
-    generation = drop_stale(state.queue.take(), version=step, bound=config.staleness)
-    state.learner.passes.config = generation.drawn_with(config)
-    trained = [group for group in generation.groups if group[0].trained]
-    earned = state.learner.training_samples(trained, step=step)
-    samples = bearing_loss(earned)
-    if step == 0:
-        check_taught(trained, samples, max_tokens=config.max_tokens)
-    num_masked = sum(map(len, trained)) - sum(map(len, samples))
-    if num_masked:
-        generation.facts["rollouts_masked"] = float(num_masked)
-    generation = replace(generation, groups=with_advantages(generation.groups, earned))
-    # Only now everything is known of a group that a problem sampler may ask.
-    state.rollouter.observe(generation.groups)
-    state.buffer.open(generation, samples)
-
-
 def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> None:
     """Stop where sampler and trainer disagree; of stale rollouts the distance is another thing."""
     if not stale:
@@ -122,69 +88,6 @@ def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> N
         return
     for name in ("", "_max", "_k3"):
         metrics[f"drift{name}"] = metrics.pop(f"logprob_gap{name}")
-
-
-def is_stale(buffer: Buffer, *, version: int) -> bool:
-    """Whether any rollout that is learned from is of an older policy."""
-    return any(sample.policy_version != version for group in buffer.samples for sample in group)
-
-
-def drop_stale(generation: Generation, *, version: int, bound: int) -> Generation:
-    """Take groups with a rollout older than the bound out of what is learned from."""
-
-    def kept(group: Group) -> Group:
-        if version - min(rollout.policy_version for rollout in group) <= bound:
-            return group
-        return marked(group, trained=False)
-
-    groups = [kept(group) for group in generation.groups]
-    num_stale = sum(
-        len(new)
-        for old, new in zip(generation.groups, groups, strict=True)
-        if old[0].trained and not new[0].trained
-    )
-    facts = generation.facts | {"rollouts_stale": float(num_stale)}
-    return replace(generation, groups=groups, facts=facts)
-
-
-def measure(
-    generation: Generation,
-    totals: Mapping[str, Sequence[float]],
-    config: RlConfig,
-    *,
-    version: int,
-) -> dict[str, float]:
-    """Compute the metrics of a step, by the names in `rl.metrics`.
-
-    Args:
-        generation: What was learned from, with all that was drawn for it.
-        totals: What each update measured, by name.
-        config: The numbers of the step.
-        version: The policy's version at the beginning of the step.
-
-    Returns:
-        Figures of the rollouts, and the mean of every metric over the updates that measured it.
-
-    """
-    signal = informative_groups(generation.groups, config.algorithm.advantage)
-    ages = [version - r.policy_version for g in generation.groups for r in g if r.trained]
-    found = describe(generation.groups, signal=signal) | generation.facts
-    if ages:
-        found["staleness"] = sum(ages) / len(ages)
-    found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}
-    return {f"rl/{name}": value for name, value in found.items()}
-
-
-def check_taught(
-    trained: Sequence[Group], samples: Sequence[Sequence[TrainSample]], *, max_tokens: int
-) -> None:
-    """Refuse, before the first update, a limit of tokens that cuts off and so masks everything."""
-    if trained and not samples and all(r.truncated for group in trained for r in group):
-        raise UserError(
-            f"rl: every rollout of the first step was cut off at max_tokens {max_tokens}, and"
-            " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
-            " or set truncated to keep"
-        )
 
 
 def check_moved(learner: PolicyLearner, before: object, *, gradient: float) -> object:

@@ -13,7 +13,12 @@ from posttrain.data.batching import length_buckets
 from posttrain.learning.maths.entropy import entropy_from_hidden, entropy_from_logits
 from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.logprobs import TokenLogprobs, hidden_states, token_logprobs
-from posttrain.learning.rl.batch import TrainBatch, TrainSample, collate
+from posttrain.learning.rl.batch import (
+    TrainBatch,
+    TrainSample,
+    collate,
+    lengths_and_groups,
+)
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.critic import Critic
 from posttrain.learning.rl.reference import ReferencePolicy
@@ -38,14 +43,19 @@ class ModelPasses:
     device: str
 
     def policy(
-        self, model: "PreTrainedModel", batch: TrainBatch, *, with_entropy: bool = False
+        self,
+        model: "PreTrainedModel",
+        input_ids_BT: Tensor,
+        mask_BT: Tensor,
+        *,
+        with_entropy: bool = False,
     ) -> TokenLogprobs:
         """Log-probabilities of the drawn tokens, with gradient; entropies, without."""
         with self.trainable.computing():
             return token_logprobs(
                 model,
-                batch.input_ids_BT,
-                wanted_BT=batch.mask_BT,
+                input_ids_BT,
+                wanted_BT=mask_BT,
                 temperature=self.config.temperature,
                 with_entropy=with_entropy,
             )
@@ -53,12 +63,14 @@ class ModelPasses:
     def present_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the policy as it is now. ``[B, T]``."""
         with torch.no_grad():
-            return self.policy(self.trainable.model, batch).logprobs_BT
+            return self.policy(self.trainable.model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
 
     def present_entropy(self, batch: TrainBatch) -> Tensor:
         """Of the policy as it is now, in nats. ``[B, T]``."""
         with torch.no_grad():
-            entropy_BT = self.policy(self.trainable.model, batch, with_entropy=True).entropy_BT
+            entropy_BT = self.policy(
+                self.trainable.model, batch.input_ids_BT, batch.mask_BT, with_entropy=True
+            ).entropy_BT
         assert entropy_BT is not None
         return entropy_BT
 
@@ -66,7 +78,7 @@ class ModelPasses:
         """Of the reference policy as it is now. ``[B, T]``."""
         assert self.reference is not None
         with torch.no_grad():
-            return self.policy(self.reference.model, batch).logprobs_BT
+            return self.policy(self.reference.model, batch.input_ids_BT, batch.mask_BT).logprobs_BT
 
     def values(self, batch: TrainBatch) -> Tensor:
         """Of the critic, with gradient. ``[B, T]``."""
@@ -100,27 +112,29 @@ class ModelPasses:
         found = self._found(samples, compute)
         return [found[place] for place in range(len(samples))]
 
-    def buckets(self, samples: Sequence[TrainSample]) -> list[list[int]]:
-        """Places of the samples that go through the model together."""
-        return self._within(samples, self.config.updates.micro_batch_tokens)
+    def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
+        """Choose which samples, by their lengths and groups, go through the model together."""
+        return self._within(lengths, groups, self.config.updates.micro_batch_tokens)
 
-    def _within(self, samples: Sequence[TrainSample], budget: int) -> list[list[int]]:
+    def _within(
+        self, lengths: Sequence[int], groups: Sequence[int], budget: int
+    ) -> list[list[int]]:
         """By length, or whole groups where a part of the algorithm needs those."""
-        lengths = [sample.num_tokens for sample in samples]
+        places = range(len(lengths))
         if "whole_groups" not in self.config.algorithm.needs:
-            return length_buckets(range(len(samples)), lengths, budget)
-        order = sorted(range(len(samples)), key=lambda place: samples[place].group)
-        groups = [list(each) for _, each in groupby(order, key=lambda p: samples[p].group)]
-        widths = [max(lengths[place] for place in group) * len(group) for group in groups]
+            return length_buckets(places, lengths, budget)
+        order = sorted(places, key=lambda place: groups[place])
+        wholes = [list(each) for _, each in groupby(order, key=lambda place: groups[place])]
+        widths = [max(lengths[place] for place in whole) * len(whole) for whole in wholes]
         return [
-            [place for index in bucket for place in groups[index]]
-            for bucket in length_buckets(range(len(groups)), widths, budget)
+            [place for index in bucket for place in wholes[index]]
+            for bucket in length_buckets(range(len(wholes)), widths, budget)
         ]
 
     def _found(self, samples: Sequence[TrainSample], compute: Pass) -> dict[int, tuple[float, ...]]:
         """By place of the sample."""
         rows: dict[int, tuple[float, ...]] = {}
-        for bucket in self.buckets(samples):
+        for bucket in self.buckets(*lengths_and_groups(samples)):
             rows |= self._rows_of(bucket, samples, compute)
         return rows
 

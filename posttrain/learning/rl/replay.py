@@ -6,12 +6,11 @@ from pathlib import Path
 from posttrain.data.schemas import ROLLOUTS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rl.advantages import bearing_loss
-from posttrain.learning.rl.buffer import Buffer, Generation
+from posttrain.learning.rl.batch import bearing_loss
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.loop import measure
-from posttrain.learning.rl.rollout import stored_groups
+from posttrain.learning.rl.generations import Buffer, Generation, measure
+from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError, nearest
@@ -60,9 +59,9 @@ def replay(
         trained = [group for group in groups if group[0].trained]
         samples = bearing_loss(learner.training_samples(trained, step=step))
         buffer.open(generation, samples)
-        for index, update in enumerate(buffer.plan(seed=context.seed)):
-            buffer.learned(learner.update(update, step=step, index=index, seed=context.seed))
-        measured = measure(generation, buffer.totals, configs[step], version=step)
+        for metrics in buffer.updates(learner, seed=context.seed):
+            buffer.note(metrics)
+        measured = measure(generation, buffer.totals, configs[step])
         _require_measured(schedules.followed, measured)
         schedules.observe(measured)
         context.progress(number, config.steps)

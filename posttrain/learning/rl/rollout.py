@@ -1,16 +1,14 @@
-"""Rollouts: what a policy drew and what it earned, as records and as rows of a table."""
+"""Rollouts: what a policy drew, and what it earned by the components of the reward."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, NamedTuple
 
-import numpy as np
-import polars as pl
-
-from posttrain.data.schemas import IDENTITY, ROLLOUTS, Problem, with_row_ids
-from posttrain.learning.rewards.components.base import Answers
-from posttrain.learning.rewards.config import Earned
+from posttrain.data.schemas import Problem
+from posttrain.learning.rewards.components.base import Answers, Component, Verify
+from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
 
@@ -147,8 +145,62 @@ def as_groups(
     return grouped(rollouts)
 
 
-def answers_of(group: Group, problem: Problem) -> Answers:
-    """Return what reward components see of a group."""
+@dataclass
+class Rewarder:
+    """A reward at work: what it asks verifiers with, and what its combination remembers."""
+
+    stack: RewardStack
+    known: Verify
+    state: dict[str, Any] = field(default_factory=dict)
+
+    def rewarded(
+        self, groups: Sequence[Group], problems: Sequence[Problem], *, step: int
+    ) -> list[Group]:
+        """Return the groups of one round of sampling, with what each rollout earned.
+
+        Args:
+            groups: Rollouts that have earned nothing yet.
+            problems: The problem of each group.
+            step: 0-based step that they will be learned from in.
+
+        Returns:
+            The same groups, in their order.
+
+        Raises:
+            UserError: A part gives something other than one finite number, or None, per rollout.
+
+        """
+        answers = [_answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
+        rollouts = [rollout for group in groups for rollout in group]
+        sizes, combine = [len(group) for group in groups], self.stack.combine
+        scores = {
+            name: _scores_of(part, part.score_all(answers, self.known), sizes)
+            for name, part in self.stack.components.items()
+        }
+        rewards = combine.combine(scores, step=step, state=self.state)
+        _check_numbers(rewards, len(rollouts), f"combine.{combine.kind}: `combine`")
+        solved = scores[self.stack.solver]
+        made = iter(
+            rollout._replace(
+                components=tuple((name, values[place]) for name, values in scores.items()),
+                reward=rewards[place],
+                solved=None if (score := solved[place]) is None else score >= 1.0,
+            )
+            for place, rollout in enumerate(rollouts)
+        )
+        return [[next(made) for _ in group] for group in groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what the combination remembers."""
+        return dict(self.state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.state = dict(state)
+
+
+def _answers_of(group: Group, problem: Problem) -> Answers:
+    """What reward components see of a group."""
     return Answers(
         problem=problem,
         texts=tuple(rollout.text for rollout in group),
@@ -157,15 +209,31 @@ def answers_of(group: Group, problem: Problem) -> Answers:
     )
 
 
-def rewarded(groups: Sequence[Group], earned: Sequence[Sequence[Earned]]) -> list[Group]:
-    """Return the same groups, with what each rollout earned."""
-    return [
-        [
-            rollout._replace(components=each.components, reward=each.reward, solved=each.solved)
-            for rollout, each in zip(group, found, strict=True)
-        ]
-        for group, found in zip(groups, earned, strict=True)
-    ]
+def _scores_of(
+    part: Component, found: Sequence[Sequence[float | None]], sizes: Sequence[int]
+) -> list[float | None]:
+    """The scores that a component gave the answers of all groups, in one list."""
+    of = f"component.{part.kind}: `score`"
+    for group, size in zip(found, sizes, strict=False):
+        _check_numbers(group, size, of)
+    flat = [score for group in found for score in group]
+    _check_numbers(flat, sum(sizes), of)
+    return flat
+
+
+def _check_numbers(found: Sequence[float | None], count: int, of: str) -> None:
+    """Refuse what is not one finite number, or None, for each of some answers."""
+    wrong = [each for each in found if each is not None and not _is_finite(each)]
+    if wrong or len(found) != count:
+        told = repr(wrong[0]) if wrong else f"{len(found)} numbers"
+        raise UserError(
+            f"rl: {of} gave {told} for {count} answers; let it give one finite number for each,"
+            " and None for an answer that cannot be judged"
+        )
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
@@ -215,44 +283,11 @@ def plain(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Return the groups that `plain` was given."""
-    return grouped([_from_values(row) for row in rows])
+    return grouped([from_values(row) for row in rows])
 
 
-def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
-    """Lay rollouts, each with its step, out as a ROLLOUTS frame, in the given order."""
-    rows = [rollout for _, rollout in rollouts]
-    columns: dict[str, Any] = {
-        name: [row[place] for row in rows] for place, name in enumerate(Rollout._fields)
-    }
-    spans = [row.spans for row in rows]
-    columns |= {
-        "step": [step for step, _ in rollouts],
-        "token_ids": _lists(columns["token_ids"], np.int32),
-        "logprobs": _lists(columns["logprobs"], np.float32),
-        "versions": _lists(columns["versions"], np.int32),
-        "spans": _records(spans, ROLLOUTS["spans"]),
-        "components": _records(columns["components"], ROLLOUTS["components"]),
-        "advantages": _lists(_per_token(rows), np.float32),
-    }
-    schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}
-    frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)
-    frame = frame.with_columns(parents=pl.concat_list("problem_id"))
-    return with_row_ids(frame, IDENTITY["rollouts"]).select(ROLLOUTS.names())
-
-
-def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
-    """Return the groups of a ROLLOUTS table by step, in the order in which they were drawn."""
-    for part in frame.partition_by("step", maintain_order=True):
-        rows = part.select(Rollout._fields).iter_rows(named=True)
-        yield part["step"][0], grouped([_from_row(row) for row in rows])
-
-
-def _from_row(row: Mapping[str, Any]) -> Rollout:
-    components = [(each["name"], each["value"]) for each in row["components"]]
-    return _from_values({**row, "components": components})
-
-
-def _from_values(values: Mapping[str, Any]) -> Rollout:
+def from_values(values: Mapping[str, Any]) -> Rollout:
+    """Return the rollout whose fields these are, with lists where it has tuples."""
     lists = ("token_ids", "logprobs", "versions", "advantages")
     return Rollout(
         **{
@@ -262,48 +297,3 @@ def _from_values(values: Mapping[str, Any]) -> Rollout:
             "components": tuple((name, value) for name, value in values["components"]),
         }
     )
-
-
-def _per_token(rows: Sequence[Rollout]) -> list[Sequence[float]]:
-    """Spread an advantage that all drawn tokens share over them."""
-    return [
-        row.advantages * row.num_drawn if len(row.advantages) == 1 else row.advantages
-        for row in rows
-    ]
-
-
-def _lists(rows: Sequence[Sequence[float]], kind: type[np.generic]) -> pl.Series:
-    """Build a list column through one flat array.
-
-    Polars is slow at many small Python lists, and pyarrow imports pandas for its first array.
-    """
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    values = np.fromiter(chain.from_iterable(rows), kind, lengths.sum())
-    return _nested(pl.DataFrame({"value": values}), lengths)
-
-
-def _records(rows: Sequence[Sequence[tuple[Any, ...]]], kind: pl.DataType) -> pl.Series:
-    """Build a column of lists of records, likewise."""
-    assert isinstance(kind, pl.List)
-    assert isinstance(kind.inner, pl.Struct)
-    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-    flat = pl.DataFrame(
-        list(chain.from_iterable(rows)),
-        schema={f.name: f.dtype for f in kind.inner.fields},
-        orient="row",
-    )
-    return _nested(pl.DataFrame({"value": flat.to_struct("value")}), lengths)
-
-
-def _nested(flat: pl.DataFrame, lengths: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
-    """One list of `value` per length; empty ones too."""
-    owners = np.arange(len(lengths), dtype=np.uint32)
-    found = (
-        flat.with_columns(owner=owners.repeat(lengths))
-        .group_by("owner", maintain_order=True)
-        .agg("value")
-    )
-    whole = pl.DataFrame({"owner": owners}).join(
-        found, on="owner", how="left", maintain_order="left"
-    )
-    return whole["value"].fill_null([])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from posttrain.learning.models.distributed.group import Group
 from posttrain.learning.models.distributed.shard import Sharded
-from posttrain.learning.rl.batch import TrainBatch, TrainSample
+from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
 from posttrain.learning.rl.passes import ModelPasses, Pass
 from posttrain.learning.training.sharded import shares
 
@@ -23,22 +23,23 @@ class ShardedPasses(ModelPasses):
     def present_logprobs(self, batch: TrainBatch) -> Tensor:
         """Of the policy as it is now. ``[B, T]``."""
         with torch.no_grad():
-            logprobs_BT: Tensor = self.sharded(self.policy, batch).logprobs_BT
+            logprobs_BT: Tensor = self.sharded(
+                self.policy, batch.input_ids_BT, batch.mask_BT
+            ).logprobs_BT
         return logprobs_BT
 
-    def buckets(self, samples: Sequence[TrainSample]) -> list[list[int]]:
+    def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
         """At least one for each process, where there are rows enough."""
-        longest = max(sample.num_tokens for sample in samples)
         budget = self.config.updates.micro_batch_tokens
-        buckets = self._within(samples, budget)
-        while len(buckets) < min(self.group.size, len(samples)) and budget > longest:
-            budget = max(budget // 2, longest)
-            buckets = self._within(samples, budget)
+        buckets = self._within(lengths, groups, budget)
+        while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
+            budget = max(budget // 2, *lengths)
+            buckets = self._within(lengths, groups, budget)
         return buckets
 
     def _found(self, samples: Sequence[TrainSample], compute: Pass) -> dict[int, tuple[float, ...]]:
         rows: dict[int, tuple[float, ...]] = {}
-        for bucket, counts in shares(self.buckets(samples), self.group):
+        for bucket, counts in shares(self.buckets(*lengths_and_groups(samples)), self.group):
             found = self._rows_of(bucket, samples, compute)
             rows |= found if counts else {}
         everyone: dict[int, tuple[float, ...]] = {}

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from posttrain.learning.models.distributed.group import Group
 from posttrain.learning.models.load import Policy
+from posttrain.learning.rewards.components.verifier import Answer, VerifierCache
 from posttrain.learning.rewards.score import Score
-from posttrain.learning.rewards.verify import Answer, VerifierCache
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from posttrain.learning.curriculum.base import ProblemPool
 from posttrain.learning.curriculum.start import start_sampler
 from posttrain.learning.models.checkpoint import Checkpointer
-from posttrain.learning.rl.buffer import Buffer, Queue
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
-from posttrain.learning.rl.rollouter import Rollouter
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.rollouts.scoring import make_prompts, problems_of

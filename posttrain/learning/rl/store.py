@@ -1,13 +1,16 @@
-"""Every rollout of a running stage, trained on or not, until the table is written."""
+"""Every rollout of a running stage, trained on or not, and the table that is made of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.schemas import IDENTITY, ROLLOUTS, with_row_ids
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.rl.rollout import Group, Rollout, rollouts_table
+from posttrain.learning.rl.rollout import Group, Rollout, from_values, grouped
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_file
 
@@ -91,3 +94,82 @@ class RolloutStore:
 
     def _shards(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
+
+
+def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
+    """Lay rollouts, each with its step, out as a ROLLOUTS frame, in the given order."""
+    rows = [rollout for _, rollout in rollouts]
+    columns: dict[str, Any] = {
+        name: [row[place] for row in rows] for place, name in enumerate(Rollout._fields)
+    }
+    spans = [row.spans for row in rows]
+    columns |= {
+        "step": [step for step, _ in rollouts],
+        "token_ids": _lists(columns["token_ids"], np.int32),
+        "logprobs": _lists(columns["logprobs"], np.float32),
+        "versions": _lists(columns["versions"], np.int32),
+        "spans": _records(spans, ROLLOUTS["spans"]),
+        "components": _records(columns["components"], ROLLOUTS["components"]),
+        "advantages": _lists(_per_token(rows), np.float32),
+    }
+    schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}
+    frame = pl.DataFrame({name: columns[name] for name in schema}, schema=schema)
+    frame = frame.with_columns(parents=pl.concat_list("problem_id"))
+    return with_row_ids(frame, IDENTITY["rollouts"]).select(ROLLOUTS.names())
+
+
+def stored_groups(frame: pl.DataFrame) -> Iterator[tuple[int, list[Group]]]:
+    """Return the groups of a ROLLOUTS table by step, in the order in which they were drawn."""
+    for part in frame.partition_by("step", maintain_order=True):
+        rows = part.select(Rollout._fields).iter_rows(named=True)
+        yield part["step"][0], grouped([_from_row(row) for row in rows])
+
+
+def _from_row(row: Mapping[str, Any]) -> Rollout:
+    components = [(each["name"], each["value"]) for each in row["components"]]
+    return from_values({**row, "components": components})
+
+
+def _per_token(rows: Sequence[Rollout]) -> list[Sequence[float]]:
+    """Spread an advantage that all drawn tokens share over them."""
+    return [
+        row.advantages * row.num_drawn if len(row.advantages) == 1 else row.advantages
+        for row in rows
+    ]
+
+
+def _lists(rows: Sequence[Sequence[float]], kind: type[np.generic]) -> pl.Series:
+    """Build a list column through one flat array.
+
+    Polars is slow at many small Python lists, and pyarrow imports pandas for its first array.
+    """
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = np.fromiter(chain.from_iterable(rows), kind, lengths.sum())
+    return _nested(pl.DataFrame({"value": values}), lengths)
+
+
+def _records(rows: Sequence[Sequence[tuple[Any, ...]]], kind: pl.DataType) -> pl.Series:
+    """Build a column of lists of records, likewise."""
+    assert isinstance(kind, pl.List)
+    assert isinstance(kind.inner, pl.Struct)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    flat = pl.DataFrame(
+        list(chain.from_iterable(rows)),
+        schema={f.name: f.dtype for f in kind.inner.fields},
+        orient="row",
+    )
+    return _nested(pl.DataFrame({"value": flat.to_struct("value")}), lengths)
+
+
+def _nested(flat: pl.DataFrame, lengths: np.ndarray[Any, np.dtype[np.int64]]) -> pl.Series:
+    """One list of `value` per length; empty ones too."""
+    owners = np.arange(len(lengths), dtype=np.uint32)
+    found = (
+        flat.with_columns(owner=owners.repeat(lengths))
+        .group_by("owner", maintain_order=True)
+        .agg("value")
+    )
+    whole = pl.DataFrame({"owner": owners}).join(
+        found, on="owner", how="left", maintain_order="left"
+    )
+    return whole["value"].fill_null([])

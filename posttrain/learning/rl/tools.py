@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rewards.config import Rewarder, RewardStack
+from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.rollout import Rewarder
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying

@@ -11,8 +11,8 @@ import polars as pl
 from posttrain.data.schemas import PROBLEMS, Completion, Problem
 from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
+from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.score import Score
-from posttrain.learning.rewards.verify import VerifierCache
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
 from posttrain.stage.resources import RayResources
 

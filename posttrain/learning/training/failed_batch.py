@@ -47,13 +47,39 @@ def kept_for_replay(
     try:
         yield
     except NotFiniteError as error:
-        facts = {"step": step, "seed": seed, "weights": weights_digest(model)}
-        path = save_failed_batch(folder, parts, facts=facts)
-        _save_weights(model, weights_beside(path))
-        raise NotFiniteError(
-            f"{error}; `posttrain replay --batch FILE` says where it began; the batch is kept in"
-            f" {path}"
-        ) from None
+        told = keep_for_replay(error, folder, model, parts, step=step, seed=seed)
+        raise NotFiniteError(told) from None
+
+
+def keep_for_replay(
+    error: NotFiniteError,
+    folder: Path,
+    model: torch.nn.Module,
+    parts: Sequence[Any],
+    *,
+    step: int,
+    seed: int,
+) -> str:
+    """Save the parts of a step that met a number that is not finite.
+
+    Args:
+        error: What says so.
+        folder: Where the batch and the weights are kept.
+        model: The weights that the step started from.
+        parts: The dataclasses of the step's micro-batches.
+        step: Number of the step, from 1.
+        seed: Of the stage.
+
+    Returns:
+        The error's sentence, with the place of the file.
+
+    """
+    facts = {"step": step, "seed": seed, "weights": weights_digest(model)}
+    path = save_failed_batch(folder, parts, facts=facts)
+    _save_weights(model, weights_beside(path))
+    return (
+        f"{error}; `posttrain replay --batch FILE` says where it began; the batch is kept in {path}"
+    )
 
 
 def weights_beside(batch: Path) -> Path:

@@ -30,8 +30,7 @@ class PrimedProduction(Production):
     def produce(self, problems, prompts, at):
         primed = [replace(each, token_ids=each.token_ids + self.ids) for each in prompts]
         samples = self.bench.sampler.sample(primed, at.params)
-        groups = as_groups(samples, problems, primed, first=at.first_group)
-        return self.bench.rewarded(groups, problems, step=at.step)
+        return as_groups(samples, problems, primed, first=at.first_group)
 
 
 PARTS = {"producer": {"primed": Primed}}

@@ -10,6 +10,7 @@ from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import digest
+from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
@@ -95,7 +96,7 @@ def groups(*rewards, **more):
 )
 def test_who_is_informative_by_rewards_alone(name, expected):
     batch = groups([1.0, 1.0], [0.0, 0.0], [1.0, 0.0])
-    assert PRESETS[name].algorithm.advantage.informative(batch).tolist() == expected
+    assert informative(PRESETS[name].algorithm.advantage, batch).tolist() == expected
 
 
 def test_a_solved_group_of_unequal_lengths_is_not_informative():
@@ -107,18 +108,18 @@ def test_a_solved_group_of_unequal_lengths_is_not_informative():
         mask_BT=torch.arange(100) < lengths[:, None],
         truncated_B=torch.zeros(4, dtype=torch.bool),
     )
-    assert not PRESETS["dapo"].algorithm.advantage.informative(batch).any()
+    assert not informative(PRESETS["dapo"].algorithm.advantage, batch).any()
 
 
 def test_who_is_cut_off_or_cannot_be_judged_is_not_informative(choose):
     batch = groups([1.0, 0.0], scored_B=torch.tensor([True, False]))
-    assert choose("default").advantage.informative(batch).tolist() == [False, False]
+    assert informative(choose("default").advantage, batch).tolist() == [False, False]
     cut = groups([1.0, 0.0, 0.0])
     cut.truncated_B[1:] = True
     masked = choose("default", advantage={"truncated": "mask"}).advantage
-    assert masked.informative(cut).tolist() == [True, False, False]
+    assert informative(masked, cut).tolist() == [True, False, False]
     dropped = choose("default", advantage={"truncated": "drop"}).advantage
-    assert dropped.informative(cut).tolist() == [False, False, False]
+    assert informative(dropped, cut).tolist() == [False, False, False]
 
 
 def test_any_number_of_a_part_may_be_a_schedule():

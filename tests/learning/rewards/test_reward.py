@@ -6,9 +6,10 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.rewards.combines.base import Combine
-from posttrain.learning.rewards.components.base import Answers, Component
-from posttrain.learning.rewards.config import Rewarder, RewardStack
+from posttrain.learning.rewards.components.base import Component
+from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
+from posttrain.learning.rl.rollout import Rewarder, Rollout
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part, plugged
 
@@ -61,12 +62,29 @@ def plugins():
 
 
 def group_of(name, lengths, *, truncated=None):
-    return Answers(
-        problem=Problem("s", name, "1", 1, "exact"),
-        texts=tuple(f"{name}{index}" for index in range(len(lengths))),
-        lengths=tuple(lengths),
-        truncated=tuple(truncated or [False] * len(lengths)),
-    )
+    """A problem, and rollouts of these lengths that have earned nothing yet."""
+    problem = Problem("s", name, "1", 1, "exact")
+    rollouts = [
+        Rollout(
+            problem_id=problem.id,
+            source="s",
+            group=0,
+            episode=f"{name}/{index}",
+            token_ids=(0,) * length,
+            spans=(),
+            logprobs=(0.0,) * length,
+            versions=(0,),
+            end="tokens" if truncated and truncated[index] else "over",
+            text=f"{name}{index}",
+        )
+        for index, length in enumerate(lengths)
+    ]
+    return problem, rollouts
+
+
+def earned(rewarder, groups, *, step=0):
+    problems, rollouts = zip(*groups, strict=True)
+    return rewarder.rewarded(rollouts, problems, step=step)
 
 
 def rewarder(scores, **settings):
@@ -76,17 +94,17 @@ def rewarder(scores, **settings):
 
 def test_by_default_a_right_answer_earns_one_and_partial_credit_nothing():
     groups = [group_of("a", [1, 1]), group_of("b", [1, 1])]
-    earned = rewarder([[RIGHT, HALF, WRONG, LOST]]).earned(groups, step=0)
-    assert [[each.reward for each in group] for group in earned] == [[1.0, 0.0], [0.0, None]]
-    assert [[each.solved for each in group] for group in earned] == [[True, False], [False, None]]
-    assert earned[0][1].components == (("correct", 0.0),)
-    assert earned[1][1].components == (("correct", None),)
+    found = earned(rewarder([[RIGHT, HALF, WRONG, LOST]]), groups)
+    assert [[each.reward for each in group] for group in found] == [[1.0, 0.0], [0.0, None]]
+    assert [[each.solved for each in group] for group in found] == [[True, False], [False, None]]
+    assert found[0][1].components == (("correct", 0.0),)
+    assert found[1][1].components == (("correct", None),)
 
 
 def test_a_graded_verifier_pays_its_score_and_solves_only_in_full():
     settings = {"components": {"grade": {"kind": "verifier", "graded": True}}}
-    (earned,) = rewarder([[RIGHT, HALF]], **settings).earned([group_of("a", [1, 1])], step=0)
-    assert [(each.reward, each.solved) for each in earned] == [(1.0, True), (0.5, False)]
+    (found,) = earned(rewarder([[RIGHT, HALF]], **settings), [group_of("a", [1, 1])])
+    assert [(each.reward, each.solved) for each in found] == [(1.0, True), (0.5, False)]
 
 
 def test_components_are_weighed_and_one_that_was_not_judged_leaves_no_reward(plugins):
@@ -96,10 +114,10 @@ def test_components_are_weighed_and_one_that_was_not_judged_leaves_no_reward(plu
         "combine": {"kind": "sum", "weights": {"short": 0.25}},
     }
     group = group_of("a", [2, 2, 3, 9], truncated=[False, False, False, True])
-    (earned,) = rewarder([[RIGHT, WRONG, RIGHT, RIGHT]], **settings).earned([group], step=0)
-    assert [each.reward for each in earned] == [1.25, 0.25, 1.0, None]
-    assert [each.solved for each in earned] == [True, False, True, True]
-    assert earned[3].components == (("correct", 1.0), ("short", None))
+    (found,) = earned(rewarder([[RIGHT, WRONG, RIGHT, RIGHT]], **settings), [group])
+    assert [each.reward for each in found] == [1.25, 0.25, 1.0, None]
+    assert [each.solved for each in found] == [True, False, True, True]
+    assert found[3].components == (("correct", 1.0), ("short", None))
 
 
 def test_a_weight_of_0_reports_a_component_and_pays_nothing_for_it(plugins):
@@ -108,18 +126,18 @@ def test_a_weight_of_0_reports_a_component_and_pays_nothing_for_it(plugins):
         "combine": {"kind": "sum", "weights": {"short": 0.0}},
     }
     group = group_of("a", [2, 9], truncated=[False, True])
-    (earned,) = rewarder([[RIGHT, WRONG]], **settings).earned([group], step=0)
-    assert [each.reward for each in earned] == [1.0, 0.0]
-    assert [dict(each.components)["short"] for each in earned] == [1.0, None]
+    (found,) = earned(rewarder([[RIGHT, WRONG]], **settings), [group])
+    assert [each.reward for each in found] == [1.0, 0.0]
+    assert [dict(each.components)["short"] for each in found] == [1.0, None]
 
 
 def test_what_solves_may_be_another_component_than_what_pays(plugins):
     settings = {"components": {"short": "brevity", "right": "verifier"}, "solved_by": "short"}
-    (earned,) = rewarder([[WRONG, RIGHT]], **settings).earned([group_of("a", [1, 2])], step=0)
-    assert [each.solved for each in earned] == [True, False]
+    (found,) = earned(rewarder([[WRONG, RIGHT]], **settings), [group_of("a", [1, 2])])
+    assert [each.solved for each in found] == [True, False]
     settings["solved_by"] = None
-    (earned,) = rewarder([[WRONG, RIGHT]], **settings).earned([group_of("a", [1, 2])], step=0)
-    assert [each.solved for each in earned] == [False, True]
+    (found,) = earned(rewarder([[WRONG, RIGHT]], **settings), [group_of("a", [1, 2])])
+    assert [each.solved for each in found] == [False, True]
 
 
 def test_all_groups_are_verified_at_once():
@@ -130,8 +148,8 @@ def test_all_groups_are_verified_at_once():
         return [RIGHT for _ in answers]
 
     groups = [group_of("a", [1, 1]), group_of("b", [1])]
-    Rewarder(RewardStack(), verify).earned(groups, step=0)
-    problems = [group.problem for group in groups]
+    earned(Rewarder(RewardStack(), verify), groups)
+    problems = [problem for problem, _ in groups]
     assert asked == [[("a0", problems[0]), ("a1", problems[0]), ("b0", problems[1])]]
 
 
@@ -139,10 +157,10 @@ def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
     settings = {"combine": "counted"}
     first = rewarder([[RIGHT], [RIGHT]], **settings)
     groups = [group_of("a", [1])]
-    assert [first.earned(groups, step=step)[0][0].reward for step in (0, 1)] == [1.0, 12.0]
+    assert [earned(first, groups, step=step)[0][0].reward for step in (0, 1)] == [1.0, 12.0]
     resumed = rewarder([[RIGHT]], **settings)
     resumed.load_state_dict(first.state_dict())
-    assert resumed.earned(groups, step=2)[0][0].reward == 23.0
+    assert earned(resumed, groups, step=2)[0][0].reward == 23.0
 
 
 @pytest.mark.parametrize(

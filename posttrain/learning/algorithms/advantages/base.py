@@ -1,16 +1,11 @@
-"""What all advantages share: whose rewards count, whitening, sign weights, who bears loss."""
+"""What all advantages share: whitening, sign weights, what becomes of truncated rollouts."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.batches import (
-    RolloutBatch,
-    TokenAdvantages,
-    TokenCost,
-    needed,
-)
+from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost
 from posttrain.learning.algorithms.part import AlgorithmPart
 
 if TYPE_CHECKING:
@@ -75,67 +70,10 @@ class Advantage(AlgorithmPart):
         """
         raise NotImplementedError
 
-    def assign(
-        self, rollouts: RolloutBatch, *, rewards_B: "Tensor", costs: Sequence[TokenCost] = ()
-    ) -> TokenAdvantages:
-        """Estimate, whiten and weigh the advantages of a whole generation.
-
-        Args:
-            rollouts: The whole generation: its statistics are taken before it is cut up.
-            rewards_B: Its rewards, with what the algorithm adds to them.
-            costs: What is taken off the reward of each token.
-
-        Returns:
-            The advantages, the targets of a critic, and who bears loss.
-
-        Raises:
-            ValueError: A tensor that the part needs is missing.
-
-        """
-        import torch
-
-        from posttrain.learning.maths.whitening import whiten
-
-        include_B = self._included(rollouts, dropped=self.truncated == "drop")
-        values_BT, returns_BT = self.estimate(
-            rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B
-        )
-        if self.whiten != "none":
-            mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
-            counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
-            values_BT = whiten(
-                values_BT.expand_as(mask_BT),
-                counted_BT,
-                spread=self.whiten,
-                epsilon=self.whiten_epsilon,
-            )
-        bears_loss_B = self._included(rollouts, dropped=self.truncated != "keep")
-        if bears_loss_B is None:
-            bears_loss_B = torch.ones_like(rollouts.group_B, dtype=torch.bool)
-        else:
-            values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
-        if self.positive_weight != 1.0 or self.negative_weight != 1.0:
-            values_BT = torch.where(
-                values_BT > 0, values_BT * self.positive_weight, values_BT * self.negative_weight
-            )
-        return TokenAdvantages(values_BT, returns_BT, bears_loss_B)
-
-    def informative(self, rollouts: RolloutBatch) -> "Tensor":
-        """Tell which rollouts have something to teach by their rewards alone.
-
-        What the reward is for is judged: no length penalty, no divergence, no critic. Where an
-        advantage is more than a reward against those of its group, every rollout has.
-
-        Args:
-            rollouts: Any number of whole groups.
-
-        Returns:
-            `[B]`, true or false; a group is learned from where it holds for one of its rollouts.
-
-        """
-        import torch
-
-        return torch.ones_like(rollouts.group_B, dtype=torch.bool)
+    @property
+    def compares_rewards(self) -> bool:
+        """True where equal rewards in a group teach nothing, whatever else is known of it."""
+        return False
 
     def describe(self) -> str:
         """Name, whitening, sign weights and what becomes of truncated rollouts."""
@@ -152,11 +90,3 @@ class Advantage(AlgorithmPart):
 
     def _name(self) -> str:
         return str(self.kind)
-
-    def _included(self, rollouts: RolloutBatch, *, dropped: bool) -> "Tensor | None":
-        """Rollouts that were judged and, where `dropped`, not cut off; None where all count."""
-        scored_B = None if rollouts.scored_B is None else rollouts.scored_B.bool()
-        if not dropped:
-            return scored_B
-        whole_B = ~needed(rollouts.truncated_B, "truncated_B", "advantage.truncated").bool()
-        return whole_B if scored_B is None else scored_B & whole_B

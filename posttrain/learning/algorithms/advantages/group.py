@@ -46,21 +46,10 @@ class GroupRelative(Advantage):
             )
         return self
 
-    def informative(self, rollouts: RolloutBatch) -> "Tensor":
-        """Tell whose advantage is not 0, as far as rewards and groups say.
-
-        Args:
-            rollouts: Any number of whole groups.
-
-        Returns:
-            `[B]`, true or false.
-
-        """
-        if self.baseline == "none" and self.whiten != "none":
-            return super().informative(rollouts)
-        plain = self.model_copy(update={"whiten": "none"})
-        found = plain.assign(rollouts, rewards_B=rollouts.rewards_B)
-        return (found.advantages_BT != 0).any(-1)
+    @property
+    def compares_rewards(self) -> bool:
+        """True but where a reward stands against those of the whole batch."""
+        return self.baseline != "none" or self.whiten == "none"
 
     def refuse_group_size(self, group_size: int) -> str | None:
         """A baseline of the group needs others in it."""

@@ -42,12 +42,12 @@ class Surrogate(AlgorithmPart):
         raise NotImplementedError
 
 
-def at_level(log_ratio_BT: "Tensor", batch: PolicyBatch, level: "RatioLevel") -> "Tensor":
+def at_level(log_ratio_BT: "Tensor", mask_BT: "Tensor", level: "RatioLevel") -> "Tensor":
     """Spread the tokens' log-ratios to a level.
 
     Args:
         log_ratio_BT: Each token's log-ratio; 0 where masked.
-        batch: Says which tokens were drawn.
+        mask_BT: The drawn tokens.
         level: Whose ratio: see `maths.ratios.log_ratio`.
 
     Returns:
@@ -59,7 +59,7 @@ def at_level(log_ratio_BT: "Tensor", batch: PolicyBatch, level: "RatioLevel") ->
     from posttrain.learning.maths.ratios import log_ratio
 
     zero = log_ratio_BT.new_zeros(())
-    return log_ratio(log_ratio_BT, zero, mask_BT=batch.mask_BT, level=level)
+    return log_ratio(log_ratio_BT, zero, mask_BT=mask_BT, level=level)
 
 
 def nothing_clipped(loss_BT: "Tensor") -> TokenLoss:

@@ -58,7 +58,7 @@ class CispoSurrogate(Surrogate):
         """Weigh the plain policy gradient; see `Surrogate.token_loss`."""
         from posttrain.learning.maths.ratios import bounded_ratio
 
-        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch, self.level).detach())
+        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level).detach())
         lower = 0.0 if self.low is None else 1 - self.low
         weight_BT = ratio_BT.clamp(lower, self.high if self.bound == "cap" else 1 + self.high)
         return TokenLoss(-weight_BT * advantages_BT * logprobs_BT, weight_BT != ratio_BT)

@@ -63,7 +63,7 @@ class ClipSurrogate(Surrogate):
 
         from posttrain.learning.maths.ratios import bounded_ratio
 
-        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch, self.level))
+        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level))
         plain_BT = -advantages_BT * ratio_BT
         bounded_BT = -advantages_BT * ratio_BT.clamp(1 - self.low, 1 + self.high)
         # Clipped is where the clipped branch is the larger one: the gradient there is exactly 0.

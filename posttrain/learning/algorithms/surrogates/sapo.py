@@ -43,7 +43,7 @@ class SapoSurrogate(Surrogate):
 
         from posttrain.learning.maths.ratios import bounded_ratio
 
-        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch, self.level))
+        ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level))
         tau_BT = torch.where(advantages_BT > 0, self.positive_tau, self.negative_tau)
         gate_BT = torch.sigmoid(tau_BT * (ratio_BT - 1)) * 4 / tau_BT
         return nothing_clipped(-advantages_BT * gate_BT)

@@ -38,7 +38,7 @@ class SquaredSurrogate(Surrogate):
         batch: PolicyBatch,
     ) -> TokenLoss:
         """Pull back by the square; see `Surrogate.token_loss`."""
-        level_BT = at_level(log_ratio_BT, batch, self.level)
+        level_BT = at_level(log_ratio_BT, batch.mask_BT, self.level)
         return nothing_clipped(-advantages_BT * level_BT + self.tau / 2 * level_BT.square())
 
     def describe(self) -> str:

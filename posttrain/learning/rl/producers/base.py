@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from posttrain.data.schemas import Problem
-    from posttrain.learning.rewards.config import Rewarder
-    from posttrain.learning.rl.rollout import Group
+    from posttrain.learning.rl.rollout import Group, Rewarder
     from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
 
 
@@ -25,22 +24,6 @@ class Workbench:
     """Rewards answers, and remembers what its combination has to."""
     tokenizer: "PreTrainedTokenizerBase"
     """The policy's own."""
-
-    def rewarded(
-        self, groups: Sequence["Group"], problems: Sequence["Problem"], *, step: int
-    ) -> list["Group"]:
-        """Return the same groups, with what each rollout earned.
-
-        Args:
-            groups: Rollouts that have earned nothing yet.
-            problems: The problem of each group.
-            step: 0-based step that they will be learned from in.
-
-        """
-        from posttrain.learning.rl.rollout import answers_of, rewarded
-
-        answers = [answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
-        return rewarded(groups, self.rewarder.earned(answers, step=step))
 
 
 @dataclass(frozen=True)
@@ -72,7 +55,8 @@ class Production:
             at: Step, seed, size of a group, and the other settings of the round.
 
         Returns:
-            One group of rewarded rollouts per problem, in the order of the problems.
+            One group of rollouts per problem, in the order of the problems. They have earned
+            nothing yet: that is the rollouter's to ask for.
 
         """
         raise NotImplementedError

@@ -24,7 +24,7 @@ class Plain(Producer):
 
 @dataclass(frozen=True)
 class PlainProduction(Production):
-    """Samples and rewards; it has no state."""
+    """Samples; it has no state."""
 
     bench: Workbench
 
@@ -35,5 +35,4 @@ class PlainProduction(Production):
         from posttrain.learning.rl.rollout import as_groups
 
         samples = self.bench.sampler.sample(prompts, at.params)
-        groups = as_groups(samples, problems, prompts, first=at.first_group)
-        return self.bench.rewarded(groups, problems, step=at.step)
+        return as_groups(samples, problems, prompts, first=at.first_group)

@@ -1,0 +1,397 @@
+"""Generations: drawn for a step, in waiting, and the one that is open to be learned from."""
+
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from posttrain.data.schemas import Problem
+from posttrain.learning.curriculum.base import GroupResult, ProblemStream
+from posttrain.learning.rl.batch import (
+    TrainSample,
+    bearing_loss,
+    informative_groups,
+    with_advantages,
+)
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rl.metrics import describe
+from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
+from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
+from posttrain.stage.errors import UserError
+from posttrain.stage.seeds import purpose_seed, shuffler
+
+_OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
+
+
+@dataclass
+class Generation:
+    """All rollouts that were drawn for one 0-based step, with facts of their sampling."""
+
+    step: int
+    groups: list[Group]
+    facts: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Numbers of the config that the learner must use as they were drawn with."""
+
+    @classmethod
+    def drawn(
+        cls, step: int, groups: list[Group], config: RlConfig, *, facts: dict[str, float]
+    ) -> "Generation":
+        """Keep groups with the numbers of the config that they were drawn with."""
+        return cls(step, groups, facts, {name: getattr(config, name) for name in _OF_THE_DRAW})
+
+    def drawn_with(self, config: RlConfig) -> RlConfig:
+        """Return the config of a later step, with the numbers that the rollouts were drawn with.
+
+        Log-probabilities are those of the sampler only at its own temperature.
+
+        Args:
+            config: Of the later step.
+
+        Returns:
+            The same config where the numbers are the same.
+
+        """
+        changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
+        return config.model_copy(update=changed) if changed else config
+
+    def untrained(self) -> list[Group]:
+        """Return the groups, none of them learned from: the run ended before."""
+        return [marked(group, trained=False) for group in self.groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values by name."""
+        return {
+            "step": self.step,
+            "rollouts": plain(self.groups),
+            "facts": dict(self.facts),
+            "numbers": dict(self.numbers),
+        }
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Generation":
+        """Return the generation that `state_dict` gave."""
+        facts, numbers = dict(state["facts"]), dict(state["numbers"])
+        return cls(int(state["step"]), from_plain(state["rollouts"]), facts, numbers)
+
+
+class Queue:
+    """Generations in the order in which they will be learned from; empty where nothing is ahead."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Generation] = deque()
+        self.num_drawn = 0
+
+    def fill(
+        self, rollouter: "Rollouter", learner: PolicyLearner, config: RlConfig, *, step: int
+    ) -> None:
+        """Draw as far ahead of 0-based `step` as the staleness allows, with the present policy.
+
+        Where a generation will wait, the sampler is held against the trainer at once.
+
+        Args:
+            rollouter: What draws.
+            learner: What the sampler is held against.
+            config: The numbers that are drawn with.
+            step: The step that is to be learned from next.
+
+        """
+        while self.num_drawn <= min(step + config.staleness, config.steps - 1):
+            generation = rollouter.generate(self.num_drawn, config, version=step)
+            if generation.step > step:
+                gap = learner.gap(generation.groups[0])
+                learner.check_gap(gap["logprob_gap"])
+                generation.facts |= gap
+            self.waiting.append(generation)
+            self.num_drawn += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that waits, as plain values by name."""
+        waiting = [generation.state_dict() for generation in self.waiting]
+        return {"num_drawn": self.num_drawn, "waiting": waiting}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` wrote."""
+        self.num_drawn = int(state["num_drawn"])
+        self.waiting = deque(Generation.of(each) for each in state["waiting"])
+
+
+class Buffer:
+    """The generation that is being learned from, over several optimizer updates.
+
+    What the first update fixes for the later ones (advantages from a critic, log-probabilities of
+    the policy before the first update) is kept with the rollouts, as the weights that it was made
+    from are gone by then.
+    """
+
+    def __init__(self, *, epochs: int, minibatches: int) -> None:
+        self._epochs, self._minibatches = epochs, minibatches
+        self.generation: Generation | None = None
+        self.samples: list[list[TrainSample]] = []
+        self.num_done = 0
+        self.totals: dict[str, list[float]] = {}
+
+    def take(self, queue: Queue, learner: PolicyLearner, config: RlConfig) -> None:
+        """Open the oldest generation, and fix what all updates of its step will learn from it."""
+        oldest = queue.waiting.popleft()
+        generation = _drop_stale(oldest, bound=config.staleness)
+        learner.passes.config = generation.drawn_with(config)
+        trained = [group for group in generation.groups if group[0].trained]
+        earned = learner.training_samples(trained, step=generation.step)
+        samples = bearing_loss(earned)
+        if generation.step == 0:
+            _refuse_untaught(trained, samples, max_tokens=config.max_tokens)
+        num_masked = sum(map(len, trained)) - sum(map(len, samples))
+        if num_masked:
+            generation.facts["rollouts_masked"] = float(num_masked)
+        groups = with_advantages(generation.groups, earned)
+        self.open(replace(generation, groups=groups), samples)
+
+    def open(self, generation: Generation, samples: list[list[TrainSample]]) -> None:
+        """Begin to learn from a generation.
+
+        Args:
+            generation: All that was drawn for the step.
+            samples: What bears loss of it, group by group.
+
+        """
+        self.generation, self.samples = generation, samples
+        self.num_done, self.totals = 0, {}
+
+    @property
+    def is_stale(self) -> bool:
+        """True where any rollout that is learned from is of an older policy than the step's own."""
+        assert self.generation is not None
+        step = self.generation.step
+        return any(each.policy_version != step for group in self.samples for each in group)
+
+    @property
+    def num_planned(self) -> int:
+        """Updates that the open generation makes in all."""
+        return self._epochs * min(self._minibatches, len(self.samples))
+
+    def updates(self, learner: PolicyLearner, *, seed: int) -> Iterator[dict[str, float]]:
+        """Make the updates that are left, one by one; each must be noted before the next is asked.
+
+        Args:
+            learner: What learns.
+            seed: Seed of the run.
+
+        Yields:
+            What each update measured.
+
+        """
+        assert self.generation is not None
+        plan, step = self.plan(seed=seed), self.generation.step
+        while self.num_done < len(plan):
+            index = self.num_done
+            yield learner.update(plan[index], step=step, index=index, seed=seed)
+
+    def plan(self, *, seed: int) -> list[list[TrainSample]]:
+        """Return the samples of every update: whole groups, shuffled anew in every epoch.
+
+        Args:
+            seed: Seed of the run; the order depends on it, the step and the epoch alone.
+
+        """
+        assert self.generation is not None
+        step, plan = self.generation.step, []
+        num_parts = min(self._minibatches, len(self.samples))
+        for epoch in range(self._epochs):
+            order = list(self.samples)
+            if epoch or num_parts > 1:
+                shuffler(seed, "minibatches", step, epoch).shuffle(order)
+            for index in range(num_parts):
+                plan.append([sample for group in order[index::num_parts] for sample in group])
+        return plan
+
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Count one update as done, with what it measured."""
+        self.num_done += 1
+        for name, value in metrics.items():
+            self.totals.setdefault(name, []).append(value)
+
+    def close(self) -> Generation:
+        """Return the generation, which is now learned from, and wait for the next."""
+        generation, self.generation = self.generation, None
+        assert generation is not None
+        self.samples, self.num_done = [], 0
+        return generation
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the open generation, its samples and the number of updates; nothing if closed."""
+        if self.generation is None:
+            return {}
+        return {
+            "generation": self.generation.state_dict(),
+            "samples": [[sample.state_dict() for sample in group] for group in self.samples],
+            "num_done": self.num_done,
+            "totals": {name: list(values) for name, values in self.totals.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` wrote."""
+        self.generation = None
+        if state:
+            samples = [[TrainSample.of_state(row) for row in group] for group in state["samples"]]
+            self.open(Generation.of(state["generation"]), samples)
+            self.num_done = int(state["num_done"])
+            self.totals = {name: list(values) for name, values in state["totals"].items()}
+
+
+@dataclass(frozen=True)
+class Rollouter:
+    """Makes generations, with rounds of sampling until enough groups are informative.
+
+    Sampling on where groups have no gradient is DAPO's dynamic sampling (arXiv 2503.14476, eq. 11).
+    """
+
+    problems: Sequence[Problem]
+    prompts: Sequence[Prompt]
+    """The problems' prompts as tokens, in the same order."""
+    stream: ProblemStream
+    bench: Workbench
+    production: Production
+    seed: int
+    """Seed of the run."""
+
+    def generate(self, step: int, config: RlConfig, *, version: int) -> Generation:
+        """Produce what one step will learn from, with the present policy.
+
+        Rounds go on until enough groups are informative, the cap is met, or no problem is left.
+        The draws depend on the seed, the step, the stream, the production and the policy alone.
+
+        Args:
+            step: 0-based step that the rollouts will be learned from in.
+            config: The numbers that are drawn with.
+            version: What the samples say of the policy: the steps that it has learned from.
+
+        Returns:
+            All groups that were drawn; those that will be learned from are marked.
+
+        """
+        self.bench.sampler.update(version)
+        self.bench.rewarder.stack = config.reward
+        chosen: list[int] = []
+        groups: list[Group] = []
+        rounds, wanted = 0, config.problems_per_step
+        while wanted and rounds < config.draw.max_rounds:
+            more = self.stream.draw(wanted, seed=self.seed, step=step, without=chosen)
+            if not more:
+                break
+            chosen += more
+            groups += self._produce(more, step, rounds, config, first_group=len(groups))
+            rounds += 1
+            wanted = _num_missing(groups, config)
+        selected = _select(groups, config)
+        return Generation.drawn(step, selected, config, facts={"rounds": float(rounds)})
+
+    def observe(self, groups: Sequence[Group]) -> None:
+        """Let the stream of problems know what became of the groups of one step."""
+        place = {prompt.id: index for index, prompt in enumerate(self.prompts)}
+        self.stream.observe([_result_of(group, place[group[0].problem_id]) for group in groups])
+
+    def _produce(
+        self, chosen: Sequence[int], step: int, index: int, config: RlConfig, *, first_group: int
+    ) -> list[Group]:
+        # The first round's seed is that of a step without further ones.
+        purpose = ("rollouts", step, index) if index else ("rollouts", step)
+        params = SamplingParams(
+            max_tokens=config.max_tokens,
+            temperature=config.temperature,
+            num_samples=config.group_size,
+            seed=purpose_seed(self.seed, *purpose),
+        )
+        problems = [self.problems[each] for each in chosen]
+        prompts = [self.prompts[each] for each in chosen]
+        groups = self.production.produce(
+            problems, prompts, SamplingRound(step, params, first_group)
+        )
+        return self.bench.rewarder.rewarded(groups, problems, step=step)
+
+
+def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
+    """Problems to draw so that, at the yield so far, enough groups will be informative."""
+    if config.draw.max_rounds == 1:
+        return 0
+    num_good = sum(informative_groups(groups, config.algorithm.advantage))
+    lacking = max(0, config.problems_per_step - num_good)
+    expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
+    return min(expected, config.problems_per_step)
+
+
+def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
+    """Mark the first informative groups, as many as a step learns from, as trained."""
+    room, selected = config.problems_per_step, []
+    is_informative = informative_groups(groups, config.algorithm.advantage)
+    for group, informative in zip(groups, is_informative, strict=True):
+        trained = room > 0 and (config.draw.train_on == "all" or informative)
+        room -= trained
+        selected.append(marked(group, trained=trained))
+    return selected
+
+
+def _result_of(group: Group, problem: int) -> GroupResult:
+    return GroupResult(
+        problem=problem,
+        rewards=tuple(rollout.reward for rollout in group),
+        solved=tuple(rollout.solved for rollout in group),
+        lengths=tuple(rollout.num_drawn for rollout in group),
+        advantages=tuple(rollout.mean_advantage for rollout in group),
+    )
+
+
+def _drop_stale(generation: Generation, *, bound: int) -> Generation:
+    """Take groups with a rollout older than the bound out of what is learned from."""
+
+    def kept(group: Group) -> Group:
+        if generation.step - min(rollout.policy_version for rollout in group) <= bound:
+            return group
+        return marked(group, trained=False)
+
+    groups = [kept(group) for group in generation.groups]
+    num_stale = sum(
+        len(new)
+        for old, new in zip(generation.groups, groups, strict=True)
+        if old[0].trained and not new[0].trained
+    )
+    facts = generation.facts | {"rollouts_stale": float(num_stale)}
+    return replace(generation, groups=groups, facts=facts)
+
+
+def _refuse_untaught(
+    trained: Sequence[Group], samples: Sequence[Sequence[TrainSample]], *, max_tokens: int
+) -> None:
+    """Refuse, before the first update, a limit of tokens that cuts off and so masks everything."""
+    if trained and not samples and all(r.truncated for group in trained for r in group):
+        raise UserError(
+            f"rl: every rollout of the first step was cut off at max_tokens {max_tokens}, and"
+            " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
+            " or set truncated to keep"
+        )
+
+
+def measure(
+    generation: Generation, totals: Mapping[str, Sequence[float]], config: RlConfig
+) -> dict[str, float]:
+    """Compute the metrics of a step, by the names in `rl.metrics`.
+
+    Args:
+        generation: What was learned from, with all that was drawn for it.
+        totals: What each update measured, by name.
+        config: The numbers of the step.
+
+    Returns:
+        Figures of the rollouts, and the mean of every metric over the updates that measured it.
+
+    """
+    signal = informative_groups(generation.groups, config.algorithm.advantage)
+    ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
+    found = describe(generation.groups, signal=signal) | generation.facts
+    if ages:
+        found["staleness"] = sum(ages) / len(ages)
+    found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}
+    return {f"rl/{name}": value for name, value in found.items()}
