@@ -37,8 +37,7 @@ def loaded(name):
     """The click command of a verb."""
     for section in VERBS.values():
         if name in section:
-            module, _, attribute = section[name].target.partition(":")
-            return getattr(__import__(module, fromlist=[attribute]), attribute)
+            return section[name].load()
     return None
 
 

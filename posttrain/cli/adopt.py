@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.pipeline.adoption import Candidate, adopt, find_candidates
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.stage.errors import UserError
@@ -22,17 +22,7 @@ _ACTIONS = {
 _SHOWN = 3
 
 
-@click.command(
-    "adopt",
-    epilog="""
-\b
-Examples:
-  posttrain adopt                        what could be taken over; changes nothing
-  posttrain adopt -v                     with every difference
-  posttrain adopt --yes                  take over what is the same
-  posttrain adopt --yes --anyway pretrain --reason "only the names of parameters changed"
-""",
-)
+@click.command("adopt", cls=Documented)
 @recipe_argument
 @overrides_option
 @click.option("--yes", is_flag=True, help="Do it; without, only a table is shown.")
@@ -58,6 +48,13 @@ def adopt_(
     A result is taken over where code, parameters and inputs say the same under the old names. What
     differs is listed, and runs again unless --anyway names it. The ledger keeps the old record and
     says of the new one that it was adopted, from what and why.
+
+    Examples:
+      posttrain adopt                        what could be taken over; changes nothing
+      posttrain adopt -v                     with every difference
+      posttrain adopt --yes                  take over what is the same
+      posttrain adopt --yes --anyway pretrain --reason "only the names of parameters changed"
+
     """
     if anyway and not reason.strip():
         raise UserError("--anyway needs --reason: say why what differs changes no byte")
@@ -81,9 +78,7 @@ def adopt_(
 
 def _table(session: Session, found: Sequence[Candidate], *, verbose: bool) -> Table:
     lasting = session.ledger.history.durations([each.stage for each in found], session.recipe.name)
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "result", "last took", "why"):
-        table.add_column(heading, justify="right" if heading == "last took" else "left")
+    table = plain_table("stage", "result", "last took", "why", right=("last took",))
     for each in found:
         lines = [each.reason]
         shown = each.differences if verbose else each.differences[:_SHOWN]

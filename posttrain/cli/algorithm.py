@@ -8,8 +8,8 @@ from typing import NamedTuple
 import click
 from pydantic import BaseModel
 from rich.console import Console
-from rich.table import Table
 
+from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import (
     Identified,
@@ -65,21 +65,20 @@ class _Shown(NamedTuple):
         }
 
 
-@click.group(
-    epilog="""
-\b
-A NAME is a preset, a digest that a report states (its first eight digits do, and so do those of
-version 0.1), or the path of a recipe: then its own algorithm is meant.
-\b
-Examples:
-  posttrain algorithm list                  every preset, in a line each
-  posttrain algorithm show dapo             tuple, equation, source and hash
-  posttrain algorithm diff grpo grpo_trl    the switches in which two differ
-  posttrain algorithm diff grpo recipe.yaml
-"""
-)
+@click.group(cls=DocumentedGroup)
 def algorithm() -> None:
-    """Show what an algorithm's name stands for: switches, equation, source and hash."""
+    """Show what an algorithm's name stands for: switches, equation, source and hash.
+
+    A NAME is a preset, a digest that a report states (its first eight digits do, and so do those of
+    version 0.1), or the path of a recipe: then its own algorithm is meant.
+
+    Examples:
+      posttrain algorithm list                  every preset, in a line each
+      posttrain algorithm show dapo             tuple, equation, source and hash
+      posttrain algorithm diff grpo grpo_trl    the switches in which two differ
+      posttrain algorithm diff grpo recipe.yaml
+
+    """
 
 
 @algorithm.command("list")
@@ -93,10 +92,8 @@ def list_(output: str) -> None:
         (PRESETS, "advantage · ratio · aggregation · ..."),
         (PREFERENCE_PRESETS, "loss on pairs (tasks.preference) · ..."),
     ):
-        table = Table(box=None, pad_edge=False)
-        table.add_column("name", no_wrap=True, min_width=max(map(len, _names())))
-        table.add_column("hash", no_wrap=True)
-        table.add_column(heading, overflow="fold")
+        table = plain_table("name", "hash", heading, unbroken=("name", "hash"))
+        table.columns[0].min_width = max(map(len, _names()))
         for name in presets:
             known = _of_preset(name).algorithm
             table.add_row(f"[bold]{name}[/]", digest(known)[:12], known.describe())
@@ -139,9 +136,7 @@ def diff(before: str, after: str, output: str) -> None:
     if not names:
         click.echo(f"{one.name} and {other.name} are one algorithm: {digest(one.algorithm)[:12]}")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("switch", one.name, other.name):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("switch", one.name, other.name)
     table.add_row("[dim]hash[/]", digest(one.algorithm)[:12], digest(other.algorithm)[:12])
     for name in names:
         table.add_row(name, *(_cell(side, name) for side in (ours, theirs)))
@@ -207,11 +202,8 @@ def _print(shown: _Shown, *, verbose: bool) -> None:
     if shown.method:
         console.print(f"method sha256 {shown.method}", soft_wrap=True)
     console.print()
-    table = Table(box=None, pad_edge=False)
-    table.add_column("switch", no_wrap=True)
-    table.add_column("value", no_wrap=True)
-    if verbose:
-        table.add_column("meaning", overflow="fold")
+    more = ("meaning",) if verbose else ()
+    table = plain_table("switch", "value", *more, unbroken=("switch", "value"))
     meanings = dict(_meanings(shown.algorithm, ()))
     for path, value in flat(shown.algorithm).items():
         table.add_row(path, _value(value), *([f"[dim]{meanings[path]}[/]"] if verbose else []))

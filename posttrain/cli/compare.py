@@ -5,18 +5,11 @@ import json
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option
+from posttrain.cli.options import Documented
 from posttrain.provenance.lineage.names import find_run
 
 
-@click.command(
-    short_help="Compare two runs, stage by stage.",
-    epilog="""
-\b
-Examples:
-  posttrain lineage diff latest~1 latest   the last run against the one before
-  posttrain lineage diff 20261121-06 latest
-""",
-)
+@click.command(short_help="Compare two runs, stage by stage.", cls=Documented)
 @click.argument("before", metavar="RUN")
 @click.argument("after", metavar="RUN")
 @click.option("--all", "everything", is_flag=True, help="Show stages that are equal, too.")
@@ -26,6 +19,11 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
     """Compare two runs: per stage the first cause, the changed artifacts, the changed numbers.
 
     A RUN is an id or its beginning, 'latest', or 'latest~1' for the one before.
+
+    Examples:
+      posttrain lineage diff latest~1 latest   the last run against the one before
+      posttrain lineage diff 20261121-06 latest
+
     """
     from rich.console import Console
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import click
 
-from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.cli.options import Documented, overrides_option, recipe_argument
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.generate import stale_files, write_generated
 from posttrain.stage.errors import UserError
 
 
-@click.command("compile")
+@click.command("compile", cls=Documented)
 @recipe_argument
 @overrides_option
 @click.option(

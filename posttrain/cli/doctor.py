@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from posttrain.cli.options import Documented
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError
 
@@ -19,16 +20,7 @@ _COLORS = {"ok": "green", "warning": "yellow", "broken": "red"}
 _INDENT = 20
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain doctor                one line for each thing that was looked at
-  posttrain doctor --deep         hash every object of the cache, not a sample
-  posttrain doctor --deep --fix   and repair what can be repaired without a loss
-  posttrain doctor -o json | jq '.[] | select(.state != "ok")'
-"""
-)
+@click.command(cls=Documented)
 @click.option("--deep", is_flag=True, help="Hash every object of the cache, not a sample.")
 @click.option(
     "--fix",
@@ -50,6 +42,13 @@ def doctor(deep: bool, fix: bool, output: str) -> None:
     Every line is ok, warning or broken, and what is not ok says what to do. Nothing is changed
     without --fix. Exit code 1 if something is broken, else 0. Outside of a project only the
     machine is looked at.
+
+    Examples:
+      posttrain doctor                one line for each thing that was looked at
+      posttrain doctor --deep         hash every object of the cache, not a sample
+      posttrain doctor --deep --fix   and repair what can be repaired without a loss
+      posttrain doctor -o json | jq '.[] | select(.state != "ok")'
+
     """
     from posttrain.operations.maintenance.checks import examine
     from posttrain.operations.maintenance.checks.finding import CheckScope

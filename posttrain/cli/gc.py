@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 from rich.console import Console
-from rich.table import Table
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
@@ -19,17 +19,7 @@ if TYPE_CHECKING:
     from posttrain.operations.maintenance.collect import CollectionPlan
 
 
-@click.group(
-    invoke_without_command=True,
-    epilog="""
-\b
-Examples:
-  posttrain gc --dry-run                       what would go, and why the rest stays
-  posttrain gc --budget 50GB                   the longest unused first, until 50 GB are left
-  posttrain gc --keep-last 10 --keep-best 3 --metric evaluate/rl/pass_at_1
-  posttrain gc pin data/rl/policy              keep these bytes, whatever comes
-""",
-)
+@click.group(invoke_without_command=True, cls=DocumentedGroup)
 @click.option("--dry-run", is_flag=True, help="Show the table and remove nothing.")
 @click.option("--budget", metavar="BYTES", help="Remove only so much that this is left: 50GB.")
 @click.option(
@@ -71,6 +61,13 @@ def gc(
 
     Never removed is what a release, a pin, a run that is under way, or the dvc.lock of any
     worktree, branch, tag or project on the same cache names; nor what no ledger here knows.
+
+    Examples:
+      posttrain gc --dry-run                       what would go, and why the rest stays
+      posttrain gc --budget 50GB                   the longest unused first, until 50 GB are left
+      posttrain gc --keep-last 10 --keep-best 3 --metric evaluate/rl/pass_at_1
+      posttrain gc pin data/rl/policy              keep these bytes, whatever comes
+
     """
     if context.invoked_subcommand is not None:
         return
@@ -144,9 +141,7 @@ def pins(ledger_at: str | None) -> None:
 def _show(plan: "CollectionPlan", budget: int | None) -> None:
     from posttrain.operations.maintenance.policy import table
 
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("", "why", "what", "number", "size"):
-        shown.add_column(heading, justify="right" if heading in ("number", "size") else "left")
+    shown = plain_table("", "why", "what", "number", "size", right=("number", "size"))
     for line in table(plan.decision):
         state = "[red]goes[/]" if line.goes else "[green]stays[/]"
         shown.add_row(state, line.reason, line.kind, f"{line.count:,}", bytesize(line.size))
@@ -162,9 +157,7 @@ def _show(plan: "CollectionPlan", budget: int | None) -> None:
 
 def _list(plan: "CollectionPlan") -> None:
     """What goes, the longest unused first, as it is removed."""
-    shown = Table(box=None, pad_edge=False)
-    for heading in ("last used", "what", "name", "size"):
-        shown.add_column(heading, justify="right" if heading == "size" else "left", overflow="fold")
+    shown = plain_table("last used", "what", "name", "size", right=("size",))
     for node in plan.decision.removed:
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(node.used)) if node.used else ""
         shown.add_row(day, node.kind, node.name, bytesize(sum(node.parts.values())))

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.provenance.lineage.impact import Impact
 from posttrain.provenance.lineage.impact import impact as measure
 from posttrain.provenance.lineage.names import find_node
@@ -14,16 +15,7 @@ from posttrain.provenance.lineage.render.as_json import as_object
 from posttrain.provenance.lineage.render.view import caption, counted, details, omission
 
 
-@click.command(
-    short_help="List what depends on NODE and must run again.",
-    epilog="""
-\b
-Examples:
-  posttrain lineage impact data/curate/traces.parquet  what learned from them
-  posttrain lineage impact verifier:numeric               what hangs on a verifier
-  posttrain lineage impact 3fa9c1d2 --json             for a program
-""",
-)
+@click.command(short_help="List what depends on NODE and must run again.", cls=Documented)
 @click.argument("node")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
@@ -35,7 +27,14 @@ Examples:
 )
 @ledger_option
 def impact(node: str, as_json: bool, limit: int, ledger_at: str | None) -> None:
-    """List everything that depends on NODE, releases first, and the least that must run again."""
+    """List everything that depends on NODE, releases first, and the least that must run again.
+
+    Examples:
+      posttrain lineage impact data/curate/traces.parquet  what learned from them
+      posttrain lineage impact verifier:numeric               what hangs on a verifier
+      posttrain lineage impact 3fa9c1d2 --json             for a program
+
+    """
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
         selected = find_node(ledger, node, root=root, cwd=Path.cwd())

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.files import replacing
+from posttrain.cli.options import Documented, DocumentedGroup
 from posttrain.provenance.ledger import Conflict, Ledger, conflicts, open_ledger
 from posttrain.provenance.ledger.location import ENVIRONMENT, ledger_location, project_root
 from posttrain.stage.errors import UserError
@@ -40,25 +41,23 @@ def _location(at: str | None) -> str:
     return at or ledger_location(workspace_root(at))
 
 
-@click.group()
+@click.group(cls=DocumentedGroup)
 def ledger() -> None:
     """Export the ledger as JSON lines, or import such a file."""
 
 
-@ledger.command(
-    name="export",
-    epilog="""
-\b
-Examples:
-  posttrain ledger export ledger.jsonl
-  posttrain ledger export - | gzip > ledger.jsonl.gz
-  posttrain ledger export ledger.jsonl --ledger postgresql://db/posttrain
-""",
-)
+@ledger.command(name="export")
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True, dir_okay=False))
 @ledger_option
 def export(file: Path, ledger_at: str | None) -> None:
-    """Write every record to FILE ('-' for standard output)."""
+    """Write every record to FILE ('-' for standard output).
+
+    Examples:
+      posttrain ledger export ledger.jsonl
+      posttrain ledger export - | gzip > ledger.jsonl.gz
+      posttrain ledger export ledger.jsonl --ledger postgresql://db/posttrain
+
+    """
     from posttrain.provenance.ledger.transfer import export_ledger
 
     with existing_ledger(ledger_at) as source:
@@ -70,19 +69,17 @@ def export(file: Path, ledger_at: str | None) -> None:
     click.echo(f"{count:,} records written to {file}", err=True)
 
 
-@ledger.command(
-    name="import",
-    epilog="""
-\b
-Examples:
-  posttrain ledger import colleague.jsonl      twice does no harm: what is known is left out
-  posttrain ledger import ledger.jsonl --ledger postgresql://db/posttrain
-""",
-)
+@ledger.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @ledger_option
 def import_(file: Path, ledger_at: str | None) -> None:
-    """Append the records of FILE that the ledger does not have yet."""
+    """Append the records of FILE that the ledger does not have yet.
+
+    Examples:
+      posttrain ledger import colleague.jsonl      twice does no harm: what is known is left out
+      posttrain ledger import ledger.jsonl --ledger postgresql://db/posttrain
+
+    """
     from posttrain.provenance.ledger.transfer import import_ledger
 
     with open_ledger(_location(ledger_at)) as sink, file.open(encoding="utf-8") as stream:
@@ -90,21 +87,19 @@ def import_(file: Path, ledger_at: str | None) -> None:
     click.echo(f"{count:,} new records", err=True)
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain audit                              all that this project ever ran
-  posttrain audit --ledger other/ledger.db     another ledger
-  posttrain audit || posttrain why rl          what differs, where something was found
-"""
-)
+@click.command(cls=Documented)
 @ledger_option
 def audit(ledger_at: str | None) -> None:
     """List stages that made different outputs under one key: they are not reproducible.
 
     Also those of which `posttrain verify` last said so. Exits with 1 when there are any. Results
     that were adopted although something differed are listed, too, and are no fault by themselves.
+
+    Examples:
+      posttrain audit                              all that this project ever ran
+      posttrain audit --ledger other/ledger.db     another ledger
+      posttrain audit || posttrain why rl          what differs, where something was found
+
     """
     with existing_ledger(ledger_at) as source:
         findings = [_finding(conflict) for conflict in conflicts(source.store)]

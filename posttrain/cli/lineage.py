@@ -10,6 +10,7 @@ from posttrain.cli.compare import diff
 from posttrain.cli.files import write_text
 from posttrain.cli.impact import impact
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.recall import recall, recalls
 from posttrain.provenance.lineage import queries
 from posttrain.provenance.lineage.graph import Graph
@@ -63,66 +64,62 @@ def _drawing(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-@click.group(
-    epilog="""
-\b
-A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), a release tag,
-verifier:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
-\b
-Examples:
-  posttrain lineage up data/rl/policy           what the policy was made from
-  posttrain lineage down 3fa9c1d2 --format json  what was made from those bytes
-  posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
-  posttrain lineage down verifier:numeric          what hangs on the verdicts of a verifier
-"""
-)
+@click.group(cls=DocumentedGroup)
 def lineage() -> None:
-    """Follow artifacts and stage runs up and down the graph that the ledger remembers."""
+    """Follow artifacts and stage runs up and down the graph that the ledger remembers.
+
+    A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), a release tag,
+    verifier:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
+
+    Examples:
+      posttrain lineage up data/rl/policy           what the policy was made from
+      posttrain lineage down 3fa9c1d2 --format json  what was made from those bytes
+      posttrain lineage up rl@latest -o rl.html     the same as a page for the browser
+      posttrain lineage down verifier:numeric          what hangs on the verdicts of a verifier
+
+    """
 
 
-@lineage.command(
-    epilog="""
-\b
-Examples:
-  posttrain lineage up data/rl/policy            as a tree
-  posttrain lineage up v1.2 --depth 2            a release and what is next to it
-  posttrain lineage up rl@latest -o graph.html   a page to click through
-"""
-)
+@lineage.command()
 @click.argument("node")
 @_drawing
 def up(node: str, **options: Any) -> None:
-    """Show everything that NODE was made from."""
+    """Show everything that NODE was made from.
+
+    Examples:
+      posttrain lineage up data/rl/policy            as a tree
+      posttrain lineage up v1.2 --depth 2            a release and what is next to it
+      posttrain lineage up rl@latest -o graph.html   a page to click through
+
+    """
     _answer("up", [node], options, queries.up)
 
 
-@lineage.command(
-    epilog="""
-\b
-Examples:
-  posttrain lineage down data/synthesize/problems.parquet
-  posttrain lineage down data/pretrain/policy#tokenizer --format mermaid
-"""
-)
+@lineage.command()
 @click.argument("node")
 @_drawing
 def down(node: str, **options: Any) -> None:
-    """Show everything that was made from NODE."""
+    """Show everything that was made from NODE.
+
+    Examples:
+      posttrain lineage down data/synthesize/problems.parquet
+      posttrain lineage down data/pretrain/policy#tokenizer --format mermaid
+
+    """
     _answer("down", [node], options, queries.down)
 
 
-@lineage.command(
-    epilog="""
-\b
-Examples:
-  posttrain lineage path data/synthesize/problems.parquet data/rl/policy
-"""
-)
+@lineage.command()
 @click.argument("start", metavar="A")
 @click.argument("end", metavar="B")
 @_drawing
 def path(start: str, end: str, **options: Any) -> None:
-    """Show every way from A to B, whichever of them was made first."""
+    """Show every way from A to B, whichever of them was made first.
+
+    Examples:
+      posttrain lineage path data/synthesize/problems.parquet data/rl/policy
+
+    """
     _answer("up", [start, end], options, queries.between)
 
 

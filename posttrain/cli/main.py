@@ -12,78 +12,57 @@ from posttrain.stage.errors import UserError, nearest
 
 
 class Verb(NamedTuple):
-    """Where a command lives and the line that `--help` shows without importing it."""
+    """Where a command is in this package, and the line that `--help` shows without its import."""
 
     target: str
     help: str
 
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, _, attribute = self.target.partition(":")
+        command = getattr(importlib.import_module(f"posttrain.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
 
 VERBS: Mapping[str, Mapping[str, Verb]] = {
     "Start": {
-        "init": Verb(
-            "posttrain.cli.init:init", "Write a new project: recipe, flow, task and tests."
-        ),
+        "init": Verb("init:init", "Write a new project: recipe, flow, task and tests."),
     },
     "Run": {
-        "run": Verb(
-            "posttrain.cli.run:run", "Run a recipe: only the stages that are not up to date."
-        ),
-        "plan": Verb(
-            "posttrain.cli.plan:plan", "Show what would run, why, and how long it took last."
-        ),
-        "adopt": Verb("posttrain.cli.adopt:adopt_", "Take over what an older posttrain recorded."),
-        "status": Verb("posttrain.cli.status:status", "Show each stage's state and its artifacts."),
-        "compile": Verb(
-            "posttrain.cli.compile:compile_", "Write dvc.yaml and params.yaml from the recipe."
-        ),
-        "stage": Verb(
-            "posttrain.cli.stage:stage", "Run one stage, as the generated dvc.yaml does."
-        ),
+        "run": Verb("run:run", "Run a recipe: only the stages that are not up to date."),
+        "plan": Verb("plan:plan", "Show what would run, why, and how long it took last."),
+        "adopt": Verb("adopt:adopt_", "Take over what an older posttrain recorded."),
+        "status": Verb("status:status", "Show each stage's state and its artifacts."),
+        "compile": Verb("compile:compile_", "Write dvc.yaml and params.yaml from the recipe."),
+        "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does."),
     },
     "Look": {
-        "why": Verb("posttrain.cli.why:why", "Name what made a stage run again, or will make it."),
-        "lineage": Verb(
-            "posttrain.cli.lineage:lineage",
-            "Follow artifacts up, down and between; impact, diff, recall.",
-        ),
+        "why": Verb("why:why", "Name what made a stage run again, or will make it."),
+        "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
         "algorithm": Verb(
-            "posttrain.cli.algorithm:algorithm",
-            "Show what an algorithm's name stands for: switches, equation, source and hash.",
+            "algorithm:algorithm",
+            "Show what an algorithm's name stands for.",
         ),
-        "parts": Verb(
-            "posttrain.cli.parts:parts", "List what a recipe's slots take: kind, purpose, source."
-        ),
-        "schema": Verb(
-            "posttrain.cli.schema:schema",
-            "Print the JSON schema of recipes, by which an editor completes them.",
-        ),
-        "rows": Verb("posttrain.cli.rows:rows", "Look at rows of a table and trace their origin."),
-        "audit": Verb("posttrain.cli.ledger:audit", "List stages that one key gave two results."),
-        "replay": Verb(
-            "posttrain.cli.replay:replay", "Retrain from stored rollouts and compare the weights."
-        ),
-        "verify": Verb(
-            "posttrain.cli.verify:verify", "Run a run again elsewhere: does it hold at L0, L2, L3?"
-        ),
+        "parts": Verb("parts:parts", "List what a recipe's slots take: kind, purpose, source."),
+        "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors."),
+        "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),
+        "audit": Verb("ledger:audit", "List stages that one key gave two results."),
+        "replay": Verb("replay:replay", "Retrain from stored rollouts and compare the weights."),
+        "verify": Verb("verify:verify", "Run a run again elsewhere: does it hold at L0, L2, L3?"),
     },
     "Schedule": {
-        "schedule": Verb(
-            "posttrain.cli.schedule:schedule", "Run recipes by the clock; see what became of each."
-        ),
-        "up": Verb("posttrain.cli.up:up", "Start Prefect, MLflow and the worker on this machine."),
-        "down": Verb("posttrain.cli.up:down", "Stop what `up` started."),
-        "worker": Verb("posttrain.cli.up:worker", "Run what is due of the schedules."),
+        "schedule": Verb("schedule:schedule", "Run recipes by the clock; see what became of each."),
+        "up": Verb("up:up", "Start Prefect, MLflow and the worker on this machine."),
+        "down": Verb("up:down", "Stop what `up` started."),
+        "worker": Verb("up:worker", "Run what is due of the schedules."),
     },
     "Keep": {
-        "doctor": Verb(
-            "posttrain.cli.doctor:doctor", "Say what is wrong with this machine or project."
-        ),
-        "gc": Verb("posttrain.cli.gc:gc", "Free disk space: what nothing needs goes, by budget."),
-        "release": Verb(
-            "posttrain.cli.release:release", "Make, verify, rebuild and promote signed releases."
-        ),
-        "ledger": Verb("posttrain.cli.ledger:ledger", "Export or import the ledger as JSON lines."),
-        "mlflow": Verb("posttrain.cli.mlflow:mlflow", "Make the MLflow view anew from the ledger."),
+        "doctor": Verb("doctor:doctor", "Say what is wrong with this machine or project."),
+        "gc": Verb("gc:gc", "Free disk space: what nothing needs goes, by budget."),
+        "release": Verb("release:release", "Make, verify, rebuild and promote signed releases."),
+        "ledger": Verb("ledger:ledger", "Export or import the ledger as JSON lines."),
+        "mlflow": Verb("mlflow:mlflow", "Make the MLflow view anew from the ledger."),
     },
 }
 
@@ -98,12 +77,7 @@ class VerbGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the one verb that is used."""
         verb = _find(cmd_name)
-        if verb is None:
-            return None
-        module, _, attribute = verb.target.partition(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
+        return verb.load() if verb else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from posttrain.cli.options import recipe_argument
+from posttrain.cli.options import DocumentedGroup, recipe_argument
 from posttrain.pipeline.execution.session import open_session
 
 
-@click.group()
+@click.group(cls=DocumentedGroup)
 def mlflow() -> None:
     """Work with the MLflow view of the ledger."""
 

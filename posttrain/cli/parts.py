@@ -7,6 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from posttrain.cli.options import Documented, plain_table
 from posttrain.pipeline.flow import let_import
 from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
 from posttrain.pipeline.recipe_schema import schedulable_fields
@@ -22,26 +23,7 @@ from posttrain.pipeline.workspace import Workspace
 _COLUMNS = ("slot", "kind", "what it does", "source", "from")
 
 
-@click.command(
-    epilog="""
-\b
-A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as a
-mapping with a kind and the values of its fields:
-\b
-  rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: cosine}}
-  rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: {kind: step, jumps: 4}}}
-\b
-To add a part of your own, write a module with PARTS = {"slot": {"kind": YourPart}} at the root of
-the project and name it in the recipe: plugins: [your_module]. docs/extending.md has one for every
-slot. Parts of installed packages (entry points of the group posttrain.parts) need no such line.
-\b
-Examples:
-  posttrain parts                 every slot
-  posttrain parts schedule        one of them; of this one also the numbers that take a schedule
-  posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
-  posttrain parts --tsv | cut -f1,2
-"""
-)
+@click.command(cls=Documented)
 @click.argument("slots", nargs=-1, metavar="[SLOT]...")
 @click.option(
     "--recipe",
@@ -53,6 +35,24 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     """List the parts that a recipe may name: kind, purpose, source and origin.
 
     Those of plug-ins and of installed packages are listed too, broken ones with the reason.
+
+    A slot is a place in a recipe for one of several parts, and a part is written as its kind, or as
+    a mapping with a kind and the values of its fields:
+
+      rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: cosine}}
+      rl: {temperature: {from: 1.0, to: 0.6, over: 100, shape: {kind: step, jumps: 4}}}
+
+    To add a part of your own, write a module with PARTS = {"slot": {"kind": YourPart}} at the root
+    of the project and name it in the recipe: plugins: [your_module]. docs/extending.md has one for
+    every slot. Parts of installed packages (entry points of the group posttrain.parts) need no such
+    line.
+
+    Examples:
+      posttrain parts                 every slot
+      posttrain parts schedule        one of them; of this one also the numbers that take a schedule
+      posttrain parts --recipe recipes/mine   with the plug-ins of that recipe
+      posttrain parts --tsv | cut -f1,2
+
     """
     names = [find_slot(name).name for name in slots]
     of = _recipe(recipe)
@@ -80,11 +80,9 @@ def _recipe(given: Path | None) -> Recipe | None:
 
 
 def _table(found: Sequence[OfferedPart]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("kind", no_wrap=True)
-    table.add_column("what it does", overflow="fold", ratio=3)
-    table.add_column("source", overflow="fold", ratio=2)
-    table.add_column("from", no_wrap=True)
+    table = plain_table("kind", "what it does", "source", "from", unbroken=("kind", "from"))
+    table.padding = (0, 2, 0, 0)
+    table.columns[1].ratio, table.columns[2].ratio = 3, 2
     slot = ""
     for each in found:
         if each.slot != slot:

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
@@ -22,17 +22,7 @@ _ACTIONS = {
 }
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain plan                              the recipe of this folder
-  posttrain plan --set rl.optimization.learning_rate=2e-4  what that change would run
-  posttrain plan --from rl -v                 every reason
-  posttrain plan --set run.resources.processes=2
-                                              training stages in two processes
-"""
-)
+@click.command(cls=Documented)
 @recipe_argument
 @overrides_option
 @click.option("--from", "start", metavar="STAGE", help="As in `posttrain run --from`.")
@@ -40,7 +30,16 @@ Examples:
     "-v", "--verbose", is_flag=True, help="Every reason, and where code analysis fell back."
 )
 def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: bool) -> None:
-    """Show what `posttrain run` would do with RECIPE, without doing it."""
+    """Show what `posttrain run` would do with RECIPE, without doing it.
+
+    Examples:
+      posttrain plan                              the recipe of this folder
+      posttrain plan --set rl.optimization.learning_rate=2e-4  what that change would run
+      posttrain plan --from rl -v                 every reason
+      posttrain plan --set run.resources.processes=2
+                                                  training stages in two processes
+
+    """
     with open_session(recipe, overrides) as session:
         if start:
             session.force(start)
@@ -74,9 +73,7 @@ def _total(running: Sequence[Decision], num_stages: int) -> str:
 
 
 def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "action", "last took", "why"):
-        table.add_column(heading, justify="right" if heading == "last took" else "left")
+    table = plain_table("stage", "action", "last took", "why", right=("last took",))
     for decision in decisions:
         reasons = decision.reasons if verbose else decision.reasons[:1]
         more = len(decision.reasons) - len(reasons)

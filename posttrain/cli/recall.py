@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.graph import Node
 from posttrain.provenance.lineage.impact import Impact, impact
@@ -17,17 +18,7 @@ from posttrain.provenance.lineage.render.view import caption, counted
 from posttrain.stage.errors import UserError
 
 
-@click.command(
-    short_help="Mark NODE as bad, so that nothing uses it any more.",
-    epilog="""
-\b
-Examples:
-  posttrain lineage recall synthesize@latest --reason 'leaked test problems'
-  posttrain lineage recall verifier:numeric --reason 'takes 1,2 for 12'
-  posttrain lineage recall data/curate/traces.parquet --rows "source = 'sum'" --reason 'wrong sums'
-  posttrain lineage recall verifier:numeric --withdraw --reason 'it was the font'
-""",
-)
+@click.command(short_help="Mark NODE as bad, so that nothing uses it any more.", cls=Documented)
 @click.argument("node")
 @click.option(
     "--reason", required=True, help="What is wrong; everyone who is refused will read it."
@@ -43,6 +34,13 @@ def recall(
     """Mark NODE as bad: plans, runs and releases that would use it, or what it became, refuse.
 
     The mark stays in the ledger for good; --withdraw adds a second one that lifts it.
+
+    Examples:
+      posttrain lineage recall synthesize@latest --reason 'leaked test problems'
+      posttrain lineage recall verifier:numeric --reason 'takes 1,2 for 12'
+      posttrain lineage recall data/curate/traces.parquet --rows "source = 'sum'" --reason 'wrong'
+      posttrain lineage recall verifier:numeric --withdraw --reason 'it was the font'
+
     """
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
@@ -89,7 +87,7 @@ def _refused(ledger: Ledger, found: Impact) -> list[Node]:
     return [node for node in found.affected if is_refused(node)]
 
 
-@click.command()
+@click.command(cls=Documented)
 @ledger_option
 def recalls(ledger_at: str | None) -> None:
     """List the recalls that are in force."""

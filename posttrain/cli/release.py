@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.release_check import rebuild, verify
 from posttrain.cli.release_keys import choose_signer
 from posttrain.cli.release_keys import keys as keys_group
@@ -12,32 +13,21 @@ from posttrain.cli.release_show import diff, list_, show, show_gates
 from posttrain.publishing.release.names import ENVIRONMENTS
 
 
-@click.group(
-    epilog="""
-\b
-Examples:
-  posttrain release keys init                     a key pair, outside of the repository
-  posttrain release create math-policy            release what the recipe made, if its gates pass
-  posttrain release verify math-policy@v0.1.0     every byte, claim, link and signature
-  posttrain release verify release.tar --key k.pub    the same, with nothing but the archive
-  posttrain release promote math-policy@v0.1.0 --environment prod
-"""
-)
+@click.group(cls=DocumentedGroup)
 def release() -> None:
-    """Make, check, rebuild and promote releases."""
+    """Make, check, rebuild and promote releases.
+
+    Examples:
+      posttrain release keys init                     a key pair, outside of the repository
+      posttrain release create math-policy            what the recipe made, if its gates pass
+      posttrain release verify math-policy@v0.1.0     every byte, claim, link and signature
+      posttrain release verify release.tar --key k.pub    the same, with nothing but the archive
+      posttrain release promote math-policy@v0.1.0 --environment prod
+
+    """
 
 
-@release.command(
-    epilog="""
-\b
-The recipe says what is asked for:
-  release:
-    policy: rl.policy
-    licences: {words: MIT}
-    gates:
-    - {name: better, kind: improvement, metric: pass_at_1, against: parent, without_parent: sft}
-"""
-)
+@release.command()
 @click.argument("name", metavar="NAME[@VERSION]")
 @click.option(
     "--recipe", default=".", type=click.Path(path_type=Path), help="Recipe that is released."
@@ -67,6 +57,13 @@ def create(
     """Release what the recipe holds now, if every gate passes; else name the gate and its figures.
 
     Without a version it is the next minor one. Nothing is written unless everything is.
+
+    The recipe says what is asked for:
+      release:
+        policy: rl.policy
+        licences: {words: MIT}
+        gates:
+        - {name: better, kind: improvement, metric: pass_at_1, against: parent, without_parent: sft}
     """
     from posttrain.pipeline.execution.session import open_session
     from posttrain.publishing.release import candidate, pointers, tags

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from posttrain.cli.options import Documented
 from posttrain.cli.release_keys import Trust, trust_options
 from posttrain.cli.tables import print_table
 from posttrain.publishing.release.names import LEVELS
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from posttrain.publishing.release.rebuild import RebuildComparison
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="TAG|FOLDER|ARCHIVE")
 @trust_options
 @click.option("--expect", metavar="NAME@VERSION", help="It must be this release and no other.")
@@ -63,7 +64,7 @@ def _compare_packages(path: Path) -> list[str]:
     return [*differences(lock, environment_lock()), *altered_files(lock)]
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="TAG|FOLDER|ARCHIVE")
 @click.option(
     "--into",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posttrain.cli.options import DocumentedGroup
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,9 +18,12 @@ if TYPE_CHECKING:
     from posttrain.publishing.release.names import Tag
 
 
-@click.group(epilog="The private key never leaves its file: it is not logged and not released.")
+@click.group(cls=DocumentedGroup)
 def keys() -> None:
-    """Make and show the key pair of releases."""
+    """Make and show the key pair of releases.
+
+    The private key never leaves its file: it is not logged and not released.
+    """
 
 
 @keys.command()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.ledger import existing_ledger, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.cli.release_keys import Trust, trust_options
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.names import ENVIRONMENTS
@@ -76,7 +77,7 @@ def chosen(target: str) -> "tuple[Tag, Path]":
     return tag, release_folder(root, tag)
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="NAME[@VERSION]")
 @environment_option
 @reason_option
@@ -95,7 +96,7 @@ def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
     click.echo(f"{moved.tag}: {tag} is in {environment}")
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("name")
 @environment_option
 @reason_option
@@ -111,7 +112,7 @@ def rollback(name: str, environment: str, reason: str, version: str | None) -> N
     click.echo(f"{moved.tag}: {name}@{moved.version} is in {environment} again")
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 @click.argument("repository", metavar="[HUB_REPOSITORY]", required=False)
 @click.option("--dvc", "to_remote", is_flag=True, help="Upload the archive to the DVC remote.")
@@ -138,7 +139,7 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
         click.echo(push_to_hub(chosen(target)[1], repository))
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from posttrain.cli.options import Documented
 from posttrain.cli.release_move import chosen, settled_root
 from posttrain.cli.tables import print_table
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from posttrain.publishing.release.gates.base import GateResult
 
 
-@click.command("list")
+@click.command("list", cls=Documented)
 @click.argument("name", required=False)
 @click.option("--history", is_flag=True, help="Every change of an environment, oldest first.")
 def list_(name: str | None, history: bool) -> None:
@@ -41,7 +42,7 @@ def list_(name: str | None, history: bool) -> None:
     )
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 def show(target: str) -> None:
     """Show a release: where it is, its metrics with intervals, and its gates."""
@@ -67,7 +68,7 @@ def show(target: str) -> None:
     print_table(("gate", "passed because"), gates)
 
 
-@click.command()
+@click.command(cls=Documented)
 @click.argument("first", metavar="A")
 @click.argument("second", metavar="B")
 def diff(first: str, second: str) -> None:

@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from posttrain.publishing.reproduction.replaying import ReplayOutcome
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain replay latest
-  posttrain replay rl@latest
-  posttrain replay rl@20261121-032733-f300bd --json
-  posttrain replay --batch .posttrain/scratch/.../failed-step-000000031.safetensors
-"""
-)
+@click.command(cls=Documented)
 @click.argument("name", metavar="RUN|STAGE@RUN", required=False)
 @click.option(
     "--batch",
@@ -43,6 +35,13 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
 
     With --batch, one kept batch is passed through the weights that it met, forward and backward;
     what is not finite is named (exit code 1), or it is said that the model is not the cause (0).
+
+    Examples:
+      posttrain replay latest
+      posttrain replay rl@latest
+      posttrain replay rl@20261121-032733-f300bd --json
+      posttrain replay --batch .posttrain/scratch/.../failed-step-000000031.safetensors
+
     """
     if (name is None) == (batch is None):
         raise UserError("replay: name a run, such as latest, or --batch FILE, and not both")

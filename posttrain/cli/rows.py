@@ -10,6 +10,7 @@ import click
 
 from posttrain.cli.files import replacing
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.provenance.lineage.render.view import counted
 from posttrain.stage.errors import UserError
 
@@ -38,16 +39,7 @@ class Request:
     ledger_at: str | None
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain rows data/curate/kept.parquet --where "difficulty >= 3"
-  posttrain rows data/curate/kept.parquet --where "reason = ''" --trace
-  posttrain rows data/rl/rollouts.parquet --where "reward > 0.9" --trace family
-  posttrain rows data/curate/kept.parquet --trace --from "synthesize: generator = 'X'"
-"""
-)
+@click.command(cls=Documented)
 @click.argument("table")
 @click.option("--where", metavar="SQL", help="Only rows for which this SQL expression holds.")
 @click.option(
@@ -78,7 +70,15 @@ Examples:
 )
 @ledger_option
 def rows(**options: Any) -> None:
-    """Show the rows of TABLE (a path or a digest), and with --trace where they came from."""
+    """Show the rows of TABLE (a path or a digest), and with --trace where they came from.
+
+    Examples:
+      posttrain rows data/curate/kept.parquet --where "difficulty >= 3"
+      posttrain rows data/curate/kept.parquet --where "reason = ''" --trace
+      posttrain rows data/rl/rollouts.parquet --where "reward > 0.9" --trace family
+      posttrain rows data/curate/kept.parquet --trace --from "synthesize: generator = 'X'"
+
+    """
     request = Request(**options)
     if request.origins and request.mode is None:
         raise UserError("--from needs --trace: it looks at the rows' ancestors")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from posttrain.cli.options import overrides_option, recipe_argument, slots_option
+from posttrain.cli.options import Documented, overrides_option, recipe_argument, slots_option
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
 from posttrain.pipeline.execution.executor import Executor
@@ -20,20 +20,7 @@ from posttrain.stage.errors import UserError
 from posttrain.views.tracking import open_tracker
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain run                               the recipe of this folder
-  posttrain run recipes/gsm8k                 another recipe
-  posttrain run --set rl.optimization.learning_rate=2e-4   only what depends on it runs
-  posttrain run --from rl                     rl and everything after it, again
-  posttrain run --local                       without Prefect
-  posttrain run --set run.resources.processes=2
-                                              training stages in two processes (FSDP2)
-  posttrain run --set rl.resources.ray=auto   rollouts drawn and judged on a Ray cluster
-"""
-)
+@click.command(cls=Documented)
 @recipe_argument
 @overrides_option
 @click.option(
@@ -55,6 +42,17 @@ def run(
     A stage is up to date when a run with the same code, parameters, inputs, packages and settings
     is in the ledger and its outputs are in place or in the cache. A killed run goes on from its
     last checkpoint: start it again.
+
+    Examples:
+      posttrain run                               the recipe of this folder
+      posttrain run recipes/gsm8k                 another recipe
+      posttrain run --set rl.optimization.learning_rate=2e-4   only what depends on it runs
+      posttrain run --from rl                     rl and everything after it, again
+      posttrain run --local                       without Prefect
+      posttrain run --set run.resources.processes=2
+                                                  training stages in two processes (FSDP2)
+      posttrain run --set rl.resources.ray=auto   rollouts drawn and judged on a Ray cluster
+
     """
     if start and only:
         raise UserError("--from and --only exclude each other; give one of them")

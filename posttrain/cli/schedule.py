@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.operations.schedule.admit import clock
 from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
 from posttrain.operations.schedule.schedule import (
@@ -38,19 +39,12 @@ def _open() -> Journal:
     return open_journal(journal_location(project_root(Path.cwd())))
 
 
-@click.group()
+@click.group(cls=DocumentedGroup)
 def schedule() -> None:
     """Run recipes by the clock; `posttrain up` starts the servers and the worker that do it."""
 
 
-@schedule.command(
-    epilog="""
-\b
-Examples:
-  posttrain schedule add . --name nightly --cron "0 2 * * *" --timezone Europe/Berlin
-  posttrain schedule add recipes/gsm8k --cron "*/30 * * * *" --only-if-moved --watch file:in.jsonl
-"""
-)
+@schedule.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
 @click.option("--cron", required=True, help='Five fields, for example "0 2 * * *".')
 @click.option("--name", help="Name of the schedule [default: the recipe's].")
@@ -76,7 +70,13 @@ Examples:
 @click.option("--notify-command", help="Local command that gets the failure as JSON.")
 @click.option("--replace", "again", is_flag=True, help="Change a schedule that is there.")
 def add(recipe: Path, **options: Any) -> None:
-    """Run RECIPE whenever --cron says so. A run runs the commit that is checked out then."""
+    """Run RECIPE whenever --cron says so. A run runs the commit that is checked out then.
+
+    Examples:
+      posttrain schedule add . --name nightly --cron "0 2 * * *" --timezone Europe/Berlin
+      posttrain schedule add recipes/gsm8k --cron "0 * * * *" --only-if-moved --watch file:in.jsonl
+
+    """
     from posttrain.operations.schedule.moved import require_watchable
     from posttrain.operations.schedule.worktree import require_committed
 
@@ -129,9 +129,7 @@ def _put(journal: Journal, declared: Schedule, *, again: bool) -> None:
 @schedule.command("list")
 def list_() -> None:
     """Every schedule: its clock, what came out last, what comes next."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("name", "recipe", "cron", "missed", "last", "next"):
-        table.add_column(heading)
+    table = plain_table("name", "recipe", "cron", "missed", "last", "next")
     with _open() as journal:
         for each in journal.schedules():
             last = journal.history(each.name, limit=1)
@@ -201,9 +199,7 @@ def run_now(name: str) -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Everything that happened to each.")
 def history(name: str | None, limit: int, verbose: bool) -> None:
     """What was due, what was decided about it and why, what ran and how it ended."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("due", "schedule", "outcome", "took", "why"):
-        table.add_column(heading, overflow="fold")
+    table = plain_table("due", "schedule", "outcome", "took", "why")
     with _open() as journal:
         declared = {each.name: each for each in journal.schedules()}
         if name is not None:

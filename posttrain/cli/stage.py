@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from posttrain.cli.options import DocumentedGroup
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.local import run_locally
@@ -13,7 +14,7 @@ from posttrain.pipeline.recipe import PARAMS_FILE
 from posttrain.views.tracking import open_tracker
 
 
-@click.group()
+@click.group(cls=DocumentedGroup)
 def stage() -> None:
     """Work with one stage."""
 

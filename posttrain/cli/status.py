@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.cli.options import recipe_argument
+from posttrain.cli.options import Documented, plain_table, recipe_argument
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.stage.formatting import bytesize, duration
 
@@ -20,7 +20,7 @@ _STATES = {
 _NUM_RUNS = 5
 
 
-@click.command()
+@click.command(cls=Documented)
 @recipe_argument
 def status(recipe: Path) -> None:
     """Show the state of every stage of RECIPE and what it made."""
@@ -34,10 +34,8 @@ def status(recipe: Path) -> None:
 
 
 def _stages(session: Session) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage and artifacts", "rows", "size", "digest"):
-        right = heading in ("rows", "size")
-        table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+    headings = ("stage and artifacts", "rows", "size", "digest")
+    table = plain_table(*headings, right=("rows", "size"), unbroken=headings)
     for decision in session.planner.plan():
         made = decision.known or session.ledger.history.latest(decision.stage, session.recipe.name)
         state = _STATES[decision.action] if made else "[red]never ran[/]"
@@ -50,9 +48,8 @@ def _stages(session: Session) -> Table:
 
 def _runs(session: Session) -> Table:
     """The last runs of this recipe, newest first."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("run", "started", "took", "status", "command"):
-        table.add_column(heading, no_wrap=heading != "command", overflow="fold")
+    headings = ("run", "started", "took", "status")
+    table = plain_table(*headings, "command", unbroken=headings)
     own = [run for run in session.ledger.runs() if run.recipe == session.recipe.name]
     for run in own[:_NUM_RUNS]:
         took = "" if run.ended is None else duration(max(0.0, run.ended - run.started))

@@ -8,6 +8,7 @@ from types import FrameType
 
 import click
 
+from posttrain.cli.options import Documented
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError
 
@@ -22,15 +23,7 @@ limit_option = click.option(
 )
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain up                    until Ctrl-C or posttrain down
-  posttrain up --detach           in the background, once all services answer
-  posttrain up --database postgresql://me@db/prefect --mlflow-database postgresql://me@db/mlflow
-"""
-)
+@click.command(cls=Documented)
 @click.option(
     "--prefect-port", type=int, default=4200, show_default=True, help="Port of Prefect's pages."
 )
@@ -63,6 +56,12 @@ def up(
 
     A service that ends is started again. State is in .posttrain, logs in .posttrain/services.
     POSTTRAIN_LEDGER and POSTTRAIN_SCHEDULES put the ledger and the journal into PostgreSQL as well.
+
+    Examples:
+      posttrain up                    until Ctrl-C or posttrain down
+      posttrain up --detach           in the background, once all services answer
+      posttrain up --database postgresql://me@db/prefect --mlflow-database postgresql://me@db/mlflow
+
     """
     from posttrain.operations.services.plan import ServicePlan
     from posttrain.operations.services.supervisor import Supervisor
@@ -87,7 +86,7 @@ def up(
     click.echo("down")
 
 
-@click.command()
+@click.command(cls=Documented)
 def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
     from posttrain.operations.schedule.journal import journal_location, open_journal
@@ -102,7 +101,7 @@ def down() -> None:
     click.echo(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
 
 
-@click.command()
+@click.command(cls=Documented)
 @pool_option
 @limit_option
 @click.option(

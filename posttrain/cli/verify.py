@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
+from posttrain.cli.options import Documented
 from posttrain.cli.run import progress_display
 from posttrain.cli.tables import print_table
 from posttrain.stage.errors import UserError
@@ -18,17 +19,7 @@ if TYPE_CHECKING:
     from posttrain.publishing.reproduction.verification import LevelCheck
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain verify latest --level L0              every stage again: the same bytes?
-  posttrain verify sft@latest --level L0          one stage, on the inputs that it had
-  posttrain verify latest --level L2              the learners from their stored rollouts
-  posttrain verify latest --level L3 --seeds 5    other seeds: a figure like the recorded one?
-  posttrain verify latest --level L3 --metric evaluate/sft/pass_at_1 --within 0.02
-"""
-)
+@click.command(cls=Documented)
 @click.argument("name", metavar="RUN|STAGE@RUN")
 @click.option(
     "--level",
@@ -75,6 +66,14 @@ def verify(
     known to within --within. What was found is kept in the ledger, where release gates ask for it.
 
     Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
+
+    Examples:
+      posttrain verify latest --level L0              every stage again: the same bytes?
+      posttrain verify sft@latest --level L0          one stage, on the inputs that it had
+      posttrain verify latest --level L2              the learners from their stored rollouts
+      posttrain verify latest --level L3 --seeds 5    other seeds: a figure like the recorded one?
+      posttrain verify latest --level L3 --metric evaluate/sft/pass_at_1 --within 0.02
+
     """
     from posttrain.publishing.reproduction.seeds import SeedQuestion
     from posttrain.publishing.reproduction.verification import (

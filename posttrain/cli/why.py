@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from posttrain.cli.options import overrides_option, recipe_argument
+from posttrain.cli.options import Documented, overrides_option, recipe_argument
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.explain import Explanation, Side, Sources
 from posttrain.pipeline.plan import Decision
@@ -19,15 +19,7 @@ _VERBS = {"run": "will run", "pending": "may run", "restore": "will come from th
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(
-    epilog="""
-\b
-Examples:
-  posttrain why rl                          what will make it run, or made it run the last time
-  posttrain why rl -v                       every difference, with every diff
-  posttrain why rl --between latest~1 latest
-"""
-)
+@click.command(cls=Documented)
 @click.argument("stage")
 @recipe_argument
 @click.option(
@@ -49,6 +41,12 @@ def why(
 
     Without --between: between its last record and now, where it would run; where it is up to date,
     between its last two executions.
+
+    Examples:
+      posttrain why rl                          what will make it run, or made it run the last time
+      posttrain why rl -v                       every difference, with every diff
+      posttrain why rl --between latest~1 latest
+
     """
     with open_session(recipe, overrides) as session:
         if between:
