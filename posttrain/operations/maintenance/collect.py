@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -92,7 +93,7 @@ def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) 
     runs = {run.id: run for run in ledger.runs()}
     kept = [runs[each] for each in claims.kept_runs if each in runs]
     flows = {run.prefect_run_id for run in kept if run.prefect_run_id}
-    before = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(time.time() - _DAY))
+    before = datetime.now(UTC) - timedelta(seconds=_DAY)
     busy = _in_use(root, claims)
     return [
         *scratch_nodes(places, ledger),

@@ -3,6 +3,8 @@
 import contextlib
 import sqlite3
 import time
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
 
 from posttrain.operations.maintenance.claims import Claims
 from posttrain.operations.maintenance.prefect import history_nodes, remove_history
@@ -10,7 +12,7 @@ from posttrain.operations.maintenance.state import mlflow_nodes
 from posttrain.provenance.ledger import open_ledger
 from posttrain.provenance.ledger.records import Run
 
-NOW = "2026-11-01 00:00:00"
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def test_mlflow_artifacts_of_runs_that_are_not_kept_go_whoever_made_the_database(tmp_path):
@@ -35,81 +37,78 @@ def test_mlflow_artifacts_of_runs_that_are_not_kept_go_whoever_made_the_database
     assert found.keys() == set("abcd")
 
 
-def _database(folder):
-    """Prefect's own tables, made by Prefect's own models."""
-    from prefect.server.database.orm_models import Base
+def _fill(database, flows):
+    """Prefect's own tables by its own models: a flow run with all that hangs on it, by name."""
+    from prefect.server.database.orm_models import (
+        Artifact,
+        Base,
+        Flow,
+        FlowRun,
+        Log,
+        TaskRun,
+        TaskRunState,
+    )
     from sqlalchemy import create_engine
+    from sqlalchemy.orm import Session
     from sqlalchemy.schema import CreateTable
 
-    path = folder / "prefect.db"
-    engine = create_engine(f"sqlite:///{path}")
+    engine = create_engine(f"sqlite:///{database}")
     # Without the indices: one of them is declared twice for SQLite.
     with engine.begin() as connection:
         for each in Base.metadata.sorted_tables:
             connection.execute(CreateTable(each))
+    with Session(engine) as session:
+        session.add(Flow(id=uuid4(), name="flow"))
+        session.flush()
+        flow_id = session.query(Flow.id).scalar()
+        for name, (state, end) in flows.items():
+            run = FlowRun(id=uuid4(), flow_id=flow_id, name=name, state_type=state, end_time=end)
+            session.add(run)
+            session.flush()
+            task = TaskRun(id=uuid4(), flow_run_id=run.id, task_key=name, dynamic_key="0")
+            session.add(task)
+            session.flush()
+            session.add_all(
+                [
+                    TaskRunState(task_run_id=task.id, type="COMPLETED", name="done"),
+                    Log(flow_run_id=run.id, name=name, level=20, message="m", timestamp=NOW),
+                    Artifact(flow_run_id=run.id, key=name),
+                ]
+            )
+        session.commit()
+        found = dict(session.query(FlowRun.name, FlowRun.id).all())
     engine.dispose()
-    return path
-
-
-def _insert(database, table, **values):
-    """Insert a row; other columns that must have a value get an empty one."""
-    for _, name, kind, required, default, _ in database.execute(f"PRAGMA table_info({table})"):
-        if required and default is None and name not in values:
-            values[name] = 0 if kind in ("INTEGER", "FLOAT", "BOOLEAN") else "{}"
-    marks = ",".join("?" * len(values))
-    names = ",".join(f'"{name}"' for name in values)
-    database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
+    return {name: str(each) for name, each in found.items()}
 
 
 def test_history_of_ended_runs_that_nobody_keeps_goes_with_all_that_hangs_on_it(tmp_path):
-    path = _database(tmp_path)
+    path = tmp_path / "prefect.db"
     flows = {
-        "old": ("COMPLETED", "2026-10-01 00:00:00"),
-        "kept": ("COMPLETED", "2026-10-01 00:00:00"),
-        "recent": ("FAILED", "2026-11-02 00:00:00"),
+        "old": ("COMPLETED", NOW - timedelta(days=30)),
+        "kept": ("COMPLETED", NOW - timedelta(days=30)),
+        "recent": ("FAILED", NOW + timedelta(days=1)),
         "running": ("RUNNING", None),
         "planned": ("SCHEDULED", None),
     }
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        _insert(database, "flow", id="f", name="flow")
-        for name, (state, end) in flows.items():
-            _insert(
-                database,
-                "flow_run",
-                id=name,
-                flow_id="f",
-                name=name,
-                state_type=state,
-                end_time=end,
-            )
-            _insert(database, "task_run", id=f"task-{name}", flow_run_id=name, task_key=name)
-            _insert(database, "task_run_state", id=f"s-{name}", task_run_id=f"task-{name}")
-            _insert(database, "log", id=f"log-{name}", flow_run_id=name)
-            _insert(database, "events", id=f"event-{name}")
-            _insert(
-                database,
-                "event_resources",
-                id=f"r-{name}",
-                event_id=f"event-{name}",
-                resource_id=f"prefect.flow-run.{name}",
-            )
-    nodes = list(history_nodes(path, {"kept"}, before=NOW, in_use=None))
+    ids = _fill(path, flows)
+    nodes = list(history_nodes(path, {ids["kept"]}, before=NOW, in_use=None))
     gone = [node.name for node in nodes if not node.reasons]
-    assert gone == ["old"]
+    assert gone == [ids["old"]]
     assert sum(size for node in nodes for size in node.parts.values()) == path.stat().st_size
     assert all(
-        node.reasons for node in history_nodes(path, {"kept"}, before=NOW, in_use="server is up")
+        node.reasons for node in history_nodes(path, set(), before=NOW, in_use="server is up")
     )
     remove_history(path, gone)
+    left = {each.replace("-", "") for name, each in ids.items() if name != "old"}
     with contextlib.closing(sqlite3.connect(path)) as database:
         for table, column in (
             ("flow_run", "id"),
             ("task_run", "flow_run_id"),
             ("log", "flow_run_id"),
+            ("artifact", "flow_run_id"),
         ):
-            left = {row[0] for row in database.execute(f"SELECT {column} FROM {table}")}
-            assert left == flows.keys() - {"old"}, table
-        assert database.execute("SELECT COUNT(*) FROM events").fetchone() == (4,)
+            rows = database.execute(f"SELECT {column} FROM {table}")
+            assert {row[0].replace("-", "") for row in rows} == left, table
         assert database.execute("SELECT COUNT(*) FROM task_run_state").fetchone() == (4,)
 
 
