@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
@@ -103,16 +103,10 @@ def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
 
         external: dict[str, str] = {}
         writer = MlflowWriter.open(state, uri, external, owner=owner)
-        methods: dict[str, Callable[..., None]] = {
-            "start": writer.start,
-            "metrics": writer.metrics,
-            "flush": writer.flush,
-            "finish": writer.finish,
-        }
         yield {}, None
         for name, arguments in asked:
             known = set(external)
-            methods[name](*arguments)
+            getattr(writer, name)(*arguments)
             yield {key: external[key] for key in external.keys() - known}, None
     except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
         yield {}, f"{type(error).__name__}: {_first_line(error)}"

@@ -1,20 +1,18 @@
 """Tracked events as MLflow entities; runs in a process of its own, with explicit run ids."""
 
-import itertools
 import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from posttrain.provenance.ledger.processes import is_gone
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.artifact_kinds import kind_named
 from posttrain.views.tracking.base import Finished, Started
-from posttrain.views.tracking.dataset_source import DvcSource
 from posttrain.views.tracking.sqlite import commit_sooner
 
 BATCH = 500
@@ -30,7 +28,6 @@ _KIND = {"mlflow.experimentKind": "custom_model_development"}
 _FOREIGN = re.compile(r"[^\w\-. :/]")
 _LONGEST_NAME, _LONGEST = 250, 5000
 _PROCESS = "posttrain.process"
-_Item = TypeVar("_Item")
 
 
 @dataclass
@@ -60,9 +57,7 @@ class MlflowWriter:
 
         _quiet()
         from mlflow import MlflowClient
-        from mlflow.data.dataset_source_registry import register_dataset_source
 
-        register_dataset_source(DvcSource)
         state.mkdir(parents=True, exist_ok=True)
         where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
         local = where.startswith("sqlite:")
@@ -82,14 +77,13 @@ class MlflowWriter:
             experiment = self.experiment_of[started.parent]
             tags["mlflow.parentRunId"] = self.external[started.parent]
         if started.resumes and self._take_up(handle, started.resumes, experiment):
-            for chunk in _tags(tags):
-                self.client.log_batch(started.resumes, tags=chunk)
+            self.client.log_batch(started.resumes, tags=_tags(tags))
             return
         run = self.client.create_run(
             experiment, start_time=_milliseconds(moment), tags=tags, run_name=started.name
         )
         self.external[handle], self.experiment_of[handle] = run.info.run_id, experiment
-        self._params(run.info.run_id, started.params)
+        self.client.log_batch(run.info.run_id, params=_params(started.params))
         self._inputs(run.info.run_id, started.inputs, experiment)
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float], moment: float) -> None:
@@ -112,8 +106,7 @@ class MlflowWriter:
     def flush(self) -> None:
         """Write the buffered metrics."""
         for handle, points in self.buffer.items():
-            for chunk in _chunks(points, BATCH):
-                self.client.log_batch(self.external[handle], metrics=chunk)
+            self.client.log_batch(self.external[handle], metrics=points)
         self.buffer.clear()
 
     def finish(self, handle: str, finished: Finished, moment: float) -> None:
@@ -122,11 +115,8 @@ class MlflowWriter:
         # MLflow shows the newest of the last step's values, and counts time in milliseconds.
         self._add(handle, step, finished.metrics, max(moment, before + 0.001))
         run_id = self.external[handle]
-        batches: Iterator[tuple[list[Any], list[Any]]] = itertools.zip_longest(
-            _chunks(self.buffer.pop(handle, []), BATCH), _tags(finished.tags), fillvalue=[]
-        )
-        for metrics, tags in batches:
-            self.client.log_batch(run_id, metrics=metrics, tags=tags)
+        points = self.buffer.pop(handle, [])
+        self.client.log_batch(run_id, metrics=points, tags=_tags(finished.tags))
         self._models(handle, finished.outputs)
         self.client.set_terminated(run_id, _STATUS[finished.status], _milliseconds(moment))
 
@@ -174,13 +164,6 @@ class MlflowWriter:
             process = run.data.tags.get(_PROCESS)
             if process and is_gone(process):
                 self.client.set_terminated(run.info.run_id, "KILLED")
-
-    def _params(self, run_id: str, params: Mapping[str, object]) -> None:
-        from mlflow.entities import Param
-
-        entities = [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
-        for chunk in _chunks(entities, 100):
-            self.client.log_batch(run_id, params=chunk)
 
     def _inputs(self, run_id: str, inputs: Sequence[ArtifactRecord], experiment: str) -> None:
         """Log tables as dataset inputs, and models that this view knows as model inputs."""
@@ -235,15 +218,14 @@ def _dataset_input(record: ArtifactRecord) -> Any:
     """A dataset input; MLflow takes 36 characters of digest, the tag has all of it."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    source = DvcSource(record.path, record.digest)
     dataset = Dataset(
         name=f"{record.producer}.{record.role}" if record.producer else record.role,
         digest=record.digest[:36],
-        source_type=source._get_source_type(),
-        source=source.to_json(),
+        source_type="local",
+        source=json.dumps({"uri": record.path}),
         profile=json.dumps({"rows": record.rows, "bytes": record.size}),
     )
-    tags = {"mlflow.data.context": record.role, "posttrain.sha256": record.digest}
+    tags = {"mlflow.data.context": record.role, **_source_tags(record)}
     return DatasetInput(dataset, [InputTag(key, value) for key, value in tags.items()])
 
 
@@ -252,11 +234,16 @@ def _source_tags(record: ArtifactRecord) -> dict[str, str]:
     return tags | ({"posttrain.md5": record.md5} if record.md5 else {})
 
 
-def _tags(tags: Mapping[str, str]) -> Iterator[list[Any]]:
-    """Tags as entities, in batches as large as MLflow takes."""
+def _tags(tags: Mapping[str, str]) -> list[Any]:
     from mlflow.entities import RunTag
 
-    return _chunks((RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()), 100)
+    return [RunTag(_name(key), value[:_LONGEST]) for key, value in tags.items()]
+
+
+def _params(params: Mapping[str, object]) -> list[Any]:
+    from mlflow.entities import Param
+
+    return [Param(_name(key), str(value)[:_LONGEST]) for key, value in params.items()]
 
 
 def _name(text: str) -> str:
@@ -265,12 +252,6 @@ def _name(text: str) -> str:
 
 def _milliseconds(moment: float) -> int:
     return int(moment * 1000)
-
-
-def _chunks(items: Iterable[_Item], size: int) -> Iterator[list[_Item]]:
-    iterator = iter(items)
-    while chunk := list(itertools.islice(iterator, size)):
-        yield chunk
 
 
 def _quiet() -> None:

@@ -1,6 +1,5 @@
 """The MLflow view on real SQLite stores: what is written, by whom, and what if it fails."""
 
-import json
 import math
 import os
 import shutil
@@ -23,7 +22,6 @@ from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking import mlflow_process, open_tracker
 from posttrain.views.tracking.base import Finished, Started
-from posttrain.views.tracking.dataset_source import DvcSource
 from posttrain.views.tracking.memory import MemoryTracker
 from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.projection import (
@@ -153,7 +151,12 @@ def test_a_run_and_its_stages_are_written(state: Path) -> None:
     assert dataset.dataset.name == "curate.traces"
     assert dataset.dataset.digest == ("ab" * 32)[:36]
     assert {tag.key: tag.value for tag in dataset.tags}["posttrain.sha256"] == "ab" * 32
-    assert json.loads(dataset.dataset.source) == {"path": "data/a/t.parquet", "sha256": "ab" * 32}
+    assert {tag.key: tag.value for tag in dataset.tags}["posttrain.source"] == (
+        "dvc://data/a/t.parquet"
+    )
+    import mlflow
+
+    assert mlflow.data.get_source(dataset.dataset).uri == "data/a/t.parquet"
     (made,) = sft.outputs.model_outputs
     (read,) = evaluate.inputs.model_inputs
     assert made.model_id == read.model_id
@@ -309,18 +312,6 @@ def test_tracking_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(open_tracker(tmp_path), MemoryTracker)
     monkeypatch.delenv("POSTTRAIN_TRACKING")
     assert isinstance(open_tracker(tmp_path), MlflowTracker)
-
-
-def test_a_dataset_source_is_one_that_mlflow_can_resolve(tmp_path: Path) -> None:
-    from mlflow.data.dataset_source_registry import DatasetSourceRegistry
-
-    registry = DatasetSourceRegistry()
-    registry.register(DvcSource)
-    assert registry.resolve("dvc://data/a.parquet") == DvcSource("data/a.parquet")
-    source = DvcSource("data/a.parquet", "ab")
-    assert registry.get_source_from_json(source.to_json(), "dvc") == source
-    (tmp_path / "here").write_text("")
-    assert DvcSource(str(tmp_path / "here")).load() == tmp_path / "here"
 
 
 def told(client: Any, experiment: str) -> dict[str, Any]:
