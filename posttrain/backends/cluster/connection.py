@@ -148,14 +148,27 @@ def _check_size(present: Mapping[str, float], resources: RayResources) -> None:
             )
 
 
-def received(ray: Any, reference: Any) -> Any:
-    """A result, or the very error that was raised where it was to be made."""
+@contextmanager
+def plain_errors(ray: Any, losses: str) -> Iterator[None]:
+    """Raise the very error that was raised elsewhere; of processes that ended, say `losses`."""
+    errors = ray.exceptions
     try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:
+        yield
+    except errors.RayTaskError as error:
         if isinstance(error.cause, UserError):
             raise UserError(str(error.cause)) from None
         raise
+    except (
+        errors.RayActorError,
+        errors.WorkerCrashedError,
+        errors.ObjectLostError,
+        errors.NodeDiedError,
+        errors.OutOfMemoryError,
+    ):
+        raise UserError(
+            f"resources.ray: {losses}, most likely for want of memory; lower resources.ray.rows"
+            " or actors, or see the logs of the cluster"
+        ) from None
 
 
 def _first_line(error: BaseException) -> str:

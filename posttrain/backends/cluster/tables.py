@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from posttrain.backends.cluster.connection import connected, received
+from posttrain.backends.cluster.connection import connected, plain_errors
 from posttrain.backends.cluster.settings import environment
-from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
 
 _ROWS = 20_000
@@ -32,14 +31,9 @@ class Tasks:
         task = self.ray.remote(function).options(**self.options)
         stored = [self.ray.put(value) for value in shared]
         begun = [task.remote(part, *stored) for part in parts]
-        errors = self.ray.exceptions
-        try:
-            return [received(self.ray, one) for one in begun]
-        except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError):
-            raise UserError(
-                f"resources.ray: a part of a table ended {_MAX_RETRIES + 1} processes, most"
-                " likely for want of memory; lower resources.ray.rows, or see the cluster's logs"
-            ) from None
+        with plain_errors(self.ray, f"a part of a table ended {_MAX_RETRIES + 1} processes"):
+            results: list[Any] = self.ray.get(begun)
+        return results
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """What runs inside an actor: a worker, and the version of the tools that it was given last."""
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from posttrain.backends.cluster.settings import TorchSettings
@@ -20,37 +19,49 @@ class PoolWorker(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class StaleTools:
-    """A refusal: the actor holds tools of another version than it was asked to work with."""
-
-    version: int | None
-
-
 class WorkerActor:
-    """One actor. It is made by `start`, so that a refusal to start arrives as what it is."""
+    """One actor. Ray begins it anew where its process is gone: then it makes its worker again."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        number: int,
+        settings: TorchSettings,
+        make: Callable[..., PoolWorker],
+        *arguments: Any,
+    ) -> None:
+        self._number = number
+        self._settings = settings
+        self._make = make
+        self._arguments = arguments
         self._worker: PoolWorker | None = None
         self._version: int | None = None
 
-    def start(
-        self, settings: TorchSettings, make: Callable[..., PoolWorker], *arguments: Any
-    ) -> int:
-        """Set the process up and make the worker; returns the process id."""
-        settings.take_over()
-        self._worker = make(*arguments)
+    def start(self) -> int:
+        """Set the process up and make the worker; returns the process id.
+
+        Not done by `__init__`, so that a refusal to start arrives as what it is.
+        """
+        self._ready()
         return os.getpid()
 
-    def equip(self, version: int, tools: Any) -> None:
-        """Hand the worker its tools."""
-        assert self._worker is not None
-        self._worker.equip(version, tools)
-        self._version = version
+    def do(
+        self, version: int | None, tools: Sequence[Any], index: int, piece: Any
+    ) -> tuple[int, int, int, Any]:
+        """Do a piece: returns the actor's number and process, and the piece's index and result.
 
-    def do(self, version: int | None, piece: Any) -> Any:
-        """The result of a piece with the tools of exactly this version, or `Behind`."""
-        assert self._worker is not None
+        With the tools of exactly this version: where it has others, it fetches these first.
+        `tools` holds a reference to them, which Ray does not follow by itself.
+        """
+        worker = self._ready()
         if self._version != version:
-            return StaleTools(self._version)
-        return self._worker.do(piece)
+            import ray
+
+            worker.equip(version or 0, ray.get(tools[0]))
+            self._version = version
+        return self._number, os.getpid(), index, worker.do(piece)
+
+    def _ready(self) -> PoolWorker:
+        if self._worker is None:
+            self._settings.take_over()
+            self._worker = self._make(*self._arguments)
+        return self._worker

@@ -92,10 +92,11 @@ def test_new_weights_reach_every_actor_and_are_stored_once(
         assert sum(a.nbytes for a in stored[0].values()) == 4 * policy.model.num_parameters()
         assert sampler.sample(prompts, PARAMS) == expected
 
-        # One that has not got them yet refuses to draw, and is sent them again.
-        late = sampler.crew._members[0].handle
-        cluster.get(late.equip.remote(6, put(old)))
-        assert cluster.get(late.do.remote(7, (prompts[:1], PARAMS))).version == 6
+        # One that has others fetches these before it draws.
+        late = sampler.crew._actors[0]
+        *_, stale = cluster.get(late.do.remote(6, [put(old)], 0, (prompts[:1], PARAMS)))
+        assert stale != expected[: len(stale)]
+        assert {sample.policy_version for sample in stale} == {6}
         assert sampler.sample(prompts, PARAMS) == expected
 
 
@@ -104,7 +105,7 @@ def test_an_actor_that_dies_in_the_middle_of_a_batch_changes_nothing(
 ):
     expected = in_one_process(policy, prompts, version=3)
     crew = mortal_crew(cluster, some(2), policy, tmp_path / "died")
-    first = crew.pids
+    first = list(crew.pids)
     sampler = RaySampler(policy.model, policy.tokenizer, crew, batch_size=ROWS, policy_version=3)
     assert sampler.sample(prompts, PARAMS) == expected
     assert int((tmp_path / "died").read_text()) in first

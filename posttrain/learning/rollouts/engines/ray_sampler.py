@@ -25,8 +25,8 @@ class RaySampler:
     Prompts are cut into the batches that the torch engine would form in one process, so what is
     drawn does not depend on the number of actors, on which of them draws, or on one that is lost;
     with the torch engine it is what one process draws, bit for bit. `update` stores the weights
-    once for all actors. An actor that has not got them yet refuses to draw, and is sent them again:
-    no sample comes from an older policy than the one it is stamped with.
+    once for all actors. An actor that has not got them yet fetches them before it draws: no sample
+    comes from an older policy than the one it is stamped with.
     """
 
     def __init__(
