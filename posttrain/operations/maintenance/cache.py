@@ -25,18 +25,21 @@ class Objects:
         """Where an object lies."""
         return self.folder / oid[:2] / oid[2:]
 
+    def files(self, oid: str) -> dict[str, str]:
+        """Object -> path within a directory, by its list; none where it is no list."""
+        try:
+            listed = json.loads(self.path(oid).read_bytes()) if oid.endswith(".dir") else ()
+            return {str(entry["md5"]): str(entry["relpath"]) for entry in listed}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
+
+    def missing(self, oid: str) -> list[str]:
+        """Of the object and, for a directory, its files those that are not there."""
+        return [each for each in (oid, *self.files(oid)) if each not in self.found]
+
     def members(self, oid: str) -> list[str]:
         """The object itself and, for a directory, its files; those that are there."""
-        if oid not in self.found:
-            return []
-        if not oid.endswith(".dir"):
-            return [oid]
-        try:
-            listed = json.loads(self.path(oid).read_bytes())
-            files = {str(entry["md5"]) for entry in listed}
-        except (OSError, ValueError, KeyError, TypeError):
-            return [oid]
-        return [oid, *sorted(files & self.found.keys())]
+        return [each for each in (oid, *sorted(self.files(oid))) if each in self.found]
 
 
 def read_objects(cache: Path) -> Objects:

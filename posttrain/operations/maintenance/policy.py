@@ -1,6 +1,7 @@
 """What stays and what goes: pure functions over nodes with bytes and reasons."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -60,7 +61,7 @@ def decide(nodes: Sequence[StoredItem], budget: int | None = None) -> RemovalDec
     With a `budget` in bytes only so many go that what is left fits, if it can.
     """
     sizes = {piece: size for node in nodes for piece, size in node.parts.items()}
-    users = _users(nodes)
+    users = Counter(piece for node in nodes for piece in node.parts)
     left = sum(sizes.values())
     removed: list[StoredItem] = []
     gone: set[str] = set()
@@ -93,14 +94,6 @@ def table(decision: RemovalDecision) -> list[SummaryLine]:
         lines[(goes, reason, node.kind)] = (count + 1, total + size)
     ordered = sorted(lines.items(), key=lambda item: (item[0][0], item[0][1], item[0][2]))
     return [SummaryLine(goes, kind, why, *counts) for (goes, why, kind), counts in ordered]
-
-
-def _users(nodes: Sequence[StoredItem]) -> dict[str, int]:
-    users: dict[str, int] = {}
-    for node in nodes:
-        for piece in node.parts:
-            users[piece] = users.get(piece, 0) + 1
-    return users
 
 
 def _counted(node: StoredItem, seen: set[str], among: Collection[str] | None) -> int:

@@ -153,11 +153,6 @@ def test_a_ledger_on_postgresql(place, postgres_url, monkeypatch):
     assert "POSTTRAIN_LEDGER answers, version" in said
     (back,) = clock.clock(place)
     assert (back.state, "it went back" in back.says) == ("broken", True)
-    monkeypatch.setattr(ledger, "_WRITERS", ledger._WRITERS.replace("1 minute", "0 seconds"))
-    with open_ledger(postgres_url) as holder, holder.store.transaction():
-        _, held = ledger.ledger(place)
-    assert held.state == "warning"
-    assert held.remedy.startswith("SELECT pg_terminate_backend(")
     monkeypatch.setenv("POSTTRAIN_LEDGER", "postgresql://me:secret@127.0.0.1:1/x")
     ((_, state, said, _),) = seen(place)
     assert state == "broken"

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from posttrain.operations.maintenance.checks import (
     clock,
-    extras,
     gpu,
     installation,
     ledger,
@@ -23,7 +22,7 @@ ANYWHERE: Mapping[str, Check] = {
     "python": installation.python,
     "packages": installation.packages,
     "path": installation.commands,
-    "extras": extras.extras,
+    "extras": installation.extras,
     "gpu": gpu.gpu,
 }
 IN_PROJECT: Mapping[str, Check] = {

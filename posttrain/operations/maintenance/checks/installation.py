@@ -16,6 +16,15 @@ from posttrain.operations.project.versions import installed_version
 
 _OLDEST = (3, 11)
 _SHOWN = 3
+EXTRAS = {
+    "s3": "DVC remotes on S3",
+    "postgres": "ledger and schedules on a server",
+    "release": "signed releases",
+    "lora": "training adapters",
+    "ray": "rollouts and tables on a cluster",
+    "vllm": "sampling on a GPU",
+}
+"""What can be installed beside the core, and what it is for."""
 
 
 def python(_: CheckScope) -> Iterator[Finding]:
@@ -69,6 +78,25 @@ def commands(_: CheckScope) -> Iterator[Finding]:
         yield Finding("path", "warning", says, remedy)
     else:
         yield Finding("path", "ok", f"python and dvc of {folder}")
+
+
+def extras(_: CheckScope) -> Iterator[Finding]:
+    """Every extra: there, or not, with the line that installs it."""
+    there: list[str] = []
+    for name, use in EXTRAS.items():
+        parts = required(name)
+        wrong = [said for each in parts if (said := unmet(each))]
+        # Its own requirements clash with Prefect's: pip refuses what uv is told to override.
+        how = "in a clone: uv pip install -e '.[vllm]', or make test-engines without a GPU"
+        how = how if name == "vllm" else install_line(f"posttrain[{name}]")
+        if not wrong:
+            there.append(name)
+        elif any(installed_version(each.name) for each in parts):
+            yield Finding("extras", "warning", f"{name}: {'; '.join(wrong)}", how)
+        else:
+            yield Finding("extras", "ok", f"without {name} ({use}); {how}")
+    if there:
+        yield Finding("extras", "ok", f"with {', '.join(there)}")
 
 
 def required(extra: str | None) -> list[Requirement]:

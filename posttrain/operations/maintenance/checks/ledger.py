@@ -14,10 +14,6 @@ from posttrain.stage.errors import UserError
 
 _RESTORE = "restore a copy (docs/operations.md), or import an export: posttrain ledger import"
 _HELD_SECONDS = 2.0
-_WRITERS = (
-    "SELECT DISTINCT a.pid FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
-    " WHERE l.locktype = 'advisory' AND l.granted AND a.xact_start < now() - interval '1 minute'"
-)
 
 
 def ledger(place: CheckScope) -> Iterator[Finding]:
@@ -58,18 +54,16 @@ def _whole(store: Store, *, deep: bool) -> Finding:
 
 def _held(store: Store) -> Iterator[Finding]:
     """Nobody keeps others from writing: a writer is done in milliseconds."""
-    if store.dialect == "sqlite":
-        target = store.url.removeprefix("sqlite:///")
-        with contextlib.closing(
-            sqlite3.connect(target, timeout=_HELD_SECONDS, isolation_level=None)
-        ) as probe:
-            try:
-                probe.execute("BEGIN IMMEDIATE")
-                probe.execute("ROLLBACK")
-            except sqlite3.OperationalError as error:
-                says = f"nobody can write to {target}: {error}"
-                remedy = f"fuser {target} names who holds it; stop that; or make it writable"
-                yield Finding("ledger", "broken", says, remedy)
-    elif writers := [str(pid) for pid in store.column(_WRITERS)]:
-        says = f"backend {', '.join(writers)} has kept others from writing for more than a minute"
-        yield Finding("ledger", "warning", says, f"SELECT pg_terminate_backend({writers[0]})")
+    if store.dialect != "sqlite":
+        return
+    target = store.url.removeprefix("sqlite:///")
+    with contextlib.closing(
+        sqlite3.connect(target, timeout=_HELD_SECONDS, isolation_level=None)
+    ) as probe:
+        try:
+            probe.execute("BEGIN IMMEDIATE")
+            probe.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            says = f"nobody can write to {target}: {error}"
+            remedy = f"fuser {target} names who holds it; stop that; or make it writable"
+            yield Finding("ledger", "broken", says, remedy)

@@ -9,6 +9,8 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.live import held, workspace_locks
 from posttrain.provenance.git import run_git
@@ -97,16 +99,6 @@ def _dvc(path: Path) -> Iterator[tuple[Path, str]]:
             writer = noted.get("write")
             infos = [*(noted.get("read") or ()), *([writer] if writer else ())]
             pids |= {int(info["pid"]) for info in infos}
-        dead = sorted(pid for pid in pids if not _lives(pid))
+        dead = sorted(pid for pid in pids if not psutil.pid_exists(pid))
         if dead and len(dead) == len(pids):
             yield path, f"process {dead[0]} (dvc)"
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -1,14 +1,12 @@
 """The DVC cache: whether its objects are what their names say, and what each of them is of."""
 
-import contextlib
-import json
 import random
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from posttrain.operations.maintenance.cache import Objects, read_objects
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.checks.owners import Owner, owners
-from posttrain.operations.maintenance.checks.restore import Repair, put_back, remedy
+from posttrain.operations.maintenance.checks.restore import put_back, remedy
 from posttrain.operations.maintenance.git import outputs_now
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
@@ -57,34 +55,29 @@ def _report_damage(
     place: CheckScope, objects: Objects, known: Known, bad: Mapping[str, str]
 ) -> Iterator[Finding]:
     """One line for each of the first bad objects; with `--fix` each of them is seen to."""
-    outcomes = {
-        oid: put_back(place, objects, oid, known.get(oid)) if place.fixes else Repair.UNTOUCHED
-        for oid in bad
-    }
+    back = {oid for oid in bad if place.fixes and put_back(place, objects, oid, known.get(oid))}
     for oid, how in list(bad.items())[:_SHOWN]:
-        owner, outcome = known.get(oid), outcomes[oid]
+        owner = known.get(oid)
         whose = owner.says if owner else "an object that no ledger here knows"
         says = f"{objects.path(oid)} is {how}: {whose}"
-        if outcome is Repair.RESTORED:
+        if oid in back:
             yield Finding("cache", "ok", f"{says}; put back from the workspace")
-        elif how == "damaged" and outcome is Repair.UNTOUCHED:
-            yield Finding("cache", "broken", says, remedy(place, oid, owner, outcome))
+        elif how == "damaged" and not place.fixes:
+            yield Finding("cache", "broken", says, remedy(place, oid, owner))
         else:
-            yield Finding("cache", "warning", says, remedy(place, oid, owner, outcome))
+            yield Finding("cache", "warning", says, remedy(place, oid, owner))
     if len(bad) > _SHOWN:
-        open_ = sum(outcome is not Repair.RESTORED for outcome in outcomes.values())
-        says = f"{len(bad):,} objects damaged or gone, of which {open_:,} are not back"
-        yield Finding("cache", "warning", says, place.how("posttrain doctor --deep --fix"))
+        says = f"{len(bad):,} objects damaged or gone, of which {len(bad) - len(back):,} are not"
+        yield Finding(
+            "cache", "warning", f"{says} back", place.how("posttrain doctor --deep --fix")
+        )
 
 
 def _missing(place: CheckScope, objects: Objects, known: Known) -> tuple[list[str], int]:
     """Objects that a dvc.lock names and that are gone, and how many were never made here."""
-    wanted = [oid for oid in outputs_now(place.project) if not _whole(objects, oid)]
-    here = [oid for oid in wanted if oid in known]
-    lost: list[str] = []
-    for oid in here:
-        lost += [each for each in _pieces(objects, oid) if each not in objects.found]
-    return list(dict.fromkeys(lost)), len(wanted) - len(here)
+    wanted = {oid: gone for oid in outputs_now(place.project) if (gone := objects.missing(oid))}
+    lost = {each: None for oid, gone in wanted.items() if oid in known for each in gone}
+    return list(lost), len(wanted.keys() - known.keys())
 
 
 def _sample(objects: Objects) -> list[str]:
@@ -96,15 +89,3 @@ def _sample(objects: Objects) -> list[str]:
         if size <= _SAMPLE_BYTES:
             chosen.append(oid)
     return chosen
-
-
-def _whole(objects: Objects, oid: str) -> bool:
-    return all(each in objects.found for each in _pieces(objects, oid))
-
-
-def _pieces(objects: Objects, oid: str) -> Collection[str]:
-    if oid.endswith(".dir") and oid in objects.found:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            listed = json.loads(objects.path(oid).read_bytes())
-            return [oid, *(str(entry["md5"]) for entry in listed)]
-    return [oid]

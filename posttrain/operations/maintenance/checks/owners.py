@@ -1,13 +1,10 @@
 """Which artifact, and which stage, an object of the cache belongs to."""
 
-import contextlib
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from posttrain.operations.maintenance.cache import Objects
 from posttrain.operations.maintenance.reading import ledger_as_it_is
-from posttrain.provenance.ledger import Run, StageRun
 
 
 @dataclass(frozen=True)
@@ -20,7 +17,6 @@ class Owner:
     path: str
     stage: str
     run: str
-    recipe: str
     member: str = ""
 
     @property
@@ -40,20 +36,13 @@ def owners(root: Path, objects: Objects) -> dict[str, Owner]:
     with ledger_as_it_is(root) as ledger:
         if ledger is None:
             return {}
-        recipes = {run.id: run for run in ledger.runs()}
-        found: dict[str, Owner] = {}
-        for each in ledger.every_stage_run():
-            _add(found, each, recipes.get(each.run_id))
-    for oid, owner in [item for item in found.items() if item[0].endswith(".dir")]:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            for entry in json.loads(objects.path(oid).read_bytes()):
-                member = Owner(owner.path, owner.stage, owner.run, owner.recipe, entry["relpath"])
-                found.setdefault(str(entry["md5"]), member)
+        found = {
+            record.md5: Owner(record.path, each.stage, each.run_id)
+            for each in ledger.every_stage_run()
+            for record in each.outputs
+            if record.md5 is not None
+        }
+    for oid, owner in list(found.items()):
+        for md5, path in objects.files(oid).items():
+            found.setdefault(md5, replace(owner, member=path))
     return found
-
-
-def _add(found: dict[str, Owner], stage_run: StageRun, run: Run | None) -> None:
-    recipe = run.recipe if run else ""
-    for record in stage_run.outputs:
-        if record.md5 is not None:
-            found[record.md5] = Owner(record.path, stage_run.stage, stage_run.run_id, recipe)

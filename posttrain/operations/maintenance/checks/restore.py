@@ -1,7 +1,6 @@
 """How an object of the cache that is damaged or gone comes back: from the workspace, or else."""
 
 import contextlib
-import enum
 from pathlib import Path
 
 from posttrain.operations.maintenance.cache import Objects
@@ -12,16 +11,11 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import md5_of_file
 
 
-class Repair(enum.Enum):
-    """What was done about an object."""
+def put_back(place: CheckScope, objects: Objects, oid: str, owner: Owner | None) -> bool:
+    """Take the bytes from the workspace where they are still the same; else remove what is bad.
 
-    UNTOUCHED = enum.auto()
-    REMOVED = enum.auto()
-    RESTORED = enum.auto()
-
-
-def put_back(place: CheckScope, objects: Objects, oid: str, owner: Owner | None) -> Repair:
-    """Take the bytes from the workspace where they are still the same; else remove what is bad."""
+    True where the object is back.
+    """
     from posttrain.provenance.dvc import DvcStore
 
     with guarded(objects.folder.parents[1], alone=True), contextlib.suppress(FileNotFoundError):
@@ -30,14 +24,14 @@ def put_back(place: CheckScope, objects: Objects, oid: str, owner: Owner | None)
     if source is not None:
         with contextlib.suppress(UserError):
             DvcStore(place.project, place.project).store([source])
-    return Repair.RESTORED if objects.path(oid).is_file() else Repair.REMOVED
+    return objects.path(oid).is_file()
 
 
-def remedy(place: CheckScope, oid: str, owner: Owner | None, outcome: Repair) -> str:
+def remedy(place: CheckScope, oid: str, owner: Owner | None) -> str:
     """What to do about an object that is not back."""
     fetch = "dvc pull where a remote has it"
     anew = f"posttrain run makes it anew (stage {owner.stage})" if owner else "posttrain run"
-    if outcome is not Repair.UNTOUCHED:
+    if place.fixes:
         return f"{fetch}; else {anew}"
     fix = "posttrain doctor --deep --fix"
     if _source(place, oid, owner) is not None:
@@ -50,13 +44,6 @@ def _source(place: CheckScope, oid: str, owner: Owner | None) -> Path | None:
     for path in owner.places(place.project) if owner else ():
         if path.is_dir() and oid.endswith(".dir"):
             return path
-        if path.is_file() and _md5(path) == oid:
+        if path.is_file() and md5_of_file(path) == oid:
             return path
     return None
-
-
-def _md5(path: Path) -> str:
-    try:
-        return md5_of_file(path)
-    except OSError:
-        return ""

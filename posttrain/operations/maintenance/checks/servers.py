@@ -1,16 +1,12 @@
 """Prefect, MLflow, the worker and PostgreSQL: what `posttrain up` or the environment names."""
 
-import base64
 import contextlib
 import email.utils
 import os
 import sqlite3
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from posttrain.operations.maintenance.checks.clock import skew
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
@@ -75,21 +71,25 @@ def servers(place: CheckScope) -> Iterator[Finding]:
 
 def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
     """Return whether a server says that it is well, and what time it has."""
-    shown = public(url)
-    # A proxy of the environment has no business between this machine and its own servers.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    import httpx2
+
+    shown = "its address"
     try:
-        with opener.open(_request(url), timeout=_SECONDS) as answer:
-            dated = answer.headers.get("Date")
+        # The user whom the address names asks, and nobody is told the password.
+        shown = str(httpx2.URL(url).copy_with(username=None, password=None))
+        # A proxy of the environment has no business between this machine and its own servers.
+        answer = httpx2.get(f"{url.rstrip('/')}/health", timeout=_SECONDS, trust_env=False)
+        answer.raise_for_status()
         yield Finding(name, "ok", f"{shown} answers")
-        if dated:
-            theirs = email.utils.parsedate_to_datetime(dated).timestamp()
-            yield from skew(f"the server at {shown}", theirs, coarse=1.0)
-    except urllib.error.HTTPError as error:
-        yield Finding(name, "broken", f"{shown} answers with error {error.code}", remedy)
-    except (OSError, ValueError) as error:
-        said = error.reason if isinstance(error, urllib.error.URLError) else error
-        yield Finding(name, "broken", f"{shown} does not answer: {said}", remedy)
+        theirs = email.utils.parsedate_to_datetime(answer.headers["Date"]).timestamp()
+        yield from skew(f"the server at {shown}", theirs)
+    except httpx2.HTTPStatusError as error:
+        says = f"{shown} answers with error {error.response.status_code}"
+        yield Finding(name, "broken", says, remedy)
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        yield Finding(name, "broken", f"{shown} does not answer: {error}", remedy)
+    except (KeyError, ValueError):
+        return
 
 
 def _worker(folder: Path, pid: int, remedy: str) -> Finding:
@@ -121,22 +121,6 @@ def _connects(variable: str, url: str) -> Finding:
         said = str(error).splitlines()[0]
         return Finding("postgresql", "broken", f"{variable} does not answer: {said}", remedy)
     return Finding("postgresql", "ok", f"{variable} answers, version {version}")
-
-
-def _request(url: str) -> urllib.request.Request:
-    """Ask whether a server is well, as the user whom its address names."""
-    asked = urllib.request.Request(f"{public(url).rstrip('/')}/health")
-    user, at, _ = urlsplit(url).netloc.rpartition("@")
-    if at:
-        encoded = base64.b64encode(unquote(user).encode()).decode()
-        asked.add_header("Authorization", f"Basic {encoded}")
-    return asked
-
-
-def public(url: str) -> str:
-    """A URL without the name and the password in it."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _quick_check(path: Path) -> str:
