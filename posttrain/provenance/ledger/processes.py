@@ -22,24 +22,17 @@ def is_gone(process: str) -> bool:
 
 
 def _birth(pid: int) -> str:
-    """Boot id and start tick where Linux tells them, else whether the process exists at all."""
+    """Boot id and start tick where Linux tells them, else whether the process exists at all.
+
+    psutil's `create_time` follows the clock: where that is set, every process would be another.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except FileNotFoundError:
-        return _exists(pid)
+        import psutil
+
+        return "alive" if psutil.pid_exists(pid) else "gone"
     # The command name is in parentheses and may hold spaces; what follows it is regular.
     state, *fields = status.rpartition(")")[2].split()
     return "gone" if state == "Z" else f"{boot}:{fields[18]}"
-
-
-def _exists(pid: int) -> str:
-    if Path("/proc/self/stat").exists():
-        return "gone"
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "gone"
-    except PermissionError:
-        return "alive"
-    return "alive"
