@@ -1,6 +1,5 @@
 """Find a Ray cluster, or start one, and refuse in one sentence what cannot be worked on."""
 
-import fcntl
 import logging
 import os
 import secrets
@@ -11,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock
 
 from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
@@ -57,13 +58,11 @@ def connected(resources: RayResources) -> Iterator[Any]:
 @contextmanager
 def _folder() -> Iterator[str]:
     """A place for the files of a cluster; those that killed processes have left are removed."""
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError), (left / _HELD).open("r+") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(left, ignore_errors=True)
+    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_HELD}"):
+        with suppress(OSError), FileLock(left, timeout=0):
+            shutil.rmtree(left.parent, ignore_errors=True)
     folder = tempfile.mkdtemp(prefix=_PREFIX)
-    with (Path(folder) / _HELD).open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with FileLock(Path(folder) / _HELD):
         try:
             yield folder
         finally:

@@ -1,9 +1,9 @@
 """Find out who is at work, by the locks that a run holds and by what the ledger says."""
 
-import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from posttrain.operations.maintenance.git import worktrees
 from posttrain.operations.maintenance.reading import ledger_as_it_is
@@ -46,15 +46,13 @@ def workspace_locks(state: Path) -> Iterator[Path]:
 
 
 def held(lock: Path) -> bool:
-    """Return whether a living process holds a lock file."""
+    """Return whether a living process holds a lock file; none is made by looking."""
     try:
-        handle = os.open(lock, os.O_RDWR)
+        if lock.is_file():
+            with FileLock(lock, timeout=0):
+                return False
+    except Timeout:
+        return True
     except OSError:
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
     return False

@@ -1,6 +1,6 @@
 """A tracker that keeps everything: for tests, and for runs that want no tracking."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from posttrain.views.tracking.base import Finished, Started, Tracker
@@ -34,14 +34,3 @@ class MemoryTracker(Tracker):
     def finish(self, handle: str, finished: Finished) -> None:
         """See `Tracker`."""
         self.runs[handle].finished = finished
-
-    def external_id(self, handle: str) -> str | None:
-        """See `Tracker`; nothing is outside."""
-        return None
-
-    def when_closed(self, ended: Callable[[], None]) -> None:
-        """See `Tracker`; nothing is outside."""
-
-    def close(self) -> str | None:
-        """See `Tracker`; nothing can be lost."""
-        return None

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from posttrain.operations.maintenance.cache import Objects, read_objects
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
-from posttrain.operations.maintenance.checks.owners import Owner, owners
-from posttrain.operations.maintenance.checks.restore import put_back, remedy
+from posttrain.operations.maintenance.checks.owners import Owner, owners, put_back, remedy
 from posttrain.operations.maintenance.git import outputs_now
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
