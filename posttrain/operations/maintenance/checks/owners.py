@@ -41,7 +41,7 @@ def owners(root: Path, objects: Objects) -> dict[str, Owner]:
     with ledger_as_it_is(root) as ledger:
         if ledger is None:
             return {}
-        found = {
+        found: dict[str, Owner] = {
             record.md5: Owner(record.path, each.stage, each.run_id)
             for each in ledger.every_stage_run()
             for record in each.outputs
