@@ -30,6 +30,7 @@ class Handler(BaseHTTPRequestHandler):
         state = self.server_state
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with state.counted(body, self.headers) as fault:
+            state.gathered.wait(30)
             time.sleep(state.delay)
             self.act(fault, body)
 
@@ -62,7 +63,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Server:
-    """`faults` are used up one a request; `reply` writes the text of a chat answer."""
+    """`faults` are used up one a request; `reply` writes the text of a chat answer.
+
+    Nothing is answered before `together` requests are there at once, however slow the machine.
+    """
 
     def __init__(self):
         self.requests, self.headers, self.faults = [], [], []
@@ -71,6 +75,7 @@ class Server:
         self.reply = lambda body: f"echo {body['messages'][-1]['content']}"
         self.complete = None
         self.delay, self.running, self.most_running = 0.0, 0, 0
+        self.together, self.gathered = 1, threading.Event()
         self.lock = threading.Lock()
         handler = type("Bound", (Handler,), {"server_state": self})
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -93,6 +98,8 @@ class Server:
             self.headers.append(dict(headers))
             self.running += 1
             self.most_running = max(self.most_running, self.running)
+            if self.running >= self.together:
+                self.gathered.set()
             fault = self.faults.pop(0) if self.faults else None
         try:
             yield fault

@@ -68,7 +68,7 @@ def test_a_slow_answer_is_given_up_and_asked_for_again(server):
 
 
 def test_no_more_in_flight_than_allowed_and_no_fewer(server):
-    server.delay = 0.05
+    server.delay, server.together = 0.05, 3
     ask(server.endpoint(concurrency=3), *(f"q{i}" for i in range(9)))
     assert server.most_running == 3
 

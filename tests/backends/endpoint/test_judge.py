@@ -50,7 +50,7 @@ def test_a_grade_that_is_no_number_is_none(server):
 
 
 def test_many_answers_are_judged_at_once_and_each_only_once(server):
-    server.delay = 0.05
+    server.delay, server.together = 0.05, 4
     server.reply = lambda body: f"Score: {10 * body['messages'][0]['content'].endswith('right')}"
     rubric = {"template": "{prompt} {completion}"}
     judged = [problem(server, f"q{i}", **rubric) for i in range(8)]
