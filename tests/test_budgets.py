@@ -32,9 +32,7 @@ KNOWN = {
         "Server",
     },
     "fan-out": {
-        "posttrain.learning.rl.config",
         "posttrain.learning.training.supervised",
-        "tasks.rl.stage",
     },
 }
 

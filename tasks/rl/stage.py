@@ -4,18 +4,15 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
-from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PRESETS
-from posttrain.learning.curriculum.base import ProblemPool
+from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_workbench
-from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.progress import run_identity
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -44,14 +41,13 @@ def run(
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
-    pool = _pool(inputs, policy=before)
+    pool = read_pool(inputs["problems"], inputs.get("solve_rates"), policy=before)
     with open_workbench(config.engine, config.reward, policy, learner, context) as bench:
         state = start_state(config, pool, learner, bench, context)
         train(state, context=context, checkpointer=checkpointer)
 
     learner.finish()
-    if state.best is not None:
-        _take_best(state.best, context)
+    _take_best(state, context)
     learner.trainable.merge()
     after = weights_digest(policy.model)
     if after == before:
@@ -78,7 +74,10 @@ def run(
     return metrics
 
 
-def _take_best(best: BestWeights, context: StageContext) -> None:
+def _take_best(state: RlState, context: StageContext) -> None:
+    best = state.best
+    if best is None:
+        return
     if not best.step:
         raise UserError(
             "rl: by stop.metric no step's policy was better than the one that it started from; set"
@@ -86,17 +85,6 @@ def _take_best(best: BestWeights, context: StageContext) -> None:
         )
     best.put_in_place()
     context.note(f"the policy is that after step {best.step}, the best that was measured")
-
-
-def _pool(inputs: Mapping[str, Path], *, policy: str) -> ProblemPool:
-    """Read the problems, and the solve rates where they are connected."""
-    rates = inputs.get("solve_rates")
-    return ProblemPool(
-        problems=read_table(inputs["problems"], PROBLEMS),
-        solve_rates=None if rates is None else read_table(rates, SOLVE_RATES),
-        policy=policy,
-        where=str(rates or inputs["problems"]),
-    )
 
 
 def _finish(state: RlState, config: RlStageConfig, outputs: Mapping[str, Path]) -> dict[str, float]:

@@ -202,7 +202,7 @@ def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch
         assert not {"steps", "staleness", "warmup_steps"} & set(names), place
     # Each of them is taken by the config of its stage, and what is not listed is refused.
     RlStageConfig.parse({"temperature": RAMP, "group_size": {**RAMP, "to": 4}}, where="rl")
-    with pytest.raises(UserError, match=r"rl\.steps: input should be a valid integer"):
+    with pytest.raises(UserError, match=r"rl\.steps: takes no schedule.*rl\.temperature, "):
         RlStageConfig.parse({"steps": RAMP}, where="rl")
 
 

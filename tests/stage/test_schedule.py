@@ -172,7 +172,7 @@ def test_a_plain_config_takes_no_schedule():
     class Plain(StageConfig):
         rate: float = 0.1
 
-    with pytest.raises(UserError, match=r"s\.rate: input should be a valid number"):
+    with pytest.raises(UserError, match=r"s\.rate: takes no schedule, give a number, and noth"):
         Plain.parse({"rate": RAMP}, where="s")
 
 

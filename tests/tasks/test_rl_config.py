@@ -13,6 +13,7 @@ from posttrain.stage.slots import plugged
 from tasks.rl.config import RlStageConfig
 
 FALLING = {"from": 1e-3, "to": 1e-4, "over": 4}
+RAMP = {"from": 1.0, "to": 0.5, "low": 0.0, "high": 1.0}
 CONSTANT = {"schedule": "constant", "warmup_steps": 0}
 
 
@@ -104,6 +105,18 @@ PARTS = {
         (
             {"stop": {"metric": "rl/curriculum_signal"}, "draw": {"sampler": "uniform"}},
             "which the sampler uniform does not measure; name another metric",
+        ),
+        (
+            {"temperature": {**RAMP, "metric": "rl/entrpy"}},
+            "temperature: no metric is called 'rl/entrpy'; did you mean 'rl/entropy'",
+        ),
+        (
+            {"optimization": {"max_grad_norm": {**RAMP, "metric": "rl/curriculum_signl"}}},
+            "max_grad_norm: .*does not measure; did you mean 'rl/curriculum_signal'",
+        ),
+        (
+            {"updates": {"epochs": {"from": 1, "to": 2, "over": 3}}},
+            "updates.epochs: takes no schedule, give a number; those that do: .*rl.temperature",
         ),
         ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
         (

@@ -3,10 +3,33 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
+from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
+from posttrain.data.tables import read_table
 from posttrain.learning.curriculum.base import ProblemPool, ProblemSampler, ProblemStream
 from posttrain.learning.curriculum.sources import SourceShares
 from posttrain.stage.errors import UserError, nearest
+
+
+def read_pool(problems: Path, solve_rates: Path | None, *, policy: str) -> ProblemPool:
+    """Read what a problem sampler is started with.
+
+    Args:
+        problems: A PROBLEMS table.
+        solve_rates: A SOLVE_RATES table, where one is connected.
+        policy: Digest of the policy that training starts from.
+
+    Returns:
+        The pool.
+
+    """
+    return ProblemPool(
+        problems=read_table(problems, PROBLEMS),
+        solve_rates=None if solve_rates is None else read_table(solve_rates, SOLVE_RATES),
+        policy=policy,
+        where=str(solve_rates or problems),
+    )
 
 
 def start_sampler(

@@ -1,6 +1,6 @@
 """Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
-from typing import Annotated, ClassVar, Self
+from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -10,18 +10,14 @@ from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import AlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
-from posttrain.learning.rl.draw_config import DrawConfig
-from posttrain.learning.rl.metrics import CURRICULUM
+from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
+from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
-from posttrain.learning.rl.producers.base import Producer
-from posttrain.learning.rl.producers.plain import Plain
-from posttrain.learning.rl.producers.registry import PRODUCERS
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.schedule import Schedulable, schedules_in
-from posttrain.stage.slots import InSlot
 
 # What the learner of this stage can compute: a rollout has one turn, and no states.
 _PROVIDED = frozenset(NEEDS) - {"states"}
@@ -67,7 +63,7 @@ class RlConfig(Schedulable):
     """Rollouts per problem."""
     draw: DrawConfig = DrawConfig()
     """Which problems are practiced on, and which of their groups are learned from."""
-    producer: Annotated[Producer, InSlot(PRODUCERS)] = Plain()
+    producer: ProducerConfig = PLAIN
     """How the rollouts of a problem come about: `plain`, or a mapping with a kind."""
     staleness: int = Field(0, ge=0)
     """Steps by which sampling runs ahead of learning; older rollouts are dropped and counted."""
@@ -115,7 +111,7 @@ class RlConfig(Schedulable):
             raise ValueError(
                 "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
             )
-        self._check_stop_metric()
+        self._check_metrics()
         if self.stop is not None and self.stop.keep == "best" and self.staleness:
             raise ValueError(
                 f"stop.keep best keeps the policy that a step's rollouts are of, but staleness"
@@ -129,6 +125,10 @@ class RlConfig(Schedulable):
                 " come from the first policy; lower staleness"
             )
         return self
+
+    def _refuse_schedules(self) -> None:
+        # The numbers of this very config are schedules only after its validators.
+        self._check_metrics()
 
     def _check_algorithm(self) -> None:
         """Refuse an algorithm that this stage cannot carry out."""
@@ -150,16 +150,20 @@ class RlConfig(Schedulable):
             # Only a ValueError gets the name of the stage put before it.
             raise ValueError(str(error)) from None
 
-    def _check_stop_metric(self) -> None:
-        """Refuse a metric that the chosen problem sampler does not measure."""
-        if self.stop is None or not self.stop.metric.startswith(CURRICULUM):
-            return
-        known = [CURRICULUM + name for name in self.draw.sampler.METRICS]
-        if self.stop.metric not in known:
-            raise ValueError(
-                f"stop.metric is {self.stop.metric}, which the sampler {self.draw.sampler.kind}"
-                f" does not measure{nearest(self.stop.metric, known) or '; name another metric'}"
-            )
+    def _check_metrics(self) -> None:
+        """Refuse a metric that no step of this run measures, by whatever it is followed."""
+        followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
+        if self.stop is not None:
+            followed["stop.metric"] = self.stop.metric
+        sampler = self.draw.sampler
+        of_sampler = [CURRICULUM + name for name in sampler.METRICS]
+        for path, metric in followed.items():
+            known, why = list(METRICS), ""
+            if metric.startswith(CURRICULUM):
+                known, why = of_sampler, f", which the sampler {sampler.kind} does not measure"
+            if metric not in known:
+                remedy = nearest(metric, known) or "; name another metric"
+                raise ValueError(f"{path}: no metric is called '{metric}'{why}{remedy}")
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""

@@ -7,8 +7,15 @@ from pydantic import Field, model_validator
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.solve_rate import SolveRate
+from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.producers.plain import Plain
+from posttrain.learning.rl.producers.registry import PRODUCERS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
+
+ProducerConfig = Annotated[Producer, InSlot(PRODUCERS)]
+"""The type of a field that holds a producer."""
+PLAIN = Plain()
 
 
 class DrawConfig(StageConfig):

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
-from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.learning.training.stopping import StoppingConfig, StopRule
-from posttrain.stage.errors import nearest
 
 
 class StopConfig(StoppingConfig):
@@ -21,14 +19,6 @@ class StopConfig(StoppingConfig):
     """Steps in a row that may be no better than the best before training stops."""
     target: float | None = None
     """Stop as soon as the metric is this good, too; none waits for `patience` alone."""
-
-    @field_validator("metric")
-    @classmethod
-    def _known(cls, metric: str) -> str:
-        # What a problem sampler measures, only it knows; `RlConfig` asks it.
-        if metric not in METRICS and not metric.startswith(CURRICULUM):
-            raise ValueError(f"no metric is called '{metric}'{nearest(metric, METRICS)}")
-        return metric
 
 
 class Stopping:
