@@ -1,82 +1,104 @@
-"""Follow a value through a program: the first-party files whose functions hold it."""
+"""Follow a value through a program: the first-party files that have it in hand."""
 
 import dataclasses
 import sys
 import threading
-from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[1]
-OURS = tuple(f"{ROOT / package}/" for package in ("posttrain", "tasks", "flows"))
+OURS = ("posttrain", "tasks", "flows")
 
 
-def holds(value, wanted, depth):
-    """Whether a value is wanted, or an element or field of it is, at most `depth` steps in."""
-    if wanted(value):
-        return True
-    if not depth:
-        return False
+def in_hand(value, mark, *, records=1):
+    """True where a value is the mark, or holds it by way of at most so many records.
+
+    Lists, sets and mappings hold at any depth, tensors by their numbers. A record is a dataclass,
+    a model of pydantic or a named tuple.
+    """
+    torch = sys.modules.get("torch")
+    if isinstance(value, float | str):
+        return type(value) is type(mark) and value == mark
+    if torch is not None and isinstance(value, torch.Tensor):
+        return (
+            isinstance(mark, float)
+            and value.is_floating_point()
+            and bool((value.detach() == mark).any())
+        )
     if isinstance(value, dict):
-        inner = [*value.keys(), *value.values()]
+        inner, record = [*value.keys(), *value.values()], False
     elif isinstance(value, list | tuple | set | frozenset):
-        inner = list(value)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+        inner, record = list(value), hasattr(value, "_fields")
     elif isinstance(value, BaseModel):
-        inner = list(value.__dict__.values())
+        inner, record = list(value.__dict__.values()), True
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [field.name for field in dataclasses.fields(value)]
+        inner, record = [getattr(value, name, None) for name in names], True
     else:
         return False
-    return any(holds(each, wanted, depth - 1) for each in inner)
+    left = records - record
+    return left >= 0 and any(in_hand(each, mark, records=left) for each in inner)
 
 
-@contextmanager
-def files_that_hold(wanted, *, depth, until):
-    """Collect the first-party files, with their functions, through which a value goes.
+class Way:
+    """The first-party files that have a value in hand until a function returns.
 
-    A function counts when the value is one of its arguments or local variables, or what it
-    returns, or an element or field of one of these at most `depth` steps in (a field of an element
-    of a list is two). Looked at are a function and its caller at every call, and a function as it
-    returns, in this thread and in those that it starts. `self` does not count: an object that
-    keeps what passes would hold everything for ever.
+    A file is on the way where a frame of its code has the value in hand: in an argument, a local
+    variable or the result. Looked at are every call and every return of first-party code in this
+    thread and those that it starts, and at a call its caller too. What only passes the value on
+    counts like what computes with it.
 
     Args:
-        wanted: Recognizes the value.
-        depth: Steps into containers and objects.
-        until: Qualified name of the function at whose return, with the value in it, the watch ends.
-
-    Yields:
-        Path relative to the project -> names of functions, filled while the context is open.
+        mark: The value, a float or a text that nothing else comes to.
+        start: Qualified name of the function at whose first return the way begins; None for the
+            very beginning.
+        end: That of the function at whose return it ends, the first that comes after the value was
+            met.
+        records: How many records deep the value counts as in hand.
 
     """
-    found, ended = {}, threading.Event()
 
-    def look(frame, values):
-        values = [*values, *(each for name, each in frame.f_locals.items() if name != "self")]
-        if not any(holds(each, wanted, depth) for each in values):
-            return False
-        file = str(Path(frame.f_code.co_filename).relative_to(ROOT))
-        found.setdefault(file, set()).add(frame.f_code.co_qualname)
-        return True
+    def __init__(self, mark, *, start=None, end, records=1):
+        self.mark, self.start, self.end, self.records = mark, start, end, records
+        self.files, self.ended = [], False
 
-    def profile(frame, event, argument):
-        if ended.is_set() or event not in ("call", "return"):
+    def __call__(self, frame, event, result):
+        if self.ended or event not in ("call", "return") or file_of(frame) is None:
             return
-        if not frame.f_code.co_filename.startswith(OURS):
-            return
-        if event == "call":
-            look(frame, [])
-            if frame.f_back is not None and frame.f_back.f_code.co_filename.startswith(OURS):
-                look(frame.f_back, [])
-        elif look(frame, [argument]) and frame.f_code.co_qualname == until:
-            ended.set()
+        if self.start is None:
+            self.look(frame, result if event == "return" else None)
+            if event == "call" and frame.f_back is not None:
+                self.look(frame.f_back)
+        if event == "return":
+            name = frame.f_code.co_qualname
+            self.start = None if name == self.start else self.start
+            self.ended = name == self.end and bool(self.files)
 
-    threading.setprofile(profile)
-    sys.setprofile(profile)
-    try:
-        yield found
-    finally:
+    def look(self, frame, result=None):
+        file = file_of(frame)
+        if file is None or file in self.files:
+            return
+        if in_hand([*frame.f_locals.values(), result], self.mark, records=self.records):
+            self.files.append(file)
+
+    def __enter__(self):
+        threading.setprofile(self)
+        sys.setprofile(self)
+        return self
+
+    def __exit__(self, *_):
         sys.setprofile(None)
         threading.setprofile(None)
-    assert ended.is_set(), f"{until} never returned with the value"
+
+    def __str__(self):
+        return "\n".join([f"{len(self.files)} files:", *self.files])
+
+
+def file_of(frame):
+    """Path of a frame's file below the root, if it is ours."""
+    file = frame.f_code.co_filename
+    if not file.startswith(f"{ROOT}/"):
+        return None
+    found = file[len(str(ROOT)) + 1 :]
+    return found if found.split("/")[0] in OURS else None

@@ -1,10 +1,10 @@
 """How far an artifact's digest goes from its bytes to the ledger, and how often bytes are hashed.
 
 Followed is the SHA-256 of the output of a real stage of a small project, from the instant at which
-its bytes are hashed until the ledger has the record of the stage run. A file counts when one of its
-functions holds the digest: as an argument, a local variable or a return value, or up to four steps
-inside of one, as in a list of records of stage runs, whose outputs are artifacts that have digests.
-Left out are the trackers (`posttrain.views`), which hear that the stage ended and hand nothing on.
+its bytes are hashed until the ledger has the record of the stage run. A file counts where a frame
+of its code has the digest in hand (`tests.way`): itself, or by way of two records, as a stage run
+whose outputs are artifacts that have digests, alone or in lists and mappings of any depth. Left out
+are the trackers (`posttrain.views`), which hear that the stage ended and hand nothing on.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from collections import Counter
 
 import pytest
 
-from tests.way import files_that_hold
+from tests.way import Way
 
 MAKERS = {"posttrain/stage/hashing.py": "sha256", "dvc_data/hashfile/hash.py": "md5"}
 _watched = {}
@@ -47,21 +47,18 @@ def opened():
 def test_a_digest_reaches_the_ledger_in_at_most_six_files(toy):
     digest = hashlib.sha256(json.dumps({"sum": 3}).encode()).hexdigest()
 
-    def wanted(value):
-        return isinstance(value, str) and value == digest
-
-    with files_that_hold(wanted, depth=4, until="Ledger.record") as found:
+    with Way(digest, end="Ledger.record", records=2) as way:
         runs = toy.run()
+    assert way.ended
     assert runs["third"].outputs[0].digest == digest
-    way = sorted(file for file in found if not file.startswith("posttrain/views/"))
-    assert way == [
+    assert sorted(file for file in way.files if not file.startswith("posttrain/views/")) == [
         "posttrain/pipeline/execution/executor.py",
         "posttrain/pipeline/execution/outputs.py",
         "posttrain/provenance/ledger/ledger.py",
         "posttrain/provenance/ledger/store.py",
         "posttrain/provenance/ledger/writing.py",
         "posttrain/stage/hashing.py",
-    ], found
+    ], way
 
 
 def test_each_algorithm_reads_an_output_once(toy, opened, edit):

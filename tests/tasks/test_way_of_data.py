@@ -1,30 +1,22 @@
 """The ways of a score and of a learning rate through the learner, followed in a real update.
 
-A file is on the way of a value where a frame of its code has the value in hand: in an argument, a
-local variable or the result, as the number itself, in a tensor, or as a field of a record (a score,
-a rollout, a batch, a section of the recipe), alone or in lists and mappings of any depth. What only
-passes it on counts like what computes with it. A record of records does not count: whatever is
-given the parameters of a stage, or the whole state of a run, would be on every way.
-
-Every call and every return of first-party code is looked at, and at a call its caller too.
+A file is on the way of a value where a frame of its code has the value in hand (`tests.way`): as
+the number itself, in a tensor, or as a field of a record (a score, a rollout, a batch, a section of
+the recipe), alone or in lists and mappings of any depth. A record of records does not count:
+whatever is given the parameters of a stage, or the whole state of a run, would be on every way.
 """
 
 import dataclasses
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from pydantic import BaseModel
 
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.context import StageContext
 from tasks.rl.stage import run
-
-ROOT = Path(__file__).parents[2]
-OURS = ("posttrain", "tasks", "flows")
+from tests.way import ROOT, Way, in_hand
 
 # Numbers that nothing else comes to; float32 holds the score exactly.
 SCORE = 0.75 + 2**-12
@@ -45,77 +37,6 @@ rl:
   optimization: {{learning_rate: {RATE}, warmup_steps: 0}}
   checkpoint_every: 0
 """
-
-
-def in_hand(value, mark, *, records=1):
-    """True where a value is the mark, or holds it by way of at most so many records."""
-    if isinstance(value, float):
-        return value == mark
-    if isinstance(value, torch.Tensor):
-        return value.is_floating_point() and bool((value.detach() == mark).any())
-    if isinstance(value, dict):
-        inner, record = value.values(), False
-    elif isinstance(value, list | tuple | set | frozenset):
-        inner, record = value, hasattr(value, "_fields")
-    elif isinstance(value, BaseModel):
-        inner, record = value.__dict__.values(), True
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value)]
-        inner, record = [getattr(value, name, None) for name in names], True
-    else:
-        return False
-    left = records - record
-    return left >= 0 and any(in_hand(each, mark, records=left) for each in list(inner))
-
-
-class Way:
-    """The first-party files that have a value in hand until a function returns.
-
-    The way begins where `start` first returns; None for the very beginning. Functions are given by
-    their qualified names.
-    """
-
-    def __init__(self, mark, *, start=None, end):
-        self.mark, self.start, self.end = mark, start, end
-        self.files, self.ended = [], False
-
-    def __call__(self, frame, event, result):
-        if self.ended or event not in ("call", "return") or file_of(frame) is None:
-            return
-        if self.start is None:
-            self.look(frame, result if event == "return" else None)
-            if event == "call" and frame.f_back is not None:
-                self.look(frame.f_back)
-        if event == "return":
-            name = frame.f_code.co_qualname
-            self.start = None if name == self.start else self.start
-            self.ended = name == self.end
-
-    def look(self, frame, result=None):
-        file = file_of(frame)
-        if file is None or file in self.files:
-            return
-        if in_hand([*frame.f_locals.values(), result], self.mark):
-            self.files.append(file)
-
-    def __enter__(self):
-        sys.setprofile(self)
-        return self
-
-    def __exit__(self, *_):
-        sys.setprofile(None)
-
-    def __str__(self):
-        return "\n".join([f"{len(self.files)} files:", *self.files])
-
-
-def file_of(frame):
-    """Path of a frame's file below the root, if it is ours."""
-    file = frame.f_code.co_filename
-    if not file.startswith(f"{ROOT}/"):
-        return None
-    found = file[len(str(ROOT)) + 1 :]
-    return found if found.split("/")[0] in OURS else None
 
 
 @pytest.fixture
