@@ -20,8 +20,8 @@ MAX_CLASS_LINES, MAX_CLASS_METHODS, MAX_FAN_OUT = 180, 15, 15
 BRITISH = (
     "optimise", "optimisa", "optimisi", "normalis", "tokenis", "regularis", "parameteris",
     "serialis", "initialis", "summaris", "quantis", "sensitis",
-    "behaviour", "colour", "favour", "centre", "learnt", "neighbour", "catalogue", "practise",
-    "judgement",
+    "behaviour", "licence", "colour", "favour", "centre", "learnt", "neighbour", "catalogue",
+    "practise", "judgement",
 )  # fmt: skip
 
 # What was over a budget when the budgets were set, and still is. Schedules (Journal, Server) wait

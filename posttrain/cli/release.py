@@ -61,7 +61,7 @@ def create(
     The recipe says what is asked for:
       release:
         policy: rl.policy
-        licences: {words: MIT}
+        licenses: {words: MIT}
         gates:
         - {name: better, kind: improvement, metric: pass_at_1, against: parent, without_parent: sft}
     """

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from posttrain.pipeline.flow import let_import, load_flow
-from posttrain.pipeline.recipe_formats import FORMAT, migrate, read_format
+from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, read_format
 from posttrain.pipeline.slots import check_plugins
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest
@@ -74,6 +74,8 @@ class Recipe:
     """Modules whose parts the recipe's sections may name; `posttrain.stage.slots` says how."""
     format: int = FORMAT
     """What the sections are spelled in; the task of each says what is old in it."""
+    respelled: tuple[str, ...] = ()
+    """What was spelled as of old in `release`."""
 
     @property
     def directory(self) -> Path:
@@ -121,8 +123,8 @@ class FlowBuilder:
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._dag = Dag()
-        self.changes: list[str] = []
-        """What was spelled as of old in the sections that have become stages."""
+        self.changes: list[str] = list(recipe.respelled)
+        """What was spelled as of old in `release`, and in the sections that have become stages."""
 
     def has(self, section: str) -> bool:
         """True where the recipe sets this section: lets a flow choose between two stages."""
@@ -214,10 +216,13 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
     run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
-    release = _section(file, "release", values.pop("release", None))
+    migrated = migrate_release(_section(file, "release", values.pop("release", None)), form)
+    release = migrated.values["release"]
     plugins = _plugins(file, values.pop("plugins", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}
-    return Recipe(file.resolve(), flow, run, sections, changes, release, plugins, form)
+    return Recipe(
+        file.resolve(), flow, run, sections, changes, release, plugins, form, migrated.changes
+    )
 
 
 def _notice(file: Path, changes: Sequence[str]) -> None:

@@ -48,6 +48,8 @@ RENAMES: Mapping[str, str] = {
     "*.sampling.engine.name": "*.sampling.engine.kind",
     "*.parameterisation": "*.parameterization",
     "*.centring": "*.centering",
+    "release.licences": "release.licenses",
+    "release.licence": "release.license",
 }
 """Old path -> new path, each beginning with the section's name; applied in this order.
 
@@ -56,7 +58,7 @@ same ones, in order: `"*.engine.name": "*.engine.kind"`. The two may differ in d
 field a section does not have is nothing to do.
 """
 
-VALUES: Mapping[str, Mapping[Any, Any]] = {}
+VALUES: Mapping[str, Mapping[Any, Any]] = {"release.gates.*.kind": {"licence": "license"}}
 """Path of today -> old value -> new value: `"*.optimizer": {"adam": "adamw"}`."""
 
 GONE: Mapping[str, str] = {}
@@ -121,6 +123,21 @@ def migrate(
         if isinstance(changed.get(name), dict) and task.package in rewrites:
             changes += rewrites[task.package](changed[name], name)
     return Migrated(changed, tuple(changes))
+
+
+def migrate_release(section: Mapping[str, Any], number: int) -> Migrated:
+    """Translate a recipe's `release` section, which is of no stage.
+
+    Args:
+        section: As read.
+        number: The recipe's format.
+
+    Returns:
+        The section under `release`, and what was translated.
+
+    """
+    values = {"release": dict(section)}
+    return Migrated(values, ()) if number == FORMAT else migrate(values, {})
 
 
 def parse_recorded(task: Task, section: Mapping[str, Any], *, where: str) -> StageConfig:

@@ -9,7 +9,7 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
 from posttrain.pipeline.recipe import load_recipe
-from posttrain.pipeline.recipe_formats import FORMAT, migrate
+from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import Task
@@ -258,3 +258,17 @@ def test_a_section_is_rewritten_by_its_task_whatever_its_name():
         "rl2.algorithm.correction is now rl2.algorithm.old_policy and rl2.algorithm.token_weights",
         "tidy.prompt_chars is now tidy.problem_filters.prompt_length",
     )
+
+
+def test_the_release_section_of_0_1_spells_licenses_as_today():
+    old = {"licence": "MIT", "licences": {"a": "CC0-1.0"}, "gates": [{"kind": "licence"}]}
+    migrated = migrate_release(old, 1)
+    new = {"license": "MIT", "licenses": {"a": "CC0-1.0"}, "gates": [{"kind": "license"}]}
+    assert migrated.values == {"release": new}
+    assert migrated.changes == (
+        "release.licences is now release.licenses",
+        "release.licence is now release.license",
+        "release.gates.0.kind: licence is now license",
+    )
+    assert old["gates"] == [{"kind": "licence"}]
+    assert migrate_release(new, FORMAT).changes == ()

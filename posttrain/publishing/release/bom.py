@@ -50,7 +50,7 @@ def bill_of_materials(
             f"input:{each.name}",
             description=each.origin,
             digest=each.digest,
-            licence=each.licence,
+            license=each.license,
         )
         for each in inputs
     }
@@ -125,7 +125,7 @@ def _package(name: str, locked: Mapping[str, Any]) -> Component:
         f"pypi:{name}",
         version=version,
         purl=PackageURL("pypi", None, name, version),
-        licence=str(locked["licence"]),
+        license=str(locked["license"]),
         # No digest of the wheel, so it does not stand among the component's hashes.
         facts={key: str(locked[key]) for key in _DIGESTS if key in locked},
     )
@@ -137,12 +137,12 @@ def _component(
     ref: str,
     *,
     digest: str | None = None,
-    licence: str = UNKNOWN,
+    license: str = UNKNOWN,
     facts: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Component:
-    """A component; its licence as SPDX has it, or else in its own words."""
-    named = LicenseFactory().make_from_string(licence) if licence != UNKNOWN else None
+    """A component; its license as SPDX has it, or else in its own words."""
+    named = LicenseFactory().make_from_string(license) if license != UNKNOWN else None
     return Component(
         name=name,
         type=kind,

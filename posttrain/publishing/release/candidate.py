@@ -65,7 +65,7 @@ def check_gates(session: Session, tag: Tag) -> ReleaseCandidate:
         ledger=session.ledger,
         finder=finder,
         results=results,
-        licences=config.licences,
+        licenses=config.licenses,
         parent=str(parent) if parent else None,
         parent_results=_parent_results(session, parent, chain, finder) if parent else None,
     )

@@ -1,4 +1,4 @@
-"""The recipe's `release` section: what is released, its gates, and the licences of its inputs."""
+"""The recipe's `release` section: what is released, its gates, and the licenses of its inputs."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -37,7 +37,7 @@ ALWAYS: tuple[AnyGate, ...] = TypeAdapter(tuple[AnyGate, ...]).validate_python(
     [
         {"name": "contamination", "kind": "contamination"},
         {"name": "schema", "kind": "schema"},
-        {"name": "licence", "kind": "licence"},
+        {"name": "license", "kind": "license"},
         {"name": "recall", "kind": "recall"},
         {"name": "reproducibility", "kind": "reproducibility", "level": "L3"},
     ]
@@ -52,10 +52,10 @@ class ReleaseConfig(StageConfig):
     evaluation: str = "evaluate"
     """The stage whose report and completions judge it."""
     gates: tuple[AnyGate, ...] = ()
-    """All of them must pass; contamination, schema, licence, recall and reproducibility always."""
-    licences: Mapping[str, str] = Field(default_factory=dict)
+    """All of them must pass; contamination, schema, license, recall and reproducibility always."""
+    licenses: Mapping[str, str] = Field(default_factory=dict)
     """SPDX identifier of each input from outside, by its name; `*` stands for all others."""
-    licence: str | None = None
+    license: str | None = None
     """SPDX identifier under which the release itself is published."""
     promote: Literal["staging", "prod"] | None = None
     """Environment to which a scheduled run promotes its release; null: people promote."""

@@ -1,4 +1,4 @@
-"""The installed packages: their versions, licences, and digests that hold on any machine."""
+"""The installed packages: their versions, licenses, and digests that hold on any machine."""
 
 import base64
 import csv
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posttrain.publishing.release.licenses import licence_of
+from posttrain.publishing.release.licenses import license_of
 from posttrain.stage.hashing import digest_of_stream, sha256_of
 
 # What an installer adds for itself, or writes for one machine.
@@ -27,7 +27,7 @@ _MEANING = (
 
 
 def environment_lock() -> dict[str, Any]:
-    """Interpreter, machine and every distribution: version, licence and digests."""
+    """Interpreter, machine and every distribution: version, license and digests."""
     packages = {name: _described(distribution) for name, distribution in _installed().items()}
     return {
         "digests": _MEANING,
@@ -106,7 +106,7 @@ def _name(distribution: importlib.metadata.Distribution) -> str:
 def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
     found: dict[str, Any] = {
         "version": distribution.version,
-        "licence": licence_of(distribution.metadata.json),
+        "license": license_of(distribution.metadata.json),
         "files_sha256": _digest_distribution(distribution),
     }
     given = json.loads(distribution.read_text("direct_url.json") or "{}")

@@ -31,7 +31,7 @@ def generated_files(
     from posttrain.publishing.release.bom import bill_of_materials
 
     evidence, chain = candidate.evidence, candidate.chain
-    inputs = outside_inputs(chain, evidence.licences)
+    inputs = outside_inputs(chain, evidence.licenses)
     metrics = estimates(evidence.results)
     lock = environment_lock()
     example = _example(evidence)

@@ -1,11 +1,11 @@
-"""Under which licence a Python package comes, as its own metadata states it."""
+"""Under which license a Python package comes, as its own metadata states it."""
 
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 UNKNOWN = "unknown"
-# A licence's whole text in the field for its name says nothing that a list could hold.
+# A license's whole text in the field for its name says nothing that a list could hold.
 _LONGEST_NAME = 60
 # Classifiers that mean one SPDX identifier; "BSD License" means two, so it stays as it is.
 _CLASSIFIED: Mapping[str, str] = {
@@ -30,20 +30,20 @@ _SPELLED: Mapping[str, str] = {
     "3-clause bsd license": "BSD-3-Clause",
     "psfl": "PSF-2.0",
 }
-# Classifiers that name no licence.
-_NO_LICENCE = ("OSI Approved", "DFSG approved", "Other/Proprietary License")
+# Classifiers that name no license.
+_NO_LICENSE = ("OSI Approved", "DFSG approved", "Other/Proprietary License")
 
 
-def licence_of(metadata: Mapping[str, Any]) -> str:
-    """The licence in a package's metadata: an SPDX expression where it has one.
+def license_of(metadata: Mapping[str, Any]) -> str:
+    """The license in a package's metadata: an SPDX expression where it has one.
 
     Otherwise one that its words or classifiers mean without doubt, or the words themselves.
 
-    >>> licence_of({"license_expression": "MIT OR Apache-2.0"})
+    >>> license_of({"license_expression": "MIT OR Apache-2.0"})
     'MIT OR Apache-2.0'
-    >>> licence_of({"license": "Apache 2.0"}), licence_of({"license": "Copyright 2018 ..." * 9})
+    >>> license_of({"license": "Apache 2.0"}), license_of({"license": "Copyright 2018 ..." * 9})
     ('Apache-2.0', 'unknown')
-    >>> licence_of({"classifier": ["License :: OSI Approved :: BSD License"]})
+    >>> license_of({"classifier": ["License :: OSI Approved :: BSD License"]})
     'BSD License'
     """
     if stated := str(metadata.get("license_expression") or "").strip():
@@ -59,15 +59,15 @@ def licence_of(metadata: Mapping[str, Any]) -> str:
     return short or " or ".join(classified) or UNKNOWN
 
 
-def package_licence(distribution: str) -> str:
+def package_license(distribution: str) -> str:
     """The same of an installed package; unknown where it is not installed."""
     try:
         # The typed interface of metadata has no `get`, and a missing key is None in it.
-        return licence_of(importlib.metadata.metadata(distribution).json)
+        return license_of(importlib.metadata.metadata(distribution).json)
     except importlib.metadata.PackageNotFoundError:
         return UNKNOWN
 
 
 def _classified(classifiers: Sequence[str]) -> list[str]:
     names = [each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::")]
-    return [each for each in names if each not in _NO_LICENCE]
+    return [each for each in names if each not in _NO_LICENSE]

@@ -154,7 +154,8 @@ def _facts(contents: FolderContents) -> dict[str, str]:
     for each in data["artifacts"]:
         facts[f"artifact {each['path']}"] = str(each["digest"])[:12]
     for each in data["inputs"]:
-        facts[f"input {each['name']}"] = f"{(each['digest'] or '-')[:12]} {each['licence']}"
+        named = each.get("license", each.get("licence"))
+        facts[f"input {each['name']}"] = f"{(each['digest'] or '-')[:12]} {named}"
     metrics = _json(contents, "metrics.json")
     for name, value in metrics["evaluation"].items():
         facts[f"metric {name}"] = f"{value['value']:.4f} ({value['low']:.4f}..{value['high']:.4f})"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
+from posttrain.pipeline.recipe_formats import migrate_release, read_format
 from posttrain.publishing.release.config import AnyGate, ReleaseConfig
 from posttrain.publishing.release.contents import (
     CLAIMS,
@@ -206,16 +207,24 @@ def _policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
         yield "the policy: its files are not the artifact that its stage made"
 
 
+_NAME_IN_0_1 = {"license": "licence"}
+"""Kinds, and default names, of gates that the claims of 0.1 spell in another way."""
+
+
 def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """Every gate of the recipe was judged, and its figures follow from the results."""
     claimed = {_gate_name(claim): claim for claim in claims.gates}
     for gate in _released_config(contents).every_gate():
-        claim = claimed.pop(gate.name, None)
+        name = gate.name if gate.name in claimed else _NAME_IN_0_1.get(gate.name, gate.name)
+        claim = claimed.pop(name, None)
         if claim is None:
             yield f"gate {gate.name}: the recipe asks for it, and no claim is about it"
             continue
         configuration = claim["predicate"]["configuration"][0]
-        if configuration["digest"]["sha256"] != sha256_of_json(gate.model_dump(mode="json")):
+        settings = gate.model_dump(mode="json")
+        former = settings | {"name": name, "kind": _NAME_IN_0_1.get(gate.kind, gate.kind)}
+        known = {sha256_of_json(settings), sha256_of_json(former)}
+        if configuration["digest"]["sha256"] not in known:
             yield f"gate {gate.name}: it was judged with other settings than the recipe's"
         again = _figures_again(gate, contents)
         if again is not None and not _agree(again, configuration["annotations"]["figures"]):
@@ -239,7 +248,9 @@ def _released_config(contents: Contents) -> ReleaseConfig:
     """The release section of the recipe in the release."""
     text = contents.read(f"{EVIDENCE}/recipe.yaml")
     recipe = YAML(typ="safe").load(io.BytesIO(text))
-    return ReleaseConfig.parse(recipe.get("release") or {}, where="release")
+    number = read_format(recipe.get("format"), where="the release's recipe.yaml")
+    section = migrate_release(recipe.get("release") or {}, number).values["release"]
+    return ReleaseConfig.parse(section, where="release")
 
 
 def _figures_again(gate: AnyGate, contents: Contents) -> Mapping[str, float] | None:

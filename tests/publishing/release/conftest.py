@@ -46,7 +46,7 @@ sft: {steps: 2, checkpoint_every: 50}
 evaluate: {num_samples: 2, pass_at: [1, 2], max_tokens: 12, num_exhibits: 1}
 release:
   policy: sft.policy
-  licence: MIT
+  license: MIT
   gates:
   - {name: works, kind: threshold, at_least: 0.0, seeds: 2}
   - {name: not-worse, kind: no_regression, against: parent, without_parent: base,

@@ -184,20 +184,20 @@ def test_seeds_that_were_not_evaluated_are_asked_for(project):
     assert "--set run.seed=2" in said
 
 
-def test_a_licence_that_nobody_knows_refuses_unless_it_is_allowed(project, monkeypatch):
+def test_a_license_that_nobody_knows_refuses_unless_it_is_allowed(project, monkeypatch):
     from posttrain.publishing.release import inputs
 
-    monkeypatch.setattr(inputs, "package_licence", lambda _name: "unknown")
+    monkeypatch.setattr(inputs, "package_license", lambda _name: "unknown")
     said = refused(project)
-    assert "release: {licences: {chain_sum: SPDX-ID}}" in said
-    project.edit("  licence: MIT", "  licence: MIT\n  licences: {chain_sum: Apache-2.0}")
+    assert "release: {licenses: {chain_sum: SPDX-ID}}" in said
+    project.edit("  license: MIT", "  license: MIT\n  licenses: {chain_sum: Apache-2.0}")
     project.commit()
     project.create("mini")
 
 
-def test_a_licence_that_is_not_allowed_refuses(project):
+def test_a_license_that_is_not_allowed_refuses(project):
     project.edit(
-        "  - {name: length", "  - {name: lic, kind: licence, allowed: [MIT]}\n  - {name: length"
+        "  - {name: length", "  - {name: lic, kind: license, allowed: [MIT]}\n  - {name: length"
     )
     project.commit()
     assert "'chain_sum' (reasoning_gym chain_sum) is under Apache-2.0" in refused(project)

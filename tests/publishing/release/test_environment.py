@@ -14,7 +14,7 @@ from posttrain.publishing.release.environment import (
     environment_lock,
     requirements,
 )
-from posttrain.publishing.release.licenses import licence_of
+from posttrain.publishing.release.licenses import license_of
 
 
 def record_hash(data):
@@ -67,7 +67,7 @@ def test_the_digest_is_that_of_the_sorted_record_without_the_installers_own(site
     assert lock["packages"] == {
         "second-part": {
             "version": "1.0",
-            "licence": "MIT",
+            "license": "MIT",
             "files_sha256": hashlib.sha256(lines.encode()).hexdigest(),
         }
     }
@@ -134,7 +134,7 @@ def test_what_a_package_carries_within_itself_is_not_installed(site, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("metadata", "licence"),
+    ("metadata", "license"),
     [
         ({"license_expression": "BSD-3-Clause", "license": "x"}, "BSD-3-Clause"),
         ({"license": "Apache License 2.0"}, "Apache-2.0"),
@@ -152,10 +152,10 @@ def test_what_a_package_carries_within_itself_is_not_installed(site, monkeypatch
             },
             "MIT OR Apache-2.0",
         ),
-        ({"license": "The whole text\nof a licence"}, "unknown"),
+        ({"license": "The whole text\nof a license"}, "unknown"),
         ({"classifier": ["License :: OSI Approved", "Topic :: Software"]}, "unknown"),
         ({}, "unknown"),
     ],
 )
-def test_a_licence_is_taken_as_stated_and_never_guessed(metadata, licence):
-    assert licence_of(metadata) == licence
+def test_a_license_is_taken_as_stated_and_never_guessed(metadata, license):
+    assert license_of(metadata) == license

@@ -18,11 +18,11 @@ def stage(task, /, *files, **params):
     )  # fmt: skip
 
 
-def inputs(*stages, **licences):
+def inputs(*stages, **licenses):
     chain = SimpleNamespace(stages=stages)
     return [
-        (each.name, each.origin, each.licence)
-        for each in outside_inputs(chain, {k.replace("__", "."): v for k, v in licences.items()})
+        (each.name, each.origin, each.license)
+        for each in outside_inputs(chain, {k.replace("__", "."): v for k, v in licenses.items()})
     ]
 
 
@@ -61,7 +61,7 @@ def test_a_model_of_the_hub_is_an_input_with_its_commit():
 
 def test_the_gate_names_the_model_that_nobody_licensed():
     run = stage("synthesize", sources=[], **{"teacher.endpoint.model": "writer"})
-    evidence = SimpleNamespace(chain=SimpleNamespace(stages=(run,)), licences={})
-    verdict = LicenseGate(name="l", kind="licence").check(evidence)
+    evidence = SimpleNamespace(chain=SimpleNamespace(stages=(run,)), licenses={})
+    verdict = LicenseGate(name="l", kind="license").check(evidence)
     assert not verdict.passed
-    assert "nothing says the licence of 'writer' (teacher behind an endpoint" in verdict.remedy
+    assert "nothing says the license of 'writer' (teacher behind an endpoint" in verdict.remedy

@@ -28,7 +28,7 @@ rl: {steps: 2, problems_per_step: 8, max_tokens: 16}
 evaluate: {num_samples: 4, pass_at: [1], max_tokens: 16}
 release:
   policy: rl.policy
-  licences: {coins: CC0-1.0}
+  licenses: {coins: CC0-1.0}
 """
 
 

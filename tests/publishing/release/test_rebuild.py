@@ -176,10 +176,10 @@ def test_a_file_from_outside_is_licensed_carried_and_rebuilt_from(released, tmp_
     project.run()
     project.evaluate_again(1)
     project.commit("own data")
-    with pytest.raises(UserError, match=r"licence of 'sums' \(file sums.jsonl"):
+    with pytest.raises(UserError, match=r"license of 'sums' \(file sums.jsonl"):
         project.create("own")
-    project.edit("  licence: MIT", "  licence: MIT\n  licences: {sums: CC0-1.0}")
-    project.commit("licence")
+    project.edit("  license: MIT", "  license: MIT\n  licenses: {sums: CC0-1.0}")
+    project.commit("license")
     made = project.create("own")
     stored = made.folder / "release/inputs/own/sums.jsonl"
     assert stored.read_bytes() == (project.root / "own/sums.jsonl").read_bytes()

@@ -32,7 +32,7 @@ class Evidence:
     ledger: Ledger
     finder: Finder
     results: Results
-    licences: Mapping[str, str]
+    licenses: Mapping[str, str]
     parent: str | None = None
     parent_results: Results | None = None
 

@@ -1,4 +1,4 @@
-"""Gates on what went in: nothing of the evaluation, and nothing without a licence."""
+"""Gates on what went in: nothing of the evaluation, and nothing without a license."""
 
 from typing import Literal
 
@@ -56,33 +56,33 @@ class ContaminationGate(Gate):
 
 
 class LicenseGate(Gate):
-    """Every input from outside has a known licence."""
+    """Every input from outside has a known license."""
 
-    kind: Literal["licence"]
+    kind: Literal["license"]
     allow_unknown: bool = False
     allowed: tuple[str, ...] = ()
     """SPDX identifiers that are accepted; any known one where this is empty."""
 
     def check(self, evidence: Evidence) -> GateResult:
-        """Look up every input from outside: a known licence, and an allowed one."""
+        """Look up every input from outside: a known license, and an allowed one."""
         allowed = f" and that is one of {', '.join(self.allowed)}" if self.allowed else ""
         unknown_too = " (unknown ones are accepted)" if self.allow_unknown else ""
-        rule = f"every input from outside has a licence that is known{allowed}{unknown_too}"
-        inputs = outside_inputs(evidence.chain, evidence.licences)
-        unknown = [each for each in inputs if each.licence == UNKNOWN]
-        known = [each for each in inputs if each.licence != UNKNOWN]
-        refused = [each for each in known if self.allowed and each.licence not in self.allowed]
+        rule = f"every input from outside has a license that is known{allowed}{unknown_too}"
+        inputs = outside_inputs(evidence.chain, evidence.licenses)
+        unknown = [each for each in inputs if each.license == UNKNOWN]
+        known = [each for each in inputs if each.license != UNKNOWN]
+        refused = [each for each in known if self.allowed and each.license not in self.allowed]
         remedy = ""
         if unknown and not self.allow_unknown:
             each = unknown[0]
             remedy = (
-                f"nothing says the licence of '{each.name}' ({each.origin}, read by {each.stage}); "
-                f"state it in recipe.yaml: release: {{licences: {{{each.name}: SPDX-ID}}}}, "
-                "or set allow_unknown on the licence gate"
+                f"nothing says the license of '{each.name}' ({each.origin}, read by {each.stage}); "
+                f"state it in recipe.yaml: release: {{licenses: {{{each.name}: SPDX-ID}}}}, "
+                "or set allow_unknown on the license gate"
             )
         elif refused:
             each = refused[0]
-            remedy = f"'{each.name}' ({each.origin}) is under {each.licence}; use another input"
+            remedy = f"'{each.name}' ({each.origin}) is under {each.license}; use another input"
         figures = {
             "inputs": float(len(inputs)),
             "unknown": float(len(unknown)),
