@@ -80,7 +80,7 @@ def _reference(
         return ReferencePolicy(copy.deepcopy(policy.model), config.reference)
     loaded = load_policy(path, device=context.device)
     check_same_tokenizer(policy.tokenizer, loaded.tokenizer, where="rl.inputs.reference")
-    if config.reference.kind != "frozen" and _shapes(loaded.model) != _shapes(policy.model):
+    if config.reference.moves and _shapes(loaded.model) != _shapes(policy.model):
         raise UserError(
             f"rl.reference.kind {config.reference.kind}: the connected reference is a model of"
             " another shape, so it cannot follow the policy; set kind to frozen"

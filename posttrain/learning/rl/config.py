@@ -102,7 +102,7 @@ class RlConfig(Schedulable):
                 f" problems_per_step {self.problems_per_step}, and a group is never split;"
                 " lower minibatches"
             )
-        if self.reference.kind != "frozen" and not self.algorithm.uses_reference:
+        if self.reference.moves and not self.algorithm.uses_reference:
             raise ValueError(
                 f"reference.kind is {self.reference.kind}, but the algorithm has no kl, so no"
                 " reference is asked; add algorithm.regularizers.kl, or leave reference out"
@@ -197,7 +197,7 @@ class RlConfig(Schedulable):
                 "learner.lora.dropout would make the log-probabilities differ from the sampler's;"
                 " set it to 0"
             )
-        if lora is not None and self.reference.kind != "frozen":
+        if lora is not None and self.reference.moves:
             raise ValueError(
                 f"reference.kind {self.reference.kind} follows whole weights, but learner.lora"
                 " trains adapters; set kind to frozen, or leave lora out"

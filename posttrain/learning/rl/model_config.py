@@ -30,6 +30,25 @@ class ReferenceConfig(StageConfig):
                 )
         return self
 
+    @property
+    def moves(self) -> bool:
+        """True where the reference does not stay what it was at the start."""
+        return self.kind != "frozen"
+
+    def step_toward_policy(self, num_updates: int) -> float:
+        """Say which part of the way to the policy the reference goes now.
+
+        Args:
+            num_updates: Optimizer updates so far, this one included.
+
+        Returns:
+            0 where it stays, 1 where it becomes the policy.
+
+        """
+        if self.decay is not None:
+            return 1.0 - self.decay
+        return float(self.every is not None and num_updates % self.every == 0)
+
 
 class ValueModelConfig(Schedulable):
     """The value model of an algorithm that asks for one."""

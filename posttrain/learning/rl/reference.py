@@ -20,15 +20,9 @@ class ReferencePolicy:
 
     def follow(self, policy: "PreTrainedModel", *, num_updates: int) -> None:
         """Take note that the policy has now had `num_updates` updates in all."""
-        decay = self._config.decay
-        if self._config.kind == "ema" and decay is not None:
-            self._move(policy, 1.0 - decay)
-        every = self._config.every
-        if self._config.kind == "periodic" and every is not None and num_updates % every == 0:
-            self._move(policy, 1.0)
-
-    def _move(self, policy: "PreTrainedModel", weight: float) -> None:
-        """Towards the policy, by `weight` of the way."""
+        weight = self._config.step_toward_policy(num_updates)
+        if not weight:
+            return
         pairs = zip(self.model.parameters(), policy.parameters(), strict=True)
         with torch.no_grad():
             for own, new in pairs:
@@ -36,7 +30,7 @@ class ReferencePolicy:
 
     def state_dict(self) -> dict[str, Any]:
         """The weights; nothing where they stay those of the input."""
-        return {} if self._config.kind == "frozen" else dict(self.model.state_dict())
+        return dict(self.model.state_dict()) if self._config.moves else {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
