@@ -16,6 +16,7 @@ from posttrain.learning.rl.batch import TrainSample
 from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.producers.plain import PlainProduction
 from posttrain.learning.rl.rollout import Rewarder
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
@@ -277,3 +278,21 @@ def test_a_sampler_that_disagrees_is_refused_before_its_rollouts_wait(loop, monk
     with pytest.raises(UserError, match="gap"):
         loop.run(staleness=1)
     assert not loop.events
+
+
+@pytest.mark.parametrize("drawn", [[0, 0, 1, 2, 3, 4], [6], [0, 1, 2, 3, 4, 5, 4]])
+def test_a_sampler_that_draws_what_it_may_not_is_refused(loop, drawn):
+    class Wrong(SolveRateStream):
+        def draw(self, count, *, seed, step, without=()):
+            return drawn
+
+    loop.stream_type = Wrong
+    with pytest.raises(UserError, match=r"rl: problem_sampler\.solve_rate: `draw` .* 6 problems"):
+        loop.run()
+
+
+def test_a_producer_that_forgets_a_problem_is_refused(loop, monkeypatch):
+    produce = PlainProduction.produce
+    monkeypatch.setattr(PlainProduction, "produce", lambda *given: produce(*given)[1:])
+    with pytest.raises(UserError, match=r"rl: producer\.plain: .* 6 problems and gave 5 groups"):
+        loop.run()

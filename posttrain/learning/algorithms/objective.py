@@ -33,6 +33,7 @@ from posttrain.learning.maths.reduce import (
 )
 from posttrain.learning.maths.value import value_loss
 from posttrain.learning.maths.whitening import whiten
+from posttrain.stage.errors import UserError
 
 
 def advantages(
@@ -271,6 +272,7 @@ def _assigned(
     values_BT, returns_BT = advantage.estimate(
         rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B
     )
+    _refuse_odd(values_BT, rollouts, advantage)
     if advantage.whiten != "none":
         mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
         counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
@@ -285,6 +287,19 @@ def _assigned(
     if (good, bad) != (1.0, 1.0):
         values_BT = torch.where(values_BT > 0, values_BT * good, values_BT * bad)
     return TokenAdvantages(values_BT, returns_BT, bears_loss_B)
+
+
+def _refuse_odd(values_BT: Tensor, rollouts: RolloutBatch, advantage: Advantage) -> None:
+    """Refuse advantages that are not finite, or not one per rollout or per token."""
+    num_rollouts = len(rollouts.group_B)
+    width = values_BT.shape[-1] if rollouts.mask_BT is None else rollouts.mask_BT.shape[1]
+    shapes = [[num_rollouts, 1], [num_rollouts, width]]
+    if list(values_BT.shape) not in shapes or not bool(values_BT.isfinite().all()):
+        raise UserError(
+            f"rl: advantage.{advantage.kind}: `estimate` gave a tensor of shape"
+            f" {list(values_BT.shape)}; let it give finite numbers, one per rollout or one per"
+            f" token, of shape {shapes[0]} or {shapes[1]}"
+        )
 
 
 def _included(rollouts: RolloutBatch, *, dropped: bool) -> Tensor | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.curriculum.base import GroupResult, ProblemStream
+from posttrain.learning.curriculum.base import GroupResult, ProblemSampler, ProblemStream
 from posttrain.learning.rl.batch import (
     TrainSample,
     bearing_loss,
@@ -279,7 +279,10 @@ class Rollouter:
         groups: list[Group] = []
         rounds, wanted = 0, config.problems_per_step
         while wanted and rounds < config.draw.max_rounds:
-            more = self.stream.draw(wanted, seed=self.seed, step=step, without=chosen)
+            more = list(self.stream.draw(wanted, seed=self.seed, step=step, without=chosen))
+            _refuse_draw(
+                more, wanted, without=chosen, sampler=config.draw.sampler, of=self.problems
+            )
             if not more:
                 break
             chosen += more
@@ -310,7 +313,30 @@ class Rollouter:
         groups = self.production.produce(
             problems, prompts, SamplingRound(step, params, first_group)
         )
+        if len(groups) != len(problems) or not all(groups):
+            raise UserError(
+                f"rl: producer.{config.producer.kind}: `produce` was asked for {len(problems)}"
+                f" problems and gave {len(groups)} groups; let it give a group of rollouts for each"
+            )
         return self.bench.rewarder.rewarded(groups, problems, step=step)
+
+
+def _refuse_draw(
+    drawn: Sequence[int],
+    wanted: int,
+    *,
+    without: Sequence[int],
+    sampler: ProblemSampler,
+    of: Sequence[Problem],
+) -> None:
+    """Refuse more problems than were wanted, problems drawn twice, and such as there are not."""
+    fresh = set(drawn) & set(range(len(of))) - set(without)
+    if len(fresh) != len(drawn) or len(drawn) > wanted:
+        raise UserError(
+            f"rl: problem_sampler.{sampler.kind}: `draw` was asked for {wanted} problems and gave"
+            f" {list(drawn)}; let it give at most so many different numbers below {len(of)}, none"
+            " of which it gave in this step before"
+        )
 
 
 def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:

@@ -177,8 +177,8 @@ class Rewarder:
             name: _scores_of(part, part.score_all(answers, self.known), sizes)
             for name, part in self.stack.components.items()
         }
-        rewards = combine.combine(scores, step=step, state=self.state)
-        _check_numbers(rewards, len(rollouts), f"combine.{combine.kind}: `combine`")
+        given = combine.combine(scores, step=step, state=self.state)
+        rewards = _numbers(given, len(rollouts), f"combine.{combine.kind}: `combine`")
         solved = scores[self.stack.solver]
         made = iter(
             rollout._replace(
@@ -209,27 +209,28 @@ def _answers_of(group: Group, problem: Problem) -> Answers:
     )
 
 
-def _scores_of(
-    part: Component, found: Sequence[Sequence[float | None]], sizes: Sequence[int]
-) -> list[float | None]:
+def _scores_of(part: Component, found: object, sizes: Sequence[int]) -> list[float | None]:
     """The scores that a component gave the answers of all groups, in one list."""
     of = f"component.{part.kind}: `score`"
-    for group, size in zip(found, sizes, strict=False):
-        _check_numbers(group, size, of)
-    flat = [score for group in found for score in group]
-    _check_numbers(flat, sum(sizes), of)
-    return flat
+    if not isinstance(found, Sequence) or len(found) != len(sizes):
+        raise UserError(f"rl: {of} was asked of {len(sizes)} groups; let it give a list for each")
+    pairs = zip(found, sizes, strict=True)
+    return [score for group, size in pairs for score in _numbers(group, size, of)]
 
 
-def _check_numbers(found: Sequence[float | None], count: int, of: str) -> None:
+def _numbers(found: object, count: int, of: str) -> Sequence[float | None]:
     """Refuse what is not one finite number, or None, for each of some answers."""
-    wrong = [each for each in found if each is not None and not _is_finite(each)]
-    if wrong or len(found) != count:
-        told = repr(wrong[0]) if wrong else f"{len(found)} numbers"
-        raise UserError(
-            f"rl: {of} gave {told} for {count} answers; let it give one finite number for each,"
-            " and None for an answer that cannot be judged"
+    listed = found if isinstance(found, Sequence) else None
+    wrong = [each for each in listed or () if each is not None and not _is_finite(each)]
+    if listed is None or wrong or len(listed) != count:
+        told = (
+            f"{len(listed)} numbers" if listed and not wrong else repr(wrong[0] if wrong else found)
         )
+        raise UserError(
+            f"rl: {of} gave {told} for {count} answers; let it give a list with one finite number"
+            " for each, and None for an answer that cannot be judged"
+        )
+    return listed
 
 
 def _is_finite(value: object) -> bool:

@@ -10,7 +10,7 @@ from posttrain.learning.algorithms.batches import RolloutBatch
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import digest
-from posttrain.learning.algorithms.objective import informative
+from posttrain.learning.algorithms.objective import advantages, informative
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
@@ -141,3 +141,13 @@ def test_any_number_of_a_part_may_be_a_schedule():
     assert digest(algorithm) != digest(at(algorithm, 0, {}))
     with pytest.raises(ValueError, match=r"clip low 0.2 exceeds clip high 0.1"):
         Algorithm.model_validate({"surrogate": {"kind": "clip", "high": falling | {"to": 0.1}}})
+
+
+@pytest.mark.parametrize(
+    "wrong", [torch.zeros(2, 2), torch.zeros(3), torch.full((3, 1), torch.nan)]
+)
+def test_advantages_that_are_none_are_refused_with_the_part(choose, monkeypatch, wrong):
+    algorithm = choose("default")
+    monkeypatch.setattr(type(algorithm.advantage), "estimate", lambda *_, **__: (wrong, None))
+    with pytest.raises(UserError, match=r"advantage\.group: `estimate` .* \[3, 1\] or \[3, 3\]"):
+        advantages(algorithm, groups([1.0, 0.0, 0.0]))

@@ -3,6 +3,7 @@
 from typing import ClassVar, Literal
 
 import pytest
+import torch
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.rewards.combines.base import Combine
@@ -52,9 +53,29 @@ class Counted(Combine):
         return [float(10 * step + state["calls"]) for _ in scores["correct"]]
 
 
+class Given(Component):
+    """Give what the test gives."""
+
+    ANSWER: ClassVar[object] = None
+
+    kind: Literal["given"] = "given"
+
+    def score(self, group, known):
+        return self.ANSWER
+
+
+class Short(Combine):
+    """Forget an answer."""
+
+    kind: Literal["short"] = "short"
+
+    def combine(self, scores, *, step, state):
+        return scores["correct"][1:]
+
+
 PARTS: dict[str, dict[str, type[Part]]] = {
-    "component": {"brevity": Brevity, "spoken": Spoken},
-    "combine": {"counted": Counted},
+    "component": {"brevity": Brevity, "spoken": Spoken, "given": Given},
+    "combine": {"counted": Counted, "short": Short},
 }
 
 
@@ -194,3 +215,29 @@ def test_a_stack_that_cannot_be_is_refused(plugins, settings, sentence):
     with pytest.raises(UserError) as error:
         RewardStack.parse(settings, where="rl.reward")
     assert str(error.value) == sentence
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        (None, "None"),
+        ([0.5], "1 numbers"),
+        ([0.5, float("nan")], "nan"),
+        ([0.5, "1"], "'1'"),
+        (torch.zeros(2), "tensor([0., 0.])"),
+    ],
+)
+def test_scores_that_are_none_are_refused_with_the_component(plugins, monkeypatch, scores, told):
+    monkeypatch.setattr(Given, "ANSWER", scores)
+    settings = {"components": {"correct": "verifier", "mine": "given"}}
+    with pytest.raises(UserError) as error:
+        earned(rewarder([[RIGHT, WRONG]], **settings), [group_of("a", [1, 1])])
+    assert str(error.value) == (
+        f"rl: component.given: `score` gave {told} for 2 answers; let it give a list with one"
+        " finite number for each, and None for an answer that cannot be judged"
+    )
+
+
+def test_a_combination_that_forgets_an_answer_is_refused(plugins):
+    with pytest.raises(UserError, match=r"combine\.short: `combine` gave 1 numbers for 2 answers"):
+        earned(rewarder([[RIGHT, WRONG]], combine="short"), [group_of("a", [1, 1])])
