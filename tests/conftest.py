@@ -258,7 +258,7 @@ class Toy:
 
 
 def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, StageRun]:
-    from posttrain.pipeline.execution.display import SilentDisplay
+    from posttrain.pipeline.execution.display import Display
     from posttrain.pipeline.execution.local import run_locally
     from posttrain.views.tracking.memory import MemoryTracker
 
@@ -266,7 +266,7 @@ def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, Stage
         decisions,
         runner=lambda executor, names: run_locally(executor, names, slots=2),
         tracker=MemoryTracker(),
-        display=SilentDisplay(),
+        display=Display(),
         command="test",
     )
     return session.records

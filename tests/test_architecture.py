@@ -13,7 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from posttrain.cli.main import VERBS
-from posttrain.pipeline.interface import INTERFACE
+from posttrain.pipeline.stage_keys import INTERFACE
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("posttrain", "tasks", "flows")

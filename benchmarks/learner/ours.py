@@ -35,8 +35,7 @@ from posttrain.data.schemas import (
 )
 from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, load_tokenizer, weights_digest
-from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.stage.context import StageContext
 from posttrain.stage.slots import plugged
 

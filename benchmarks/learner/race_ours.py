@@ -12,8 +12,7 @@ import torch
 
 from benchmarks.learner.pace import Pace
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.stage.context import StageContext
 from tasks.rl.config import RlStageConfig
 from tasks.rl.stage import run

@@ -49,7 +49,7 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
         _replay_batch(batch, as_json=as_json)
         return
     assert name is not None
-    from posttrain.pipeline.execution.display import SilentDisplay
+    from posttrain.pipeline.execution.display import Display
     from posttrain.publishing.reproduction.replaying import replay_stage, replayable
 
     root = workspace_root(ledger_at)
@@ -59,7 +59,7 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
         records = replayable(ledger, name, root)
     outcomes = []
     for record in records:
-        outcome = replay_stage(record, root, SilentDisplay())
+        outcome = replay_stage(record, root, Display())
         outcomes.append(outcome)
         click.echo(
             json.dumps(asdict(outcome) | {"equal": outcome.equal}) if as_json else _say(outcome)

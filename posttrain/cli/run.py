@@ -69,23 +69,26 @@ def run(
                 f"Everything is up to date: {len(decisions)} stages, nothing to run.", err=True
             )
         else:
-            _execute(session, decisions, local=local, slots=slots)
-        _show(session, time.monotonic() - began, ran=not idle)
+            lanes = slots or session.recipe.run.lanes()
+            execute(session, decisions, local=local, slots=lanes, command=_command_line())
+        from posttrain.cli.summary import show_summary
+
+        show_summary(session, time.monotonic() - began, ran=not idle)
 
 
-def _execute(
-    session: Session, decisions: Sequence[Decision], *, local: bool, slots: int | None
+def execute(
+    session: Session, decisions: Sequence[Decision], *, local: bool, slots: int, command: str
 ) -> None:
+    """Bring stages up to date, at most `slots` at once, and show how far they are."""
     tracker = open_tracker(session.workspace.state)
-    lanes = slots or session.recipe.run.lanes()
     with progress_display() as display:
         try:
             session.run(
                 decisions,
-                runner=_runner(local=local, slots=lanes),
+                runner=_runner(local=local, slots=slots),
                 tracker=tracker,
                 display=display,
-                command=_command_line(),
+                command=command,
             )
         except StageFailed as failure:
             raise click.ClickException(
@@ -115,12 +118,6 @@ def progress_display() -> Iterator[Display]:
             yield display
     else:
         yield PlainDisplay()
-
-
-def _show(session: Session, seconds: float, *, ran: bool) -> None:
-    from posttrain.cli.summary import show_summary
-
-    show_summary(session, seconds, ran=ran)
 
 
 def _command_line() -> str:

@@ -6,12 +6,9 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import DocumentedGroup
-from posttrain.pipeline.execution.display import PlainDisplay
-from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.local import run_locally
+from posttrain.cli.run import execute
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.recipe import PARAMS_FILE
-from posttrain.views.tracking import open_tracker
 
 
 @click.group(cls=DocumentedGroup)
@@ -37,16 +34,5 @@ def run_stage(name: str, params: Path) -> None:
         session.planner.forced = frozenset({session.require(name)})
         # DVC writes its own lock entry when the stage that it launched returns.
         session.keeps_lock = "DVC_STAGE" not in os.environ
-        tracker = open_tracker(session.workspace.state)
-        try:
-            session.run(
-                session.single(name),
-                runner=lambda executor, names: run_locally(executor, names, slots=1),
-                tracker=tracker,
-                display=PlainDisplay(),
-                command=f"posttrain stage run {name}",
-            )
-        except StageFailed as failure:
-            raise click.ClickException(str(failure)) from None
-        finally:
-            tracker.close()
+        command = f"posttrain stage run {name}"
+        execute(session, session.single(name), local=True, slots=1, command=command)

@@ -1,10 +1,20 @@
-"""Make one process repeatable: threads, seeds and kernels, set before a stage runs."""
+"""Set one process up before a stage runs: threads, seeds and kernels, and how it holds memory."""
 
+import ctypes
 import os
 import random
 from collections.abc import Mapping
 
 from posttrain.stage.seeds import derived_seed
+
+# Parameters of glibc's mallopt, as <malloc.h> numbers them.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+
+_LARGEST = 32 * 2**20
+"""Bytes of a block that may be kept when it is freed; glibc allows no more."""
+
+_KEPT = 512 * 2**20
+"""Free bytes at the end of the heap that are not given back."""
 
 
 def stage_seed(runtime: Mapping[str, str], stage: str) -> int:
@@ -49,3 +59,17 @@ def make_deterministic(seed: int, threads: int) -> None:
     # Filling fresh memory with NaN is a debugging aid, and costs a fifth of a training step.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.benchmark = False
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, up to some hundred megabytes.
+
+    By default glibc gives large blocks back as soon as they are freed, and each page of a new one
+    costs a fault: 2 microseconds on a virtual machine, up to a tenth of a step at a million
+    parameters. Where the C library is another one, nothing is changed.
+    """
+    if "CS_GNU_LIBC_VERSION" not in os.confstr_names:
+        return
+    library = ctypes.CDLL(None)
+    library.mallopt(_M_MMAP_THRESHOLD, _LARGEST)
+    library.mallopt(_M_TRIM_THRESHOLD, _KEPT)

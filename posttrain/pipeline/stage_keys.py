@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 from posttrain.pipeline.comparison import real_differences, same_rules
 from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.interface import FRAMEWORK, INTERFACE
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
 from posttrain.pipeline.workspace import Workspace
@@ -18,6 +17,27 @@ from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactKind, Dag, Stage
+
+INTERFACE = (
+    # Which actor does what decides nothing about its result.
+    "posttrain.backends.cluster",
+    "posttrain.stage.errors",
+    "posttrain.stage.artifact_kinds",
+    "posttrain.stage.config",
+    "posttrain.stage.context",
+    "posttrain.stage.installed",
+    "posttrain.stage.part_checks",
+    "posttrain.stage.part_schema",
+    "posttrain.stage.resources",
+    "posttrain.stage.slots",
+    "posttrain.stage.spec",
+)
+"""Modules and packages whose source no closure takes in, as they stand between a stage and whoever
+runs it. What they hand over (parameters, seed, threads, device) is in the key by value; how they
+report progress and mistakes cannot change a result."""
+
+FRAMEWORK = "posttrain"
+"""The package, and the distribution, whose extras a stage may do without."""
 
 # The flags that it sets before a stage runs can change the stage's bytes.
 _SETUP = f"{make_deterministic.__module__}:{make_deterministic.__name__}"

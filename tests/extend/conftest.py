@@ -100,7 +100,7 @@ class Extended:
 
     def run(self) -> dict[str, StageRun]:
         """Bring everything up to date in this process's own stages."""
-        from posttrain.pipeline.execution.display import SilentDisplay
+        from posttrain.pipeline.execution.display import Display
         from posttrain.pipeline.execution.local import run_locally
         from posttrain.pipeline.execution.session import open_session
         from posttrain.views.tracking.memory import MemoryTracker
@@ -111,7 +111,7 @@ class Extended:
                 session.planner.plan(),
                 runner=lambda executor, names: run_locally(executor, names, slots=2),
                 tracker=MemoryTracker(),
-                display=SilentDisplay(),
+                display=Display(),
                 command="test",
             )
             return dict(session.records)

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from posttrain.pipeline.interface import INTERFACE
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.stage_keys import INTERFACE
 from posttrain.provenance.code import CodeReader
 from posttrain.stage.slots import parts_in
 

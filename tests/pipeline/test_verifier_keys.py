@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from posttrain.pipeline.interface import INTERFACE
 from posttrain.pipeline.plan import Planner
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.stage_keys import INTERFACE
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord

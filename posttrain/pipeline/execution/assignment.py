@@ -1,13 +1,15 @@
 """What passes between the executor and a stage's process: an assignment there, events back."""
 
+import importlib
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 
 from posttrain.stage.config import StageConfig
+from posttrain.stage.context import StageContext
 from posttrain.stage.resources import RayResources
 from posttrain.stage.spec import ArtifactKind
 
@@ -34,6 +36,22 @@ class Assignment:
     gpus: tuple[str, ...] = ()
     unkeyed: frozenset[str] = frozenset()
     """Packages that are not in the stage's key, as its parameters have no use for them."""
+
+    def perform(self, emit: Callable[[Mapping[str, object]], None]) -> Mapping[str, float]:
+        """Run the task in this process, which is one of `processes`; its module is imported now."""
+        context = StageContext(
+            seed=self.seed,
+            threads=self.threads,
+            device=self.device,
+            scratch=self.scratch,
+            emit=emit,
+            processes=self.processes,
+            ray=self.ray,
+        )
+        module, _, function = self.entry.partition(":")
+        run = getattr(importlib.import_module(module), function)
+        metrics: Mapping[str, float] = run(self.config, self.inputs, self.outputs, context) or {}
+        return metrics
 
 
 @dataclass(frozen=True)

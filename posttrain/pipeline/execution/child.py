@@ -16,12 +16,10 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import connection, parent_process
 from pathlib import Path
 
-from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
-from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 
@@ -83,37 +81,24 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
             return dict(final)
         metrics = final["metrics"]
     else:
-        context = StageContext(
-            seed=assignment.seed,
-            threads=assignment.threads,
-            device=assignment.device,
-            scratch=assignment.scratch,
-            emit=emitter(channel),
-            ray=assignment.ray,
-        )
-        module, _, function = assignment.entry.partition(":")
-        run = getattr(importlib.import_module(module), function)
+        importlib.import_module(assignment.entry.partition(":")[0])
         started = time.perf_counter()
-        metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+        metrics = assignment.perform(emitter(channel))
     ran = time.perf_counter()
     _refuse_unkeyed(assignment, before)
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
     parts = {
         name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
     }
-    timings = {
-        "import": started - imported,
-        "run": ran - started,
-        "verify": time.perf_counter() - ran,
-    }
-    figures = {name: float(value) for name, value in (metrics or {}).items()}
+    verified = time.perf_counter()
     return {
         "kind": "done",
-        "metrics": figures,
+        "metrics": {name: float(value) for name, value in metrics.items()},
         "rows": rows,
         "parts": parts,
-        "timings": timings,
-        "num_bytes": _peak(),
+        "timings": {"import": started - imported, "run": ran - started, "verify": verified - ran},
+        # What this process held at most.
+        "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
@@ -126,11 +111,6 @@ def _refuse_unkeyed(assignment: Assignment, before: set[str]) -> None:
             " parameters asks for, so its key does not know the version; name it in `PACKAGES` of"
             " the config that needs it"
         )
-
-
-def _peak() -> int:
-    """Bytes of memory that this process held at most."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _require_device(assignment: Assignment) -> None:
@@ -148,13 +128,14 @@ def _require_device(assignment: Assignment) -> None:
         )
 
 
-def emitter(channel: Channel) -> Callable[[Mapping[str, object]], None]:
-    """What a stage reports through: notes go to its log as well."""
+def emitter(channel: Channel | None) -> Callable[[Mapping[str, object]], None]:
+    """What a stage reports through: notes go to its log as well, and without a channel only so."""
 
     def emit(event: Mapping[str, object]) -> None:
         if event["kind"] == "note":
             print(event["line"], flush=True)
-        channel.send(event)
+        if channel is not None:
+            channel.send(event)
 
     return emit
 

@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from rich.console import Console
 from rich.progress import (
@@ -26,8 +26,8 @@ _PLAIN_SECONDS = 20.0
 _OPENING = "starting"
 
 
-class Display(Protocol):
-    """Told of every stage's start, progress and end; calls come from several threads."""
+class Display:
+    """Told of every stage's start, progress and end, from several threads; this one is silent."""
 
     def started(self, stage: str, reasons: Sequence[str]) -> None:
         """A stage begins to execute."""
@@ -39,20 +39,7 @@ class Display(Protocol):
         """A stage is over: succeeded, restored, cached or failed."""
 
 
-class SilentDisplay:
-    """For tests and for `posttrain stage run`."""
-
-    def started(self, stage: str, reasons: Sequence[str]) -> None:
-        """Say nothing."""
-
-    def progress(self, stage: str, done: int, total: int, unit: str) -> None:
-        """Say nothing."""
-
-    def finished(self, stage: str, status: str, seconds: float) -> None:
-        """Say nothing."""
-
-
-class PlainDisplay:
+class PlainDisplay(Display):
     """One line per start and end, and now and then one for progress: for logs and CI."""
 
     def __init__(self) -> None:
@@ -84,7 +71,7 @@ class _Left(TimeRemainingColumn):
         return super().render(task) + Text(" left") if task.total is not None else Text()
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """Bars for the stages that run, a line above them for each that is over."""
 
     def __init__(self, console: Console) -> None:

@@ -1,6 +1,7 @@
 """How stages fail, and several of them together."""
 
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterable
 
 
 class StageFailed(Exception):
@@ -13,11 +14,24 @@ class StageFailed(Exception):
         self.refused = refused
 
 
-def together(failures: Sequence[StageFailed]) -> StageFailed:
-    """One failure that tells every reason, for a run in which several stages failed."""
+def raise_all(errors: Iterable[BaseException]) -> None:
+    """Raise one failure that tells every reason; what is no failure of a stage goes first."""
+    failures = []
+    for error in errors:
+        if not isinstance(error, StageFailed):
+            raise error
+        failures.append(error)
+    if not failures:
+        return
     first, *others = failures
     if others:
         first.args = ("\n".join(str(each) for each in failures),)
         # With a crash among them it is no longer the input alone that is wrong.
         first.refused = all(each.refused for each in failures)
-    return first
+    raise first
+
+
+def killed_by(number: int) -> str:
+    """Say of a process by which signal it was killed."""
+    name = signal.Signals(number).name
+    return f"was killed by {name}" + " (often: out of memory)" * (name == "SIGKILL")

@@ -1,11 +1,10 @@
 """Run a DAG in this process: a thread per stage that may run, no server, no Prefect."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import NoReturn
 
 from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.failures import StageFailed, together
+from posttrain.pipeline.execution.failures import StageFailed, raise_all
 
 
 def run_locally(executor: Executor, names: Sequence[str], *, slots: int) -> None:
@@ -20,19 +19,11 @@ def run_locally(executor: Executor, names: Sequence[str], *, slots: int) -> None
                 running[pool.submit(_with_retries, executor, name, retries)] = name
             finished, _ = wait(running, return_when=FIRST_COMPLETED)
             if any(future.exception() for future in finished):
-                _raise_all(wait(running).done)
+                wait(running)
+                ended = sorted(running.items(), key=lambda item: item[1])
+                raise_all(error for future, _ in ended if (error := future.exception()))
             for future in finished:
                 running.pop(future)
-
-
-def _raise_all(ended: Iterable[Future[None]]) -> NoReturn:
-    """Raise the reason of every stage that failed; what is no such reason comes first."""
-    errors = [error for future in ended if (error := future.exception())]
-    for error in errors:
-        if not isinstance(error, StageFailed):
-            raise error
-    failures = [error for error in errors if isinstance(error, StageFailed)]
-    raise together(sorted(failures, key=lambda failure: failure.stage))
 
 
 def _ready(

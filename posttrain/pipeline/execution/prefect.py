@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.failures import StageFailed, together
+from posttrain.pipeline.execution.failures import StageFailed, raise_all
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,15 +35,7 @@ class _Ends:
 
     def conclude(self, names: Sequence[str]) -> None:
         """Raise what went wrong, and what is no failure of a stage first."""
-        failures = []
-        for name in names:
-            error = self.errors.get(name)
-            if isinstance(error, StageFailed):
-                failures.append(error)
-            elif error is not None:
-                raise error
-        if failures:
-            raise together(failures)
+        raise_all(self.errors[name] for name in names if name in self.errors)
         if missing := [name for name in names if name not in self.done]:
             # Its API did not answer, and it gave the task up: that is no success of the run.
             raise RuntimeError(f"Prefect did not run {', '.join(missing)}")

@@ -1,7 +1,6 @@
 """One of the processes that share a stage: started by torch's launcher, led by the stage's own."""
 
 import contextlib
-import importlib
 import os
 import signal
 import socket
@@ -11,13 +10,11 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
-from posttrain.pipeline.determinism import make_deterministic
-from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.pipeline.execution.assignment import Assignment, Channel
 from posttrain.pipeline.execution.child import concluded, emitter, logged
 from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
 from posttrain.stage.config import StageConfig
-from posttrain.stage.context import StageContext
 from posttrain.stage.slots import plugged
 
 _GRACE_SECONDS = 1.0
@@ -56,21 +53,10 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
         if name.startswith("lo"):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", name)
     open_group(assignment.device)
-    context = StageContext(
-        seed=assignment.seed,
-        threads=assignment.threads,
-        device=assignment.device,
-        scratch=assignment.scratch,
-        emit=emitter(channel) if rank == 0 else _printed,
-        processes=assignment.processes,
-        ray=assignment.ray,
-    )
-    module, _, function = assignment.entry.partition(":")
-    run = getattr(importlib.import_module(module), function)
     final: dict[str, object]
     try:
         with plugged(assignment.plugins):
-            metrics = run(assignment.config, assignment.inputs, assignment.outputs, context)
+            metrics = assignment.perform(emitter(channel if rank == 0 else None))
         final = {"kind": "done", "metrics": metrics}
     except Dismissed:
         final = {"kind": "dismissed"}
@@ -91,12 +77,6 @@ def _own(assignment: Assignment, rank: int) -> Assignment:
     scratch.mkdir(parents=True, exist_ok=True)
     outputs = {name: scratch / path.name for name, path in assignment.outputs.items()}
     return replace(own, scratch=scratch, outputs=outputs)
-
-
-def _printed(event: object) -> None:
-    """A rank that reports nothing keeps its notes in its log."""
-    if isinstance(event, dict) and event["kind"] == "note":
-        print(event["line"], flush=True)
 
 
 def _die_with(link: connection.Connection) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.determinism import thread_environment
 from posttrain.pipeline.execution.assignment import Assignment, Channel
+from posttrain.pipeline.execution.failures import killed_by
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
@@ -133,9 +134,7 @@ def _cause(
     killed = {r: -f.exitcode for r, f in failures.items() if r not in finals and f.exitcode < 0}
     # The launcher itself ends those that are left, by SIGTERM.
     for rank in sorted(killed, key=lambda rank: (killed[rank] == signal.SIGTERM, rank)):
-        name = signal.Signals(killed[rank]).name
-        memory = " (often: out of memory)" if name == "SIGKILL" else ""
-        return _describe_failure("lost", assignment, rank, f"was killed by {name}{memory}")
+        return _describe_failure("lost", assignment, rank, killed_by(killed[rank]))
     for rank, final in finals.items():
         if final["kind"] == "failed":
             return _describe_failure("failed", assignment, rank, f"failed with {final['error']}")

@@ -94,7 +94,17 @@ class Session:
         """
         run = begin_run(self.planner, command)
         tracked = tracker.start(run_started(run))
-        executor = self._executor(run, decisions, tracker=tracker, tracked=tracked, display=display)
+        executor = Executor(
+            made=dict(self.assumed),
+            run_id=run.id,
+            planner=self.planner,
+            ledger=self.ledger,
+            tracker=tracker,
+            store=self.store,
+            processes=warm_processes(self.planner, decisions),
+            display=display,
+            tracked_run=tracked,
+        )
         names = []
         for decision in self._ordered(decisions):
             ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
@@ -134,27 +144,6 @@ class Session:
                 prefect_run_id=executor.prefect_run_id,
             )
         return run
-
-    def _executor(
-        self,
-        run: Run,
-        decisions: Sequence[Decision],
-        *,
-        tracker: Tracker,
-        tracked: str,
-        display: Display,
-    ) -> Executor:
-        return Executor(
-            made=dict(self.assumed),
-            run_id=run.id,
-            planner=self.planner,
-            ledger=self.ledger,
-            tracker=tracker,
-            store=self.store,
-            processes=warm_processes(self.planner, decisions),
-            display=display,
-            tracked_run=tracked,
-        )
 
     def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
         by_name = {decision.stage: decision for decision in decisions}

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from posttrain.pipeline.execution.assignment import Assignment
+from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
 
@@ -21,7 +22,7 @@ _POLL_SECONDS = 0.5
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FINAL = frozenset({"done", "refused", "failed", "lost"})
 # Trying again may help: what ended it came from outside.
-_RETRYABLE = frozenset({"stopped", "lost"})
+_RETRYABLE = frozenset({"died", "stopped", "lost"})
 
 Watch = Callable[[Mapping[str, Any]], None]
 
@@ -149,27 +150,15 @@ def _stopped(reason: str) -> dict[str, Any]:
 def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> StageOutcome:
     kind = final["kind"]
     if kind == "done":
-        return StageOutcome(
-            ok=True,
-            metrics=final["metrics"],
-            rows=final["rows"],
-            parts=final["parts"],
-            timings=final["timings"],
-        )
+        made = {name: final[name] for name in ("metrics", "rows", "parts", "timings")}
+        return StageOutcome(ok=True, **made)
     if kind == "refused":
         return StageOutcome(ok=False, error=final["error"], refused=True)
-    if kind == "died":
-        return StageOutcome(
-            ok=False, error=f"{_death(process.exitcode)}; log: {log}", retryable=True
-        )
-    return StageOutcome(
-        ok=False, error=f"{final['error']}; log: {log}", retryable=kind in _RETRYABLE
-    )
+    error = _death(process.exitcode) if kind == "died" else final["error"]
+    return StageOutcome(ok=False, error=f"{error}; log: {log}", retryable=kind in _RETRYABLE)
 
 
 def _death(code: int | None) -> str:
     if code is not None and code < 0:
-        name = signal.Signals(-code).name
-        memory = " (often: out of memory)" if name == "SIGKILL" else ""
-        return f"its process was killed by {name}{memory}"
+        return f"its process {killed_by(-code)}"
     return f"its process ended with exit code {code} before it was done"

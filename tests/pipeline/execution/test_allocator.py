@@ -8,7 +8,7 @@ import pytest
 
 SCRIPT = """
 import resource, torch
-from posttrain.pipeline.execution.allocator import keep_freed_memory
+from posttrain.pipeline.determinism import keep_freed_memory
 {first}
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

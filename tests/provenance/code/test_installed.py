@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from posttrain.pipeline.interface import INTERFACE
+from posttrain.pipeline.stage_keys import INTERFACE
 from posttrain.provenance.code import CodeReader
 from posttrain.stage.installed import beside, home
 

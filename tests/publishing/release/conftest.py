@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from posttrain.pipeline.execution.display import SilentDisplay
+from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import open_session
 from posttrain.publishing.release import keys
@@ -93,7 +93,7 @@ class Project:
                 decisions,
                 runner=lambda executor, names: run_locally(executor, names, slots=1),
                 tracker=MemoryTracker(),
-                display=SilentDisplay(),
+                display=Display(),
                 command="test",
             )
 

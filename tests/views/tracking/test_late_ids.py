@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from posttrain.pipeline.execution.display import SilentDisplay
+from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.local import run_locally
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.ledger import StageRun, open_ledger
@@ -67,7 +67,7 @@ def test_ids_that_come_after_the_run_are_noted_and_renewed_with_the_view(
             session.planner.plan(),
             runner=lambda executor, names: run_locally(executor, names, slots=1),
             tracker=tracker,
-            display=SilentDisplay(),
+            display=Display(),
             command="test",
         )
         assert all(record.mlflow_run_id is None for record in executed(state))
