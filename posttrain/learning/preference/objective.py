@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -22,8 +22,6 @@ from posttrain.learning.models.logprobs import batch_logprobs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from posttrain.learning.maths.preference import PairLoss
 
 Terms = tuple[Tensor, Mapping[str, Tensor]]
 
@@ -79,8 +77,7 @@ def objective(
     def loss(model: "PreTrainedModel", batch: PreferenceBatch, denominator: float) -> Terms:
         values_2B = reduced_logprobs(algorithm, model, batch.tokens, paired=True)
         chosen_B, rejected_B = (values_2B - batch.reference_2B).chunk(2)
-        term = LOSSES[algorithm.loss]
-        total, metrics = term(algorithm, chosen_B, rejected_B, batch, denominator)
+        total, metrics = _pair_loss(algorithm, chosen_B, rejected_B, batch, denominator)
         if algorithm.sft_coefficient:
             means_B = _chosen_means(algorithm, model, batch, values_2B)
             more, found = chosen_likelihood_loss(
@@ -134,77 +131,43 @@ def _chosen_means(
     return sequence_logprobs(logprobs_BT, mask_BT, per_token=True).chunk(2)[0]
 
 
-def _of_margins(
-    algorithm: PreferenceAlgorithm,
-    chosen_B: Tensor,
-    rejected_B: Tensor,
-    _batch: PreferenceBatch,
-    denominator: float,
-) -> Terms:
-    return preference_loss(
-        chosen_B,
-        rejected_B,
-        loss=cast("PairLoss", algorithm.loss),
-        beta=algorithm.beta,
-        denominator=denominator,
-        label_smoothing=algorithm.label_smoothing,
-    )
-
-
-def _kto(
+def _pair_loss(
     algorithm: PreferenceAlgorithm,
     chosen_B: Tensor,
     rejected_B: Tensor,
     batch: PreferenceBatch,
     denominator: float,
 ) -> Terms:
-    # A pair is two completions, and KTO's mean is over completions.
-    loss, metrics = kto_loss(
-        torch.cat([chosen_B, rejected_B]),
-        torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
-        reference_point=batch.reference_point,
-        beta=algorithm.beta,
-        denominator=2 * denominator,
-        undesirable_weight=algorithm.undesirable_weight,
-    )
-    pairs = pair_metrics(algorithm.beta * chosen_B, algorithm.beta * rejected_B)
-    return loss, {**metrics, **pairs, "reference_point": batch.reference_point}
-
-
-def _orpo(
-    algorithm: PreferenceAlgorithm,
-    chosen_B: Tensor,
-    rejected_B: Tensor,
-    _batch: PreferenceBatch,
-    denominator: float,
-) -> Terms:
-    return orpo_loss(chosen_B, rejected_B, weight=algorithm.beta, denominator=denominator)
-
-
-def _simpo(
-    algorithm: PreferenceAlgorithm,
-    chosen_B: Tensor,
-    rejected_B: Tensor,
-    _batch: PreferenceBatch,
-    denominator: float,
-) -> Terms:
-    return simpo_loss(
-        chosen_B,
-        rejected_B,
-        beta=algorithm.beta,
-        target_margin=algorithm.target_margin,
-        denominator=denominator,
-    )
-
-
-LOSSES: dict[
-    str, Callable[[PreferenceAlgorithm, Tensor, Tensor, PreferenceBatch, float], Terms]
-] = {
-    "sigmoid": _of_margins,
-    "robust": _of_margins,
-    "ipo": _of_margins,
-    "hinge": _of_margins,
-    "kto": _kto,
-    "orpo": _orpo,
-    "simpo": _simpo,
-}
+    beta = algorithm.beta
+    match algorithm.loss:
+        case "orpo":
+            return orpo_loss(chosen_B, rejected_B, weight=beta, denominator=denominator)
+        case "simpo":
+            return simpo_loss(
+                chosen_B,
+                rejected_B,
+                beta=beta,
+                target_margin=algorithm.target_margin,
+                denominator=denominator,
+            )
+        case "kto":
+            # A pair is two completions, and KTO's mean is over completions.
+            loss, metrics = kto_loss(
+                torch.cat([chosen_B, rejected_B]),
+                torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
+                reference_point=batch.reference_point,
+                beta=beta,
+                denominator=2 * denominator,
+                undesirable_weight=algorithm.undesirable_weight,
+            )
+            pairs = pair_metrics(beta * chosen_B, beta * rejected_B)
+            return loss, {**metrics, **pairs, "reference_point": batch.reference_point}
+        case of_margins:
+            return preference_loss(
+                chosen_B,
+                rejected_B,
+                loss=of_margins,
+                beta=beta,
+                denominator=denominator,
+                label_smoothing=algorithm.label_smoothing,
+            )
