@@ -184,11 +184,15 @@ def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
         return Digest(ArtifactDigest(_file(path, status, cache)), status.st_size, 1)
     if path.is_symlink():
         raise UserError(f"{path} is a link to a directory; put the directory itself there")
-    lines, total = [], 0
-    for name, file, file_status in _walk(path, b""):
-        lines.append(b"%b\0%b\n" % (name, _file(file, file_status, cache).encode()))
-        total += file_status.st_size
-    return Digest(ArtifactDigest(sha256_of(b"".join(sorted(lines)))), total, len(lines))
+    files = _walk(path, b"")
+    digest = digest_of_files((name, _file(file, found, cache)) for name, file, found in files)
+    return Digest(digest, sum(found.st_size for _, _, found in files), len(files))
+
+
+def digest_of_files(digests: Iterable[tuple[bytes, str]]) -> ArtifactDigest:
+    """Digest a directory by the relative paths of its files, in bytes, and their digests."""
+    lines = sorted(b"%b\0%b\n" % (name, digest.encode()) for name, digest in digests)
+    return ArtifactDigest(sha256_of_parts(lines))
 
 
 def _walk(directory: Path, prefix: bytes) -> list[tuple[bytes, Path, os.stat_result]]:

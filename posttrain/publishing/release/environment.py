@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.publishing.release.licenses import license_of
-from posttrain.stage.hashing import digest_of_stream, sha256_of
+from posttrain.stage.hashing import digest_of_files, digest_of_stream
 
 # What an installer adds for itself, or writes for one machine.
 _INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "direct_url.json", "RECORD")
@@ -123,13 +123,12 @@ def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
 
 def _digest_distribution(distribution: importlib.metadata.Distribution) -> str:
     """SHA-256 over the package's own list of files and their hashes (RECORD), sorted."""
-    lines = [
-        f"{path}\0{digest}\n"
+    return digest_of_files(
+        (path.encode(), digest)
         for path, digest in _rows(distribution)
         # Scripts outside of the package folder start with the path of one interpreter.
         if not path.startswith("../") and not path.endswith(_INSTALLERS_OWN)
-    ]
-    return sha256_of("".join(sorted(lines)))
+    )
 
 
 def _rows(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:

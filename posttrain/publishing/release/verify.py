@@ -34,7 +34,7 @@ from posttrain.publishing.release.statements import (
     open_envelope,
 )
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of, sha256_of_json
+from posttrain.stage.hashing import digest_of_files, sha256_of, sha256_of_json
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Key
@@ -201,9 +201,8 @@ def _links(claims: SignedClaims) -> Iterator[str]:
 def _policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """The model files together are the artifact that the claims are about."""
     about = claims.about["policy"]
-    # As a folder's digest is computed: names and digests of its files.
-    lines = sorted(f"{name}\0{contents.sha256(name)}\n".encode() for name in about["files"])
-    if sha256_of(b"".join(lines)) != about["sha256"]:
+    files = ((name.encode(), contents.sha256(name)) for name in about["files"])
+    if digest_of_files(files) != about["sha256"]:
         yield "the policy: its files are not the artifact that its stage made"
 
 
