@@ -16,7 +16,8 @@ def as_table(old: Run, new: Run, compared: Sequence[StageComparison]) -> Table:
     for heading in ("stage", "what", f"run {old.id}", f"run {new.id}"):
         table.add_column(heading, overflow="fold")
     for each in compared:
-        table.add_row(f"[bold]{escape(each.stage)}[/]", *_outcome(each))
+        statuses = _status(each.before), _status(each.after)
+        table.add_row(f"[bold]{escape(each.stage)}[/]", "status", *statuses)
         if each.cause:
             table.add_row("", "cause", escape(each.cause), "")
         for change in (*each.outputs, *each.metrics):
@@ -24,16 +25,10 @@ def as_table(old: Run, new: Run, compared: Sequence[StageComparison]) -> Table:
     return table
 
 
-def _outcome(each: StageComparison) -> tuple[str, str, str]:
-    return "status", _status(each.before), _status(each.after)
-
-
 def _status(run: StageRun | None) -> str:
-    return (
-        "[dim]not in this run[/]"
-        if run is None
-        else f"{run.status}, {run.ended - run.started:.1f} s"
-    )
+    if run is None:
+        return "[dim]not in this run[/]"
+    return f"{run.status}, {run.ended - run.started:.1f} s"
 
 
 def _shown(value: float | str | None) -> str:

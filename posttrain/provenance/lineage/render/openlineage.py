@@ -37,46 +37,32 @@ _FACETS = {
 
 
 def render(view: View) -> str:
-    """Events of every stage run in the graph, in the order in which things happened."""
+    """START and COMPLETE of every stage run in the graph, in the order of time."""
     wanted = [node.id for node in view.graph.nodes.values() if node.kind == "stage"]
     found = (view.ledger.stage_run(each) for each in wanted)
-    runs = [each for each in found if each is not None]
-    digests = {record.digest for run in runs for record in (*run.inputs, *run.outputs)}
+    stage_runs = [each for each in found if each is not None]
+    runs = {each.run_id: view.ledger.run(each.run_id) for each in stage_runs}
+    digests = {record.digest for each in stage_runs for record in (*each.inputs, *each.outputs)}
     parts = view.ledger.compositions.parts_of(sorted(digests))
-    return events(runs, {each.run_id: view.ledger.run(each.run_id) for each in runs}, parts)
-
-
-def events(
-    stage_runs: Sequence[StageRun], runs: Mapping[str, Run | None], parts: Parts | None = None
-) -> str:
-    """Write stage runs as OpenLineage events, a JSON object a line, in the order of time.
-
-    Args:
-        stage_runs: The stage runs.
-        runs: The pipeline runs that they were part of, by id.
-        parts: What artifacts carry inside them: tokenizers, templates, verifiers, by digest.
-
-    Returns:
-        The lines: START and COMPLETE of each.
-
-    """
-    timed = []
-    for order, stage_run in enumerate(sorted(stage_runs, key=lambda each: each.started)):
-        run = runs.get(stage_run.run_id)
-        timed.append((stage_run.started, order, _event("START", stage_run, run, parts or {})))
+    timed: list[tuple[float, int, str]] = []
+    for order, each in enumerate(sorted(stage_runs, key=lambda each: each.started)):
         # Never before its START, even where the clock was set back in between.
-        ended = max(stage_run.started, stage_run.ended)
-        timed.append((ended, order, _event("COMPLETE", stage_run, run, parts or {})))
-    return "".join(
-        json.dumps(event, sort_keys=True) + "\n"
-        for *_, event in sorted(timed, key=lambda entry: entry[:2])
-    )
+        moments = {"START": each.started, "COMPLETE": max(each.started, each.ended)}
+        for kind, moment in moments.items():
+            event = {
+                "eventType": kind,
+                "eventTime": datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds"),
+                **_described(each, runs[each.run_id], parts),
+            }
+            timed.append((moment, order, json.dumps(event, sort_keys=True) + "\n"))
+    return "".join(line for *_, line in sorted(timed, key=lambda event: event[:2]))
 
 
-def _event(kind: str, stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, Any]:
+def _described(stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, Any]:
+    """What both events of a stage run say."""
     recipe = run.recipe if run is not None else "unknown"
-    moment = stage_run.started if kind == "START" else max(stage_run.started, stage_run.ended)
-    job_facets = {"jobType": _job_type()}
+    job = _facet("jobType", processingType="BATCH", integration="POSTTRAIN", jobType="STAGE")
+    job_facets = {"jobType": job}
     if run is not None and run.git_commit:
         job_facets["sourceCodeLocation"] = _facet(
             "sourceCodeLocation", type="git", url=f"urn:git:{run.git_commit}"
@@ -87,8 +73,6 @@ def _event(kind: str, stage_run: StageRun, run: Run | None, parts: Parts) -> dic
         job={"namespace": recipe, "name": recipe},
     )
     return {
-        "eventType": kind,
-        "eventTime": datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds"),
         "producer": PRODUCER,
         "schemaURL": _EVENT,
         "run": {"runId": as_uuid(stage_run.id), "facets": {"parent": parent}},
@@ -121,10 +105,6 @@ def _parts(parts: Sequence[ArtifactRecord]) -> dict[str, Any]:
         {"type": part.type, "name": part.path, "version": f"sha256:{part.digest}"} for part in parts
     ]
     return {"_producer": PRODUCER, "_schemaURL": _PARTS, "parts": listed}
-
-
-def _job_type() -> dict[str, Any]:
-    return _facet("jobType", processingType="BATCH", integration="POSTTRAIN", jobType="STAGE")
 
 
 def _facet(name: str, **values: object) -> dict[str, Any]:
