@@ -67,6 +67,7 @@ def configs_in(value: Any) -> Iterator[StageConfig]:
     """All configs in a value, at any depth, outer ones first."""
     if isinstance(value, StageConfig):
         yield value
+    if isinstance(value, BaseModel):
         value = [getattr(value, name) for name in type(value).model_fields]
     elif isinstance(value, Mapping):
         value = list(value.values())

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 
 
 def identity(config: StageConfig) -> dict[str, Any]:
@@ -53,12 +53,7 @@ def _at_default(field: FieldInfo, value: Any) -> bool:
 
 def _first_defaults(value: Any) -> bool:
     """True where no config inside has had a default changed, so that leaving it out says enough."""
-    if isinstance(value, StageConfig):
-        inner = [getattr(value, name) for name in type(value).model_fields]
-        return type(value).DEFAULTS_VERSION == 1 and all(map(_first_defaults, inner))
-    if isinstance(value, Mapping):
-        return all(map(_first_defaults, value.values()))
-    return not isinstance(value, list | tuple) or all(map(_first_defaults, value))
+    return all(type(each).DEFAULTS_VERSION == 1 for each in configs_in(value))
 
 
 def _said(value: Any) -> Any:

@@ -15,7 +15,6 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import (
-    BaseModel,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     TypeAdapter,
@@ -24,7 +23,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError, nearest
 
 ENTRY_POINTS = "posttrain.parts"
@@ -296,15 +295,7 @@ def load_part(point: EntryPoint) -> type[Any]:
 
 def parts_in(value: Any) -> Iterator[Part]:
     """All parts in a config, at any depth, outer ones first."""
-    if isinstance(value, Part):
-        yield value
-    if isinstance(value, BaseModel):
-        value = [getattr(value, name) for name in type(value).model_fields]
-    elif isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from parts_in(each)
+    return (each for each in configs_in(value) if isinstance(each, Part))
 
 
 def _parts_of(name: str, where: str) -> Plugins:
