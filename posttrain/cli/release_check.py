@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,24 +22,26 @@ if TYPE_CHECKING:
 @trust_options
 @click.option("--expect", metavar="NAME@VERSION", help="It must be this release and no other.")
 @click.option("--packages", is_flag=True, help="Compare the installed packages, file by file, too.")
-def verify(target: str, expect: str | None, packages: bool, trust: Trust) -> None:
+def verify(target: str, expect: str | None, packages: bool, **signed_by: Any) -> None:
     """Check every byte, claim, link and signature with a public key; exits with 1 on a finding.
 
     A tag is looked up in git; its archive comes from the project, the DVC cache or a DVC remote.
     With --packages what is installed here is compared with the release's lock besides, and
     every file of it is hashed: some ten seconds.
     """
+    from posttrain.publishing.release.contents import open_contents
+    from posttrain.publishing.release.environment import package_findings
     from posttrain.publishing.release.names import parse_tag
     from posttrain.publishing.release.registered import located
 
     findings, other = list[str](), list[str]()
     for path, tag, pointed in located(target):
         wanted = parse_tag(expect) if expect else tag
-        findings += [*pointed, *trust.verify(path, expect=wanted)]
+        findings += [*pointed, *Trust(**signed_by).verify(path, expect=wanted)]
         if not findings:
             click.echo(f"{path}: every byte, claim, link and signature holds")
     if packages and not findings:
-        other = _compare_packages(path)
+        other = package_findings(open_contents(path).evidence("environment"))
         findings += other
         click.echo(f"packages: {'other ones' if other else 'all are the locked ones'}")
     for finding in findings:
@@ -47,21 +49,6 @@ def verify(target: str, expect: str | None, packages: bool, trust: Trust) -> Non
         click.echo(f"{click.style(word, fg='red')}  {finding}", err=True)
     if findings:
         sys.exit(1)
-
-
-def _compare_packages(path: Path) -> list[str]:
-    """How this environment is not the one that the release at `path` was made in."""
-    import json
-
-    from posttrain.publishing.release.contents import EVIDENCE, open_contents
-    from posttrain.publishing.release.environment import (
-        altered_files,
-        differences,
-        environment_lock,
-    )
-
-    lock = json.loads(open_contents(path).read(f"{EVIDENCE}/environment.json"))
-    return [*differences(lock, environment_lock()), *altered_files(lock)]
 
 
 @click.command(cls=Documented)
@@ -92,7 +79,7 @@ def _compare_packages(path: Path) -> list[str]:
     help="L3: how closely the seeds must tell the mean for a verdict.",
 )
 def rebuild(
-    target: str, into: Path, level: str | None, num_seeds: int, within: float, trust: Trust
+    target: str, into: Path, level: str | None, num_seeds: int, within: float, **signed_by: Any
 ) -> None:
     r"""Run the DAG again from the release alone, and compare stage by stage; exits with 1 if not.
 
@@ -114,7 +101,7 @@ def rebuild(
     from posttrain.publishing.release.registered import located
     from posttrain.publishing.release.verify import read_claims
 
-    path = located(target)[0][0]
+    path, trust = located(target)[0][0], Trust(**signed_by)
     if findings := trust.verify(path):
         raise UserError(f"{path} does not verify: {findings[0]}; nothing was run")
     contents = open_contents(path)

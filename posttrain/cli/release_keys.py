@@ -1,6 +1,5 @@
 """`posttrain release keys`, and the options that say who signs and whose signature is expected."""
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,14 +54,14 @@ def show(key: Path | None) -> None:
 
 
 def choose_signer(key: Path | None, sign: str) -> "tuple[CryptoSigner, Notary | None]":
-    """Who signs, and who certifies it; refused before anything is judged."""
+    """Who signs, and who certifies it; refused before any gate is asked."""
     from posttrain.publishing.release import keyless, keys
 
     if sign == "key":
         return keys.load_signer(key or keys.private_path()), None
     if key is not None:
         raise UserError("--sign keyless takes no --key; leave one of them out")
-    keys.check_library()
+    keys.require_packages()
     keyless.identity_token()
     return keyless.one_time_signer(), keyless.Sigstore()
 
@@ -98,24 +97,16 @@ class Trust:
 
 
 def trust_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --key, --identity and --issuer, as one `trust`."""
-
-    @functools.wraps(command)
-    def trusting(
-        *given: Any, key: Path | None, identity: str | None, issuer: str | None, **named: Any
-    ) -> None:
-        command(*given, trust=Trust(key, identity, issuer), **named)
-
+    """Give a command the options that make a `Trust`: --key, --identity and --issuer."""
     options = (
+        click.option("--issuer", metavar="URL", help="Who vouches for that identity."),
+        click.option("--identity", metavar="ADDRESS", help="Who signed, where it was keyless."),
         click.option(
             "--key",
             type=click.Path(path_type=Path, dir_okay=False),
             help="Public key of whoever signed [default: your own].",
         ),
-        click.option("--identity", metavar="ADDRESS", help="Who signed, where it was keyless."),
-        click.option("--issuer", metavar="URL", help="Who vouches for that identity."),
     )
-    found: Callable[..., None] = trusting
-    for option in reversed(options):
-        found = option(found)
-    return found
+    for option in options:
+        command = option(command)
+    return command

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,7 +82,7 @@ def chosen(target: str) -> "tuple[Tag, Path]":
 @environment_option
 @reason_option
 @trust_options
-def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
+def promote(target: str, environment: str, reason: str, **signed_by: Any) -> None:
     """Point an environment to a release that verifies; git tag and MLflow alias move together."""
     from posttrain.publishing.release import pointers
     from posttrain.publishing.release.registered import find_release, release_folder
@@ -90,7 +90,7 @@ def promote(target: str, environment: str, reason: str, trust: Trust) -> None:
     with open_store() as store:
         tag = find_release(store.root, target)
         folder = release_folder(store.root, tag)
-        if findings := trust.verify(folder, expect=tag):
+        if findings := Trust(**signed_by).verify(folder, expect=tag):
             raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
         moved = pointers.promote(store, tag, environment, reason)
     click.echo(f"{moved.tag}: {tag} is in {environment}")

@@ -46,9 +46,7 @@ def list_(name: str | None, history: bool) -> None:
 @click.argument("target", metavar="NAME[@VERSION|#ENVIRONMENT]")
 def show(target: str) -> None:
     """Show a release: where it is, its metrics with intervals, and its gates."""
-    import json
-
-    from posttrain.publishing.release.contents import EVIDENCE, FolderContents
+    from posttrain.publishing.release.contents import FolderContents
     from posttrain.publishing.release.verify import said_about
 
     tag, folder = chosen(target)
@@ -57,7 +55,7 @@ def show(target: str) -> None:
     click.echo(f"{tag}  {folder}")
     click.echo(f"commit {about['commit']}  level {about['level']}  parent {about['parent'] or '-'}")
     click.echo(f"policy {about['policy']['sha256']}")
-    metrics = json.loads(contents.read(f"{EVIDENCE}/metrics.json"))
+    metrics = contents.evidence("metrics")
     rows = []
     for name, value in metrics["evaluation"].items():
         interval = f"{value['low']:.4f} to {value['high']:.4f}"

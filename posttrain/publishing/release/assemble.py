@@ -83,7 +83,7 @@ def _copy_inputs(chain: Chain, folder: Path) -> None:
         source = (chain.recipe.directory / record.path).resolve()
         if not source.is_relative_to(chain.root):
             raise UserError(
-                f"the input {record.path} lies outside of the project, so that nobody else can "
+                f"the input {record.path} lies outside of the project, so that others cannot "
                 "rebuild from it; copy it into the project, and run again"
             )
         target = folder / EVIDENCE / "inputs" / source.relative_to(chain.root)

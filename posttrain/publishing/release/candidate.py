@@ -1,11 +1,9 @@
 """What a workspace holds, decided by the gates of its recipe against the release before it."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posttrain.pipeline.execution.session import Session
-from posttrain.pipeline.recipe import Recipe
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.publishing.release import tags
@@ -34,11 +32,6 @@ class ReleaseCandidate:
         """The stage runs behind it."""
         return self.evidence.chain
 
-    @property
-    def recipe(self) -> Recipe:
-        """The recipe that made it."""
-        return self.evidence.chain.recipe
-
     def require_passed(self) -> None:
         """Raise with every gate that failed, its rule and its figures."""
         sentences = []
@@ -54,7 +47,7 @@ class ReleaseCandidate:
 def check_gates(session: Session, tag: Tag) -> ReleaseCandidate:
     """Ask every gate about what the workspace holds; refuses nothing and writes nothing."""
     config = ReleaseConfig.parse(session.recipe.release, where="release")
-    chain = read_chain(session, released=config.policy, judged_by=config.evaluation)
+    chain = read_chain(session, released=config.policy, evaluated_by=config.evaluation)
     finder = Finder(session.workspace.root, session.stat_cache)
     results = collect(session.ledger, finder, policy=chain.policy, evaluation=chain.evaluation)
     known = tags.release_tags(session.workspace.root)
@@ -90,7 +83,7 @@ def _parent_results(session: Session, parent: Tag, chain: Chain, finder: Finder)
             f"{contents.folder} was altered since it was released; "
             f"posttrain release verify {parent} says what"
         )
-    stored = Results.from_json(json.loads(contents.read(name))["policy"])
+    stored = Results.from_json(contents.evidence("results")["policy"])
     record = ArtifactRecord("policy", "checkpoint", "", ArtifactDigest(stored.policy), 0)
     now = collect(session.ledger, finder, policy=record, evaluation=chain.evaluation)
     if dict(stored.basis) == dict(now.basis):

@@ -1,4 +1,4 @@
-"""The stage runs behind a release: those that made the policy, and the one that judged it."""
+"""The stage runs behind a release: those that made the policy, and the one that evaluated it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,17 +73,17 @@ def lineage_above(ledger: Ledger, chain: Chain) -> dict[str, Any]:
     return {"root": graph.root, "nodes": nodes, "edges": [list(edge) for edge in edges]}
 
 
-def read_chain(session: Session, *, released: str, judged_by: str) -> Chain:
+def read_chain(session: Session, *, released: str, evaluated_by: str) -> Chain:
     """The chain as the workspace has it now; refuses while anything is not up to date.
 
     Args:
         session: The recipe.
         released: The policy, as `stage.output`.
-        judged_by: The stage that evaluated it.
+        evaluated_by: The stage whose report and completions decide.
 
     """
     known = _up_to_date(session)
-    evaluation = known[session.require(judged_by)]
+    evaluation = known[session.require(evaluated_by)]
     stage, _, output = released.partition(".")
     if stage not in known:
         raise UserError(f"release.policy: there is no stage '{stage}'{nearest(stage, known)}")
@@ -97,10 +97,10 @@ def read_chain(session: Session, *, released: str, judged_by: str) -> Chain:
         raise UserError(f"release.policy: {released} is a {policy.type}; name a checkpoint")
     if policy.digest not in {record.digest for record in evaluation.inputs}:
         raise UserError(
-            f"release.evaluation: '{judged_by}' does not evaluate {released}; "
+            f"release.evaluation: '{evaluated_by}' does not evaluate {released}; "
             "connect it to the evaluation in the flow, or name another evaluation"
         )
-    needed = {stage, judged_by}
+    needed = {stage, evaluated_by}
     for name in reversed(session.dag.order()):
         if name in needed:
             needed.update(session.dag.upstream(name))

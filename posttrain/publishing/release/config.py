@@ -50,7 +50,7 @@ class ReleaseConfig(StageConfig):
     policy: str = Field("rl.policy", pattern=r"[\w-]+\.[\w-]+")
     """The artifact that is released, as stage.output."""
     evaluation: str = "evaluate"
-    """The stage whose report and completions judge it."""
+    """The stage whose report and completions decide."""
     gates: tuple[AnyGate, ...] = ()
     """All of them must pass; contamination, schema, license, recall and reproducibility always."""
     licenses: Mapping[str, str] = Field(default_factory=dict)
@@ -70,5 +70,5 @@ class ReleaseConfig(StageConfig):
 
     def every_gate(self) -> tuple[AnyGate, ...]:
         """The recipe's gates, and those that always hold."""
-        kinds = {gate.kind for gate in self.gates}
-        return (*self.gates, *(gate for gate in ALWAYS if gate.kind not in kinds))
+        kinds = {type(gate) for gate in self.gates}
+        return (*self.gates, *(gate for gate in ALWAYS if type(gate) not in kinds))

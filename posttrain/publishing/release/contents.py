@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_of_stream, sha256_hasher, sha256_of_file
@@ -41,6 +41,10 @@ class Contents(ABC):
         """The bytes of one file."""
         with self.open(name) as stream:
             return stream.read()
+
+    def evidence(self, name: str) -> Any:
+        """One JSON file of the evidence, by its name without ending."""
+        return json.loads(self.read(f"{EVIDENCE}/{name}.json"))
 
     def sha256(self, name: str) -> str:
         """Hex SHA-256 of one file."""

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from posttrain.publishing.release.contents import EVIDENCE
+from posttrain.publishing.release.contents import FolderContents
 from posttrain.stage.errors import UserError
 
 _START_SECONDS = 600.0
@@ -60,7 +60,7 @@ def _check_completion(folder: Path, name: str, host: str, port: int) -> None:
     """Ask for the stored completion, greedily and by token ids."""
     import httpx2
 
-    stored = json.loads((folder / EVIDENCE / "example.json").read_text(encoding="utf-8"))
+    stored = FolderContents(folder).evidence("example")
     asked = {
         "model": name,
         "prompt": stored["prompt_ids"],

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from packaging.utils import canonicalize_name
+
 from posttrain.publishing.release.licenses import license_of
 from posttrain.stage.hashing import digest_of_files, digest_of_stream
 
@@ -35,7 +37,7 @@ def environment_lock() -> dict[str, Any]:
         "implementation": platform.python_implementation(),
         "machine": platform.machine(),
         "processor": _processor(),
-        "accelerator": _accelerator(),
+        "accelerator": accelerator(),
         "system": platform.system(),
         "packages": dict(sorted(packages.items())),
     }
@@ -49,6 +51,11 @@ def requirements(lock: Mapping[str, Any]) -> bytes:
         if name != "posttrain"
     ]
     return ("\n".join(lines) + "\n").encode()
+
+
+def package_findings(lock: Mapping[str, Any]) -> list[str]:
+    """How this environment is not the one that was locked; every installed file is hashed."""
+    return [*differences(lock, environment_lock()), *altered_files(lock)]
 
 
 def differences(lock: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
@@ -75,11 +82,12 @@ def altered_files(lock: Mapping[str, Any]) -> list[str]:
     for name, distribution in _installed().items():
         if name not in lock["packages"]:
             continue
-        wrong = [path for path, digest in _recorded(distribution) if not _is(path, digest)]
+        files = ((Path(str(distribution.locate_file(at))), h) for at, h in _recorded(distribution))
+        wrong = [path.name for path, recorded in files if _hash_as(recorded, path) != recorded]
         if wrong:
             others = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
             found.append(
-                f"{name} {distribution.version}: {wrong[0].name}{others} was altered or removed "
+                f"{name} {distribution.version}: {wrong[0]}{others} was altered or removed "
                 f"after it was installed; pip install --force-reinstall {name}"
             )
     return sorted(found)
@@ -94,13 +102,9 @@ def _installed() -> dict[str, importlib.metadata.Distribution]:
     found: dict[str, importlib.metadata.Distribution] = {}
     for distribution in importlib.metadata.distributions():
         if sites.isdisjoint(Path(str(distribution.locate_file(""))).parents):
-            found.setdefault(_name(distribution), distribution)
+            name = canonicalize_name(str(distribution.metadata["Name"]))
+            found.setdefault(name, distribution)
     return found
-
-
-def _name(distribution: importlib.metadata.Distribution) -> str:
-    """The name as indexes normalize it."""
-    return re.sub(r"[-_.]+", "-", str(distribution.metadata["Name"])).lower()
 
 
 def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
@@ -110,48 +114,40 @@ def _described(distribution: importlib.metadata.Distribution) -> dict[str, Any]:
         "files_sha256": _digest_distribution(distribution),
     }
     given = json.loads(distribution.read_text("direct_url.json") or "{}")
-    archive = given.get("archive_info", {}).get("hashes", {}).get("sha256")
-    commit = given.get("vcs_info", {}).get("commit_id")
-    if archive:
-        found["archive_sha256"] = archive
-    if commit:
-        found["commit"] = commit
-    if given.get("dir_info", {}).get("editable"):
-        found["editable"] = True
-    return found
+    stated = {
+        "archive_sha256": given.get("archive_info", {}).get("hashes", {}).get("sha256"),
+        "commit": given.get("vcs_info", {}).get("commit_id"),
+        "editable": given.get("dir_info", {}).get("editable"),
+    }
+    return found | {name: value for name, value in stated.items() if value}
 
 
 def _digest_distribution(distribution: importlib.metadata.Distribution) -> str:
     """SHA-256 over the package's own list of files and their hashes (RECORD), sorted."""
     return digest_of_files(
-        (path.encode(), digest)
-        for path, digest in _rows(distribution)
+        (path.encode(), recorded)
+        for path, recorded in _recorded(distribution)
         # Scripts outside of the package folder start with the path of one interpreter.
         if not path.startswith("../") and not path.endswith(_INSTALLERS_OWN)
     )
 
 
-def _rows(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:
-    """Path and hash of every file of which RECORD knows one."""
-    record = distribution.read_text("RECORD") or ""
-    for row in csv.reader(record.splitlines()):
+def _recorded(distribution: importlib.metadata.Distribution) -> Iterator[tuple[str, str]]:
+    """Path and hash of every file of which RECORD knows one, also where the file is gone."""
+    for row in csv.reader((distribution.read_text("RECORD") or "").splitlines()):
         if len(row) >= 2 and row[1]:
             yield row[0], row[1]
 
 
-def _recorded(distribution: importlib.metadata.Distribution) -> Iterator[tuple[Path, str]]:
-    for name, digest in _rows(distribution):
-        yield Path(str(distribution.locate_file(name))), digest
-
-
-def _is(path: Path, recorded: str) -> bool:
-    algorithm, _, wanted = recorded.partition("=")
+def _hash_as(recorded: str, path: Path) -> str:
+    """The hash of a file in the form of a recorded one; empty where it cannot be read."""
+    algorithm = recorded.partition("=")[0]
     try:
         with path.open("rb") as stream:
             digest = digest_of_stream(stream, algorithm)
     except OSError:
-        return False
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode() == wanted
+        return ""
+    return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def _processor() -> str:
@@ -164,7 +160,7 @@ def _processor() -> str:
     return names[0] if names else platform.processor()
 
 
-def _accelerator() -> str:
+def accelerator() -> str:
     """The model of GPU that stages can use."""
     import torch
 

@@ -33,85 +33,54 @@ class OutsideInput:
 
 def outside_inputs(chain: Chain, licenses: Mapping[str, str]) -> list[OutsideInput]:
     """Every file, data set, generator and model that the stages took in, by name."""
-    every = {each for run in chain.stages for each in _of_stage(run, licenses)}
-    # The same model may be read by two stages: it is one input.
-    same = {(each.name, each.origin, each.digest): each for each in sorted(every, key=_order)}
+    same: dict[tuple[str, str, str | None], OutsideInput] = {}
+    for run in sorted(chain.stages, key=lambda each: each.stage):
+        for name, origin, digest, own in _taken_in(run, nested(run.components.get("params", {}))):
+            otherwise = own if own != UNKNOWN else licenses.get("*", UNKNOWN)
+            found = OutsideInput(name, run.stage, origin, digest, licenses.get(name, otherwise))
+            # The same model may be read by two stages: it is one input.
+            same[name, origin, digest] = found
     count = Counter(name for name, _, _ in same)
-    found = [
-        _told_apart(each, licenses) if count[each.name] > 1 else each for each in same.values()
-    ]
-    return sorted(found, key=_order)
+    inputs = []
+    for each in same.values():
+        # Of several of one name, the stage that read it comes before.
+        name = each.name if count[each.name] == 1 else f"{each.stage}.{each.name}"
+        inputs.append(replace(each, name=name, license=licenses.get(name, each.license)))
+    return sorted(inputs, key=lambda each: (each.name, each.stage))
 
 
-def _order(each: OutsideInput) -> tuple[str, str]:
-    return each.name, each.stage
-
-
-def _told_apart(each: OutsideInput, licenses: Mapping[str, str]) -> OutsideInput:
-    """An input whose name another one has too: the stage that read it comes before."""
-    name = f"{each.stage}.{each.name}"
-    return replace(each, name=name, license=licenses.get(name, each.license))
-
-
-def _of_stage(run: StageRun, licenses: Mapping[str, str]) -> Iterator[OutsideInput]:
-    files = {
-        record.role.removeprefix("files."): record
-        for record in run.inputs
-        if str(record.type) == ArtifactKind.SOURCE
-    }
+def _taken_in(
+    run: StageRun, params: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str | None, str]]:
+    """Name, origin, digest if it is known, and license if that is, of what a stage took in."""
+    sources = [each for each in run.inputs if str(each.type) == ArtifactKind.SOURCE]
+    files = {record.role.removeprefix("files."): record for record in sources}
     for name, record in files.items():
-        # Where a file lies on one machine is nobody else's business.
-        origin = f"file {PurePosixPath(record.path).name}"
-        declared = _license(name, licenses, UNKNOWN)
-        yield OutsideInput(name, run.stage, origin, record.digest, declared)
-    for source in _sources(run):
-        name, kind = str(source["name"]), str(source.get("kind", "hub"))
-        if name not in files:
-            revision = source.get("revision")
-            origin = f"{kind} {name}" + (f" at {revision}" if revision else "")
+        # Where a file lies on one machine is of no interest to others.
+        yield name, f"file {PurePosixPath(record.path).name}", record.digest, UNKNOWN
+    # Parameters that name something to fetch: `sources`, or a `name` with its `revision`.
+    for each in (*(params.get("sources") or ()), *([params] if params.get("revision") else [])):
+        if isinstance(each, Mapping) and each.get("name") and each["name"] not in files:
+            kind, revision = str(each.get("kind", "hub")), each.get("revision")
+            origin = f"{kind} {each['name']}" + (f" at {revision}" if revision else "")
             own = package_license(_GENERATORS[kind]) if kind in _GENERATORS else UNKNOWN
-            yield OutsideInput(name, run.stage, origin, None, _license(name, licenses, own))
-    yield from _of_models_asked(run, licenses)
+            yield str(each["name"]), origin, None, own
+    # They wrote or graded what was learned from.
+    for role, model in _endpoint_models(params):
+        yield model, f"{role} behind an endpoint", None, UNKNOWN
 
 
-def _of_models_asked(run: StageRun, licenses: Mapping[str, str]) -> Iterator[OutsideInput]:
-    """Models behind an endpoint, which wrote or graded what was learned from."""
-    for role, model in _asked(_params(run)):
-        declared = _license(model, licenses, UNKNOWN)
-        yield OutsideInput(model, run.stage, f"{role} behind an endpoint", None, declared)
-
-
-def _asked(value: object, role: str = "model") -> Iterator[tuple[str, str]]:
+def _endpoint_models(value: object, role: str = "model") -> Iterator[tuple[str, str]]:
     """Every `endpoint: {model: ...}` in nested parameters, with the name of what holds it."""
     if isinstance(value, Mapping):
         endpoint = value.get("endpoint")
         if isinstance(endpoint, Mapping) and endpoint.get("model"):
             yield role, str(endpoint["model"])
         for name, inner in value.items():
-            yield from _asked(inner, str(name))
+            yield from _endpoint_models(inner, str(name))
     elif isinstance(value, list):
         for inner in value:
-            yield from _asked(inner, role)
-
-
-def _params(run: StageRun) -> dict[str, Any]:
-    return nested(run.components.get("params", {}))
-
-
-def _sources(run: StageRun) -> Iterator[Mapping[str, Any]]:
-    """Parameters that name something to fetch: `sources`, or a `name` with its `revision`."""
-    params = _params(run)
-    for source in params.get("sources") or ():
-        if isinstance(source, dict) and source.get("name"):
-            yield source
-    if params.get("name") and params.get("revision"):
-        yield params
-
-
-def _license(name: str, licenses: Mapping[str, str], otherwise: str) -> str:
-    if name in licenses:
-        return licenses[name]
-    return otherwise if otherwise != UNKNOWN else licenses.get("*", UNKNOWN)
+            yield from _endpoint_models(inner, role)
 
 
 def used_plugins(runs: Iterable[StageRun]) -> list[dict[str, Any]]:

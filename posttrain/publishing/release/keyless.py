@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, SIGNER, Contents
+from posttrain.publishing.release.keys import require_packages
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Sigstore:
 
     def verify(self, data: bytes, bundle: bytes, who: Identity) -> None:
         """See `Notary`."""
-        _library()
+        require_packages("keyless")
         from sigstore.errors import Error
         from sigstore.models import Bundle
         from sigstore.verify import Verifier
@@ -110,7 +111,7 @@ def key_inside(contents: Contents, notary: Notary, who: Identity) -> "SSlibKey":
 
 def identity_token() -> str:
     """The identity of this machine or person, as a token for Sigstore; refuses where none is."""
-    _library()
+    require_packages("keyless")
     from sigstore.oidc import IdentityError, IdentityToken, detect_credential
 
     try:
@@ -134,16 +135,6 @@ def identity_token() -> str:
 def _spelled(bundle: "Bundle") -> bytes:
     """One spelling, so that every byte of the file counts."""
     return bundle.to_json().encode() + b"\n"
-
-
-def _library() -> None:
-    try:
-        import sigstore  # noqa: F401 - asked for here, before anything is judged or written
-    except ImportError:
-        raise UserError(
-            "signatures by identity need the package sigstore; install it with: "
-            "pip install 'posttrain[keyless]'"
-        ) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -1,8 +1,9 @@
 """Key pairs: made outside of any repository, read for signing and for verifying."""
 
+import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
 
 PASSPHRASE = "POSTTRAIN_KEY_PASSPHRASE"
 KEY_FOLDER = "POSTTRAIN_KEYS"
+# What the extras of posttrain bring that releases are made with.
+_PACKAGES = {
+    "release": ("cyclonedx", "in_toto_attestation", "securesystemslib"),
+    "keyless": ("sigstore",),
+}
 _PRIVATE, _PUBLIC = "release.key", "release.pub"
 
 
@@ -68,8 +74,9 @@ def make_pair(folder: Path) -> tuple[Path, Path]:
 
 def load_signer(path: Path) -> "CryptoSigner":
     """The signer of a private key file that no other user may read."""
-    signers = _library()
+    require_packages()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    from securesystemslib.signer import CryptoSigner
 
     data = _read(path, "posttrain release keys init makes a pair")
     if path.stat().st_mode & 0o077:
@@ -77,27 +84,26 @@ def load_signer(path: Path) -> "CryptoSigner":
     secret = os.environ.get(PASSPHRASE)
     try:
         key = load_pem_private_key(data, secret.encode() if secret else None)
-        signer: CryptoSigner = signers.CryptoSigner(key)
+        return CryptoSigner(key)
     except (ValueError, TypeError):
         raise UserError(
             f"{path} is no private key that can be read"
             f"{'' if secret else f' (if it is encrypted, set {PASSPHRASE})'}; "
             "posttrain release keys init makes a pair"
         ) from None
-    return signer
 
 
 def load_public(path: Path) -> "SSlibKey":
     """The key that verifies, from a PEM file."""
-    signers = _library()
+    require_packages()
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from securesystemslib.signer import SSlibKey
 
     data = _read(path, "ask whoever signed for their public key, and give it with --key")
     try:
-        key: SSlibKey = signers.SSlibKey.from_crypto(load_pem_public_key(data))
+        return SSlibKey.from_crypto(load_pem_public_key(data))
     except (ValueError, TypeError):
         raise UserError(f"{path} is no public key in PEM form; give the .pub file") from None
-    return key
 
 
 def public_pem(key: "SSlibKey") -> bytes:
@@ -110,22 +116,16 @@ def public_pem(key: "SSlibKey") -> bytes:
     return public.public_bytes(serialization.Encoding.PEM, form)
 
 
-def check_library() -> None:
-    """Refuse where the packages that releases need are not installed."""
-    _library()
-
-
-def _library() -> Any:
+def require_packages(extra: str = "release") -> None:
+    """Refuse where the packages of one of posttrain's extras are not installed."""
     try:
-        import cyclonedx  # noqa: F401 - asked for here, before anything is judged or written
-        import in_toto_attestation  # noqa: F401
-        import securesystemslib.signer as signers
+        for package in _PACKAGES[extra]:
+            importlib.import_module(package)
     except ImportError as error:
         raise UserError(
-            f"releases need the package {error.name}; install all that they need with: "
-            "pip install 'posttrain[release]'"
+            f"signed releases need the package {error.name}; install all that they need with: "
+            f"pip install 'posttrain[{extra}]'"
         ) from None
-    return signers
 
 
 def _read(path: Path, remedy: str) -> bytes:

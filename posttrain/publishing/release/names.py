@@ -90,12 +90,3 @@ def choose_tag(text: str, taken: Iterable[Tag]) -> Tag:
     if not versions:
         return Tag(name, Version(0, 1, 0))
     return Tag(name, Version(versions[-1].major, versions[-1].minor + 1, 0))
-
-
-def check_environment(environment: str) -> str:
-    """`environment` if releases can be promoted to it."""
-    if environment not in ENVIRONMENTS:
-        raise UserError(
-            f"there is no environment '{environment}'; there are {' and '.join(ENVIRONMENTS)}"
-        )
-    return environment

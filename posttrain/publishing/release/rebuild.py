@@ -1,15 +1,13 @@
 """Make a release again from nothing but itself, and compare stage by stage."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from posttrain.provenance.ledger import StageRun
 from posttrain.publishing.release.code import unpack_code
 from posttrain.publishing.release.contents import EVIDENCE, Contents, pretty, write_folder
-from posttrain.publishing.release.environment import altered_files, differences, environment_lock
+from posttrain.publishing.release.environment import accelerator, package_findings
 from posttrain.publishing.release.names import BITWISE, RULES
 from posttrain.publishing.release.replays import replay_in, replays_of
 from posttrain.publishing.release.results import policies_of
@@ -78,11 +76,11 @@ def rebuild(
     if folder.exists() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; give a folder that is, or a new one")
     level = wish.level or str(claims.about["level"])
-    lock, here = _evidence(contents, "environment"), environment_lock()
-    if level == "L1" and lock.get("accelerator") != here["accelerator"]:
+    lock, here = contents.evidence("environment"), accelerator()
+    if level == "L1" and lock.get("accelerator") != here:
         raise UserError(
             "at L1 the same bytes are promised on one model of GPU: the release was made with "
-            f"'{lock.get('accelerator')}', and here is '{here['accelerator']}'; rebuild it there, "
+            f"'{lock.get('accelerator')}', and here is '{here}'; rebuild it there, "
             "or give --level L3"
         )
     if level == "L2" and not list(replays_of(contents)):
@@ -92,7 +90,7 @@ def rebuild(
         )
     recipe = prepare(contents, folder)
     # Run as often as the level asks for, and compare what it promises; the rest is shown.
-    seed = int(_evidence(contents, "data")["seed"])
+    seed = int(contents.evidence("data")["seed"])
     seeds = {seed: _run(folder, recipe)}
     found = list(compare_bytes(claims, seeds[seed], binding=level in BITWISE))
     if level == "L2":
@@ -105,7 +103,7 @@ def rebuild(
             seeds[other] = _run(folder, recipe, "--set", f"run.seed={other}")
     if level not in BITWISE:
         found += compare_figures(claims, seeds, contents, wish.within)
-    wrong = (*differences(lock, here), *altered_files(lock))
+    wrong = tuple(package_findings(lock))
     done = Rebuilt(level, RULES[level], tuple(found), wrong)
     (folder / REPORT).write_bytes(pretty({**asdict(done), "agrees": done.agrees}))
     return done
@@ -121,7 +119,7 @@ def prepare(contents: Contents, folder: Path) -> Path:
             "here could be run; this is no rebuild of the release"
         )
     write_folder(contents, folder, below=f"{EVIDENCE}/inputs/")
-    recipe = folder / str(_evidence(contents, "data")["recipe"])
+    recipe = folder / str(contents.evidence("data")["recipe"])
     recipe.mkdir(parents=True, exist_ok=True)
     for name in ("recipe.yaml", "params.yaml", "dvc.yaml"):
         (recipe / name).write_bytes(contents.read(f"{EVIDENCE}/{name}"))
@@ -138,10 +136,6 @@ def _run(folder: Path, recipe: Path, *options: str) -> dict[str, StageRun]:
             f"above and in {folder}/.posttrain/runs"
         )
     return last_run(folder)
-
-
-def _evidence(contents: Contents, name: str) -> dict[str, Any]:
-    return dict(json.loads(contents.read(f"{EVIDENCE}/{name}.json")))
 
 
 def compare_bytes(
@@ -175,7 +169,7 @@ def compare_figures(
     within: float,
 ) -> list[RebuildComparison]:
     """The evaluation's metrics over the rebuilt seeds; pass@1 decides, the others are shown."""
-    stored = _evidence(contents, "metrics")["evaluation"]
+    stored = contents.evidence("metrics")["evaluation"]
     stage, prefix = _evaluation(claims, next(iter(seeds.values())))
     found = []
     for metric, value in stored.items():

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from posttrain.provenance.ledger.location import project_root
 from posttrain.publishing.release import tags
@@ -150,16 +149,16 @@ def _facts(contents: FolderContents) -> dict[str, str]:
     """What people compare: commit, parameters, artifacts, figures, packages, inputs."""
     about = said_about(contents)
     facts = {"commit": str(about["commit"])[:12], "policy": str(about["policy"]["sha256"])[:12]}
-    data = _json(contents, "data.json")
+    data = contents.evidence("data")
     for each in data["artifacts"]:
         facts[f"artifact {each['path']}"] = str(each["digest"])[:12]
     for each in data["inputs"]:
         named = each.get("license", each.get("licence"))
         facts[f"input {each['name']}"] = f"{(each['digest'] or '-')[:12]} {named}"
-    metrics = _json(contents, "metrics.json")
+    metrics = contents.evidence("metrics")
     for name, value in metrics["evaluation"].items():
         facts[f"metric {name}"] = f"{value['value']:.4f} ({value['low']:.4f}..{value['high']:.4f})"
-    for name, package in _json(contents, "environment.json")["packages"].items():
+    for name, package in contents.evidence("environment")["packages"].items():
         facts[f"package {name}"] = str(package["version"])
     facts.update(_parameters(contents))
     return facts
@@ -174,7 +173,3 @@ def _parameters(contents: FolderContents) -> dict[str, str]:
         for name, value in values.items() if isinstance(values, Mapping) else [("", values)]:
             found[f"parameter {section}.{name}".rstrip(".")] = json.dumps(value, default=str)
     return found
-
-
-def _json(contents: FolderContents, name: str) -> dict[str, Any]:
-    return dict(json.loads(contents.read(f"{EVIDENCE}/{name}")))

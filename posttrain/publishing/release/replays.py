@@ -11,17 +11,20 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.contents import EVIDENCE, Contents, pretty, write_folder
-from posttrain.publishing.release.gates.base import Evidence
 from posttrain.publishing.reproduction.project import clean_environment
 from posttrain.publishing.reproduction.replaying import has_replay, learn_again
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
+
+if TYPE_CHECKING:
+    from posttrain.publishing.release.gates.base import Evidence
 
 REPLAYS = f"{EVIDENCE}/replays"
 _SETTINGS = "replay.json"
@@ -30,7 +33,7 @@ _ROLLOUTS = "rollouts.parquet"
 _MODELS = ("policy", "reference")
 
 
-def store_replays(evidence: Evidence, folder: Path) -> None:
+def store_replays(evidence: "Evidence", folder: Path) -> None:
     """Copy the starting policy and the rollouts of every learner of the chain into a release."""
     from posttrain.learning.models.load import load_policy, weights_digest
 

@@ -46,11 +46,8 @@ class Results:
         return {problem: (pair[0], pair[1]) for problem, pair in sorted(total.items())}
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON types, seeds and problems sorted."""
-        seeds = {
-            seed: {problem: list(pair) for problem, pair in sorted(counts.items())}
-            for seed, counts in sorted(self.by_seed.items())
-        }
+        """As JSON has it."""
+        seeds = {seed: dict(counts) for seed, counts in self.by_seed.items()}
         return {"policy": self.policy, "basis": dict(self.basis), "by_seed": seeds}
 
     @classmethod
@@ -138,7 +135,7 @@ def _file(run: StageRun, role: str, finder: Finder) -> Path:
     record = next((each for each in run.outputs if each.role == role), None)
     if record is None:
         raise UserError(
-            f"stage '{run.stage}' has no output '{role}', so nothing judges a release by it; "
+            f"stage '{run.stage}' has no output '{role}', so no release can be decided by it; "
             "set release.evaluation to a stage that writes a report and completions"
         )
     found = finder.find(record.path, record.digest, record.md5)

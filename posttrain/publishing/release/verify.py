@@ -1,10 +1,9 @@
 """Check a release: every byte, claim, link and signature, with nothing but a public key."""
 
 import io
-import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,15 +86,15 @@ def verify_contents(
     if claims is None:
         return findings
     checks = (
-        _chain_of_claims(claims),
-        _expected(claims, expect),
+        _check_claims(claims),
+        _check_name(claims, expect),
         _check_files(claims, contents, proven),
-        _links(claims),
+        _check_links(claims),
     )
     findings += [finding for check in checks for finding in check]
     if not findings:
         # These read the files, whose bytes are known to be the signed ones now.
-        findings += [*_policy(claims, contents), *_gates(claims, contents)]
+        findings += [*_check_policy(claims, contents), *_check_gates(claims, contents)]
     return findings
 
 
@@ -120,17 +119,14 @@ def read_claims(contents: Contents, key: "Key") -> tuple[SignedClaims | None, li
         return None, findings
     if not statements or statements[-1]["predicateType"] != RELEASE:
         return None, [f"{CLAIMS}: the last claim, which is about the whole release, is missing"]
-    return _sorted(statements, digests), []
+    stages, gates = (
+        tuple(each for each in statements if each["predicateType"] == kind)
+        for kind in (PROVENANCE, TEST_RESULT)
+    )
+    return SignedClaims(statements[-1], stages, gates, tuple(digests[:-1])), []
 
 
-def _sorted(statements: Sequence[Statement], digests: Sequence[str]) -> SignedClaims:
-    def of(kind: str) -> tuple[Statement, ...]:
-        return tuple(each for each in statements[:-1] if each["predicateType"] == kind)
-
-    return SignedClaims(statements[-1], of(PROVENANCE), of(TEST_RESULT), tuple(digests[:-1]))
-
-
-def _chain_of_claims(claims: SignedClaims) -> Iterator[str]:
+def _check_claims(claims: SignedClaims) -> Iterator[str]:
     """The last claim names every other one, in order; nothing dropped, added or replayed."""
     named = list(claims.about["claims"])
     present = list(claims.digests)
@@ -149,7 +145,7 @@ def _chain_of_claims(claims: SignedClaims) -> Iterator[str]:
         yield f"{CLAIMS}: its claims are in another order than they were signed in"
 
 
-def _expected(claims: SignedClaims, expect: Tag | None) -> Iterator[str]:
+def _check_name(claims: SignedClaims, expect: Tag | None) -> Iterator[str]:
     stated = f"{claims.about['name']}@{claims.about['version']}"
     if expect is not None and stated != str(expect):
         yield f"it is the release {stated}, not {expect}"
@@ -171,7 +167,7 @@ def _check_files(
             yield f"{name}: its bytes were altered ({found[:12]}, signed {signed[name][:12]})"
 
 
-def _links(claims: SignedClaims) -> Iterator[str]:
+def _check_links(claims: SignedClaims) -> Iterator[str]:
     """Whatever a stage read is what the stage before it made; keys fit what they are made of."""
     made = {
         (each["annotations"]["producer"], each["digest"]["sha256"])
@@ -198,7 +194,7 @@ def _links(claims: SignedClaims) -> Iterator[str]:
             yield f"gate {_gate_name(claim)}: it did not pass"
 
 
-def _policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
+def _check_policy(claims: SignedClaims, contents: Contents) -> Iterator[str]:
     """The model files together are the artifact that the claims are about."""
     about = claims.about["policy"]
     files = ((name.encode(), contents.sha256(name)) for name in about["files"])
@@ -210,8 +206,8 @@ _NAME_IN_0_1 = {"license": "licence"}
 """Kinds, and default names, of gates that the claims of 0.1 spell in another way."""
 
 
-def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
-    """Every gate of the recipe was judged, and its figures follow from the results."""
+def _check_gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
+    """Every gate of the recipe was decided, and its figures follow from the results."""
     claimed = {_gate_name(claim): claim for claim in claims.gates}
     for gate in _released_config(contents).every_gate():
         name = gate.name if gate.name in claimed else _NAME_IN_0_1.get(gate.name, gate.name)
@@ -224,7 +220,7 @@ def _gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
         former = settings | {"name": name, "kind": _NAME_IN_0_1.get(gate.kind, gate.kind)}
         known = {sha256_of_json(settings), sha256_of_json(former)}
         if configuration["digest"]["sha256"] not in known:
-            yield f"gate {gate.name}: it was judged with other settings than the recipe's"
+            yield f"gate {gate.name}: it was decided with other settings than the recipe's"
         again = _figures_again(gate, contents)
         if again is not None and not _agree(again, configuration["annotations"]["figures"]):
             yield f"gate {gate.name}: its figures do not follow from the per-problem results"
@@ -256,7 +252,7 @@ def _figures_again(gate: AnyGate, contents: Contents) -> Mapping[str, float] | N
     """The figures of a gate on a metric from the stored results; None for other gates."""
     if not isinstance(gate, MetricGate):
         return None
-    stored = json.loads(contents.read(f"{EVIDENCE}/results.json"))
+    stored = contents.evidence("results")
     other = stored["compared"].get(gate.name)
     theirs = None if other is None else Results.from_json(other)
     return gate.decide(Results.from_json(stored["policy"]), theirs).figures

@@ -1,5 +1,6 @@
 """What is to be run again: the stage runs behind a name, and the recipe that they came from."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,25 +78,20 @@ def opened(subject: Subject, root: Path, *, groups: Sequence[str]) -> Iterator[S
 
 def _recipes(root: Path, name: str) -> list[Path]:
     """Folders of the project whose recipe has the name that the ledger knows it by."""
-    there = {folder: load_recipe(folder).name for folder in _folders(root)}
-    found = [folder for folder, each in there.items() if each == name]
+    there = {}
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(each for each in below if not each.startswith(".") and each != "data")
+        if RECIPE_FILE in files:
+            there[Path(folder)] = load_recipe(Path(folder)).name
+    found = sorted(
+        (folder for folder, each in there.items() if each == name), key=lambda each: len(each.parts)
+    )
     if not found:
         raise UserError(
             f"no recipe of this project is called '{name}'{nearest(name, there.values())}; "
             "put it back, then verify"
         )
     return found
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    """Folders with a recipe, the nearest to the root first."""
-    waiting = [root]
-    while waiting:
-        folder = waiting.pop(0)
-        if (folder / RECIPE_FILE).is_file():
-            yield folder
-        below = sorted(each for each in folder.iterdir() if each.is_dir() and not each.is_symlink())
-        waiting += [each for each in below if not each.name.startswith(".") and each.name != "data"]
 
 
 def _first_difference(session: Session, subject: Subject, groups: Sequence[str]) -> str | None:

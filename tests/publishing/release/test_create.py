@@ -84,6 +84,15 @@ def test_it_holds_what_a_release_must(released):
     assert about["commit"] == head
     data = json.loads((released.second / "release/data.json").read_text())
     assert data["seed"] == 0
+    assert data["inputs"] == [
+        {
+            "name": "chain_sum",
+            "stage": "synthesize",
+            "origin": "reasoning_gym chain_sum",
+            "digest": None,
+            "license": "Apache-2.0",
+        }
+    ]
     policy = next(each for each in data["artifacts"] if each["path"] == "data/sft/policy")
     assert policy["digest"] == digest_path(released.project.root / "data/sft/policy").sha256
 

@@ -6,7 +6,7 @@ import pytest
 
 from posttrain.publishing.release.config import ALWAYS, ReleaseConfig
 from posttrain.publishing.release.contents import EVIDENCE, MemoryContents
-from posttrain.publishing.release.verify import _gates
+from posttrain.publishing.release.verify import _check_gates
 from posttrain.stage.hashing import sha256_of_json
 
 RECIPE = """
@@ -34,7 +34,7 @@ def test_the_claims_of_0_1_about_licenses_hold(recipe):
         then = {name: "licence" if now[name] == "license" else now[name] for name in now}
         claims.append(claim(then["name"], then))
     contents = MemoryContents({f"{EVIDENCE}/recipe.yaml": recipe.encode()})
-    assert list(_gates(SimpleNamespace(gates=claims), contents)) == []
+    assert list(_check_gates(SimpleNamespace(gates=claims), contents)) == []
     claims[-1] = claim(gates[-1].name, {"level": "L9"})
-    (finding,) = _gates(SimpleNamespace(gates=claims), contents)
-    assert "it was judged with other settings than the recipe's" in finding
+    (finding,) = _check_gates(SimpleNamespace(gates=claims), contents)
+    assert "it was decided with other settings than the recipe's" in finding

@@ -36,6 +36,13 @@ def test_a_parameter_that_was_never_one_is_refused():
         recorded_config(record({"nosuch": "1"}))
 
 
+def test_a_plug_in_whose_file_is_gone_is_named():
+    gone = record(FLAT | {"algorithm.ratio.surrogate": '"mine"'})
+    gone.components["code"] = {"gone_plugin.losses:Mine": "digest"}
+    with pytest.raises(UserError, match=r"again of run r1 .*No module named 'gone_plugin'.*commit"):
+        recorded_config(gone)
+
+
 def test_a_release_of_0_1_is_replayed_in_todays_spelling(tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("posttrain.pipeline.determinism.make_deterministic", lambda *given: None)

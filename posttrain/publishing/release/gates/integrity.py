@@ -38,7 +38,7 @@ class LimitGate(Gate):
     def check(self, evidence: Evidence) -> GateResult:
         """Look the figure up; one that other samples would change by chance is refused."""
         if re.search(r"/(pass_at|best_of|majority)\w*$", self.metric):
-            rule = f"{self.metric} is an estimate, which a limit does not judge"
+            rule = f"{self.metric} is an estimate, which a limit cannot decide"
             remedy = "use kind: threshold, which asks its interval, or kind: improvement"
             return GateResult(False, rule, {}, remedy)
         low = f"{self.at_least:g} <= " if self.at_least is not None else ""
