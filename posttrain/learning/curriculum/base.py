@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import polars as pl
     from torch import Tensor
 
-    from posttrain.learning.rollouts.engines.noise import Keys
+    from posttrain.learning.rollouts.engines.rng import Keys
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class WeightedStream(ProblemStream):
         """
         import torch
 
-        from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
+        from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
         from posttrain.stage.seeds import purpose_seed
 
         if seed not in self._keys:

@@ -11,9 +11,9 @@ from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
+from posttrain.learning.rollouts.engines.batches import cut, in_order
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.engine import Engine
-from posttrain.learning.rollouts.engines.pieces import cut, in_order
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError

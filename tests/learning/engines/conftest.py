@@ -16,7 +16,7 @@ from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rollouts.engines.base import Prompt
-from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
+from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
 
 SIZES = {
     "hidden_size": 32,

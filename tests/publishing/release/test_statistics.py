@@ -83,7 +83,7 @@ def all_differ(chance):
 @pytest.mark.parametrize(
     ("test", "confidence"), [("paired_bootstrap", 0.95), ("paired_bootstrap", 0.8), ("sign", 0.95)]
 )
-def test_noise_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidence):
+def test_rng_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidence):
     """Equal policies, 500 times: better by chance, in one of two directions, at most alpha / 2.
 
     The smallest number of problems that is allowed, where a bootstrap is too sure of itself.

@@ -9,8 +9,8 @@ from posttrain.backends.cluster.connection import connected
 from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams, check_prompts
+from posttrain.learning.rollouts.engines.batches import cut, in_order
 from posttrain.learning.rollouts.engines.engine import Engine
-from posttrain.learning.rollouts.engines.pieces import cut, in_order
 from posttrain.learning.rollouts.engines.rollout_worker import RolloutWorker, read_weights
 from posttrain.stage.errors import UserError
 from posttrain.stage.resources import RayResources
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RaySampler:
-    """Samples through a crew of `RolloutWorker`s; see `base.Sampler` for the contract.
+    """Samples through a pool of `RolloutWorker`s; see `base.Sampler` for the contract.
 
     Prompts are cut into the batches that the torch engine would form in one process, so what is
     drawn does not depend on the number of actors, on which of them draws, or on one that is lost;
@@ -33,14 +33,14 @@ class RaySampler:
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        crew: WorkerPool,
+        workers: WorkerPool,
         *,
         batch_size: int,
         policy_version: int = 0,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
-        self.crew = crew
+        self.workers = workers
         self.batch_size = batch_size
         self.update(policy_version)
 
@@ -51,13 +51,13 @@ class RaySampler:
 
     def update(self, policy_version: int) -> None:
         """Send the policy's present weights to all actors; later samples carry this version."""
-        self.crew.equip(policy_version, read_weights(self.model))
+        self.workers.equip(policy_version, read_weights(self.model))
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         check_prompts(prompts, context_length=self.context_length)
         pieces = cut(prompts, params, batch_size=self.batch_size)
-        drawn = self.crew.do([([prompts[index] for index in piece], params) for piece in pieces])
+        drawn = self.workers.do([([prompts[index] for index in piece], params) for piece in pieces])
         return in_order(pieces, drawn, params)
 
 
@@ -74,13 +74,13 @@ def open_actors(
             f" {remedy}"
         )
     with connected(resources) as ray:
-        crew = WorkerPool(
+        workers = WorkerPool(
             ray, resources, RolloutWorker, engine, _portable(policy), device, batch_size
         )
         try:
-            yield RaySampler(policy.model, policy.tokenizer, crew, batch_size=batch_size)
+            yield RaySampler(policy.model, policy.tokenizer, workers, batch_size=batch_size)
         finally:
-            crew.close()
+            workers.close()
 
 
 def _portable(policy: Policy) -> Policy:

@@ -12,7 +12,7 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
-from posttrain.learning.rollouts.engines.endings import text_before
+from posttrain.learning.rollouts.engines.stop import text_before
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed
 

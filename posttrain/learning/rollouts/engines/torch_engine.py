@@ -15,13 +15,13 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
-from posttrain.learning.rollouts.engines.choose import draw, greedy
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps
-from posttrain.learning.rollouts.engines.endings import end_tokens, text_before, without_end
+from posttrain.learning.rollouts.engines.decode import draw, greedy
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
 from posttrain.learning.rollouts.engines.memory import Memory
-from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
 from posttrain.learning.rollouts.engines.record import Chosen, Record, Row, Rows
+from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
+from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posttrain.learning.rollouts.engines.choose import draw, greedy
-from posttrain.learning.rollouts.engines.noise import Keys, uniforms
+from posttrain.learning.rollouts.engines.decode import draw, greedy
+from posttrain.learning.rollouts.engines.rng import Keys, uniforms
 
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import SamplingParams

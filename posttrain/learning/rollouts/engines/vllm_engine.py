@@ -15,8 +15,8 @@ from posttrain.learning.rollouts.engines.base import (
     SamplingParams,
     check_prompts,
 )
-from posttrain.learning.rollouts.engines.endings import end_tokens, text_before, without_end
-from posttrain.learning.rollouts.engines.noise import row_keys
+from posttrain.learning.rollouts.engines.rng import row_keys
+from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
 from posttrain.learning.rollouts.engines.vllm_process import (
     import_vllm,

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.rollouts.engines import choose
-from posttrain.learning.rollouts.engines.choose import draw, greedy, scanned
+from posttrain.learning.rollouts.engines import decode
+from posttrain.learning.rollouts.engines.decode import draw, greedy, scanned
 
 
 @pytest.fixture(autouse=True, params=["cpu", "gpu"])
 def totals(request, monkeypatch):
     """Everything holds for the running totals of either device."""
     if request.param == "gpu":
-        monkeypatch.setattr(choose, "running_totals", scanned)
+        monkeypatch.setattr(decode, "running_totals", scanned)
 
 
 # softmax of these is exactly 1/2, 1/8, 1/4, 1/8.

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from posttrain.data.mixing import splitmix64
-from posttrain.learning.rollouts.engines.noise import row_keys, uniforms
+from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
 from posttrain.stage.seeds import purpose_seed
 
 
