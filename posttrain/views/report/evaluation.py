@@ -1,13 +1,16 @@
-"""Evaluation reports: rows of the headline table, the sentence above it, and their charts.
+"""Evaluation reports: what they say of each policy, in one sentence, and their charts.
 
 Reads the JSON that an evaluation writes by its documented keys, without importing the task.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.charts import (
@@ -24,16 +27,15 @@ from posttrain.views.report.facts import StageFacts, found
 NUM_STYLES = 8
 _MOST_BINS = 16
 
-Json = Mapping[str, Any]
-
 
 @dataclass(frozen=True)
 class Share:
-    """A rate and its 95% interval, or only the rate."""
+    """A rate and its 95% interval, or only the rate; of `k` tries."""
 
     value: float
     low: float | None = None
     high: float | None = None
+    k: int = 1
 
     @property
     def direction(self) -> str:
@@ -49,121 +51,118 @@ class Share:
 
 
 @dataclass(frozen=True)
-class PolicyRow:
-    """One policy in the headline table; `gain` is in points over `parent`, paired by problem."""
+class SliceShare:
+    """What a policy solves of one source or difficulty."""
 
     name: str
-    style: str
     pass_at_1: Share
-    pass_at_k: Share | None
-    k: int
-    majority: Share | None
-    best_of: Share | None
-    best_of_k: int
-    mean_length: float | None
-    parent: str | None
-    gain: Share | None
-    newly_solved: int
-    newly_lost: int
 
 
-def evaluations(
-    stages: Sequence[StageFacts], artifacts: Mapping[str, Path]
-) -> list[tuple[str, Json]]:
-    """Stage and content of every report that compares policies."""
+@dataclass(frozen=True)
+class Gain:
+    """Points over the parent, paired by problem."""
+
+    parent: str
+    difference: Share
+    newly_solved: tuple[str, ...] = ()
+    newly_lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvaluatedPolicy:
+    """One policy in the headline table; the last of `pass_at` and `best_of` has the most tries."""
+
+    name: str
+    pass_at: Annotated[tuple[Share, ...], Field(min_length=1)]
+    majority: Share | None = None
+    best_of: tuple[Share, ...] = ()
+    mean_length: float | None = None
+    change: Gain | None = None
+    by_source: tuple[SliceShare, ...] = ()
+    by_difficulty: tuple[SliceShare, ...] = ()
+    solve_histogram: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What one stage found out about policies, parents first."""
+
+    stage: str
+    num_problems: int
+    policies: Annotated[tuple[EvaluatedPolicy, ...], Field(min_length=1)]
+    num_samples: int | None = None
+    temperature: float | None = None
+    exhibits: tuple[dict[str, Any], ...] = ()
+
+    def styled(self) -> Iterator[tuple[EvaluatedPolicy, str]]:
+        """Each policy with the name of its color."""
+        for index, policy in enumerate(self.policies):
+            yield policy, f"c{index % NUM_STYLES}"
+
+
+def evaluations(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Evaluation]:
+    """Every report that compares policies; a `ValueError` for one that cannot be read."""
+    reader = TypeAdapter(Evaluation)
     contents = (
-        (item.stage, read_json(item.path)) for item in found(stages, artifacts, ArtifactKind.REPORT)
+        {**read_json(item.path), "stage": item.stage}
+        for item in found(stages, artifacts, ArtifactKind.REPORT)
     )
-    return [(stage, content) for stage, content in contents if is_evaluation(content)]
+    return [reader.validate_python(each) for each in contents if _is_evaluation(each)]
 
 
-def read_json(path: Path) -> Json:
+def _is_evaluation(content: Mapping[str, Any]) -> bool:
+    policies = content.get("policies")
+    return isinstance(policies, list) and bool(policies) and "pass_at" in policies[0]
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
     """The object in a JSON file; an empty one where it holds something else."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return content if isinstance(content, dict) else {}
 
 
-def is_evaluation(content: Json) -> bool:
-    """Return whether a report is about policies."""
-    policies = content.get("policies")
-    return isinstance(policies, list) and bool(policies) and "pass_at" in policies[0]
-
-
-def policy_rows(report: Json) -> list[PolicyRow]:
-    """The headline table, in the report's order: parents first."""
-    return [
-        _row(policy, f"c{index % NUM_STYLES}") for index, policy in enumerate(report["policies"])
-    ]
-
-
-def _row(policy: Json, style: str) -> PolicyRow:
-    curve = policy["pass_at"]
-    best = policy.get("best_of") or []
-    majority = policy.get("majority")
-    change = policy.get("change") or {}
-    return PolicyRow(
-        name=policy["name"],
-        style=style,
-        pass_at_1=_share(curve[0]),
-        pass_at_k=_share(curve[-1]) if len(curve) > 1 else None,
-        k=curve[-1]["k"],
-        majority=_share(majority) if majority else None,
-        best_of=_share(best[-1]) if best else None,
-        best_of_k=best[-1]["k"] if best else 0,
-        mean_length=policy.get("mean_length"),
-        parent=change.get("parent"),
-        gain=_share(change["difference"]) if change else None,
-        newly_solved=len(change.get("newly_solved", [])),
-        newly_lost=len(change.get("newly_lost", [])),
-    )
-
-
-def _share(estimate: Json) -> Share:
-    return Share(estimate["value"], estimate.get("low"), estimate.get("high"))
-
-
-def verdict(report: Json) -> str:
+def verdict(report: Evaluation) -> str:
     """What the evaluation says, in one sentence about its last policy."""
-    last = policy_rows(report)[-1]
+    last = report.policies[-1]
     said = (
-        f"{last.name} solves {last.pass_at_1.value:.1%} of {report['num_problems']} held-out "
+        f"{last.name} solves {last.pass_at[0].value:.1%} of {report.num_problems} held-out "
         "problems at the first try"
     )
-    if last.parent is None or last.gain is None:
+    if last.change is None:
         return said + "."
-    gain = f"{100 * last.gain.value:+.1f} points over {last.parent}"
-    if last.gain.low is None or last.gain.high is None:
+    points = last.change.difference
+    gain = f"{100 * points.value:+.1f} points over {last.change.parent}"
+    if points.low is None or points.high is None:
         return f"{said}: {gain}."
-    span = f"95% interval {100 * last.gain.low:+.1f} to {100 * last.gain.high:+.1f}"
-    return f"{said}: {gain} ({span}{'' if last.gain.direction else ', so no clear difference'})."
+    span = f"95% interval {100 * points.low:+.1f} to {100 * points.high:+.1f}"
+    return f"{said}: {gain} ({span}{'' if points.direction else ', so no clear difference'})."
 
 
-def charts(report: Json) -> list[Chart]:
+def charts(report: Evaluation) -> list[Chart]:
     """Everything that an evaluation report can show."""
-    rows = policy_rows(report)
     intervals = [
-        _series(row.name, row.style, policy["pass_at"][:1])
-        for policy, row in zip(report["policies"], rows, strict=True)
-        if row.pass_at_1.low is not None and row.pass_at_1.high is not None
+        _series(policy.name, style, policy.pass_at[:1])
+        for policy, style in report.styled()
+        if policy.pass_at[0].low is not None
     ]
     drawn = [
         interval_chart("Solved at the first try", intervals, note="Mean and 95% interval.")
         if intervals
         else None,
-        _pass_at_k(report, rows),
-        _histogram(report, rows),
-        _slices(report, rows, "by_difficulty"),
-        _slices(report, rows, "by_source"),
+        _pass_at_k(report),
+        _histogram(report),
+        _slices(report, "difficulty"),
+        _slices(report, "source"),
     ]
     return [chart for chart in drawn if chart is not None]
 
 
-def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Chart:
+def _pass_at_k(report: Evaluation) -> Chart:
     lines = []
-    for policy, row in zip(report["policies"], rows, strict=True):
-        lines.append(replace(_series(row.name, row.style, policy["pass_at"]), dots=True))
-        if best := policy.get("best_of"):
-            chosen = _series(f"{row.name}, best of k", f"{row.style} dash", best)
+    for policy, style in report.styled():
+        lines.append(replace(_series(policy.name, style, policy.pass_at), dots=True))
+        if policy.best_of:
+            chosen = _series(f"{policy.name}, best of k", f"{style} dash", policy.best_of)
             lines.append(replace(chosen, low=(), high=(), dots=True))
     return line_chart(
         "Solved within k tries",
@@ -176,23 +175,25 @@ def _pass_at_k(report: Json, rows: Sequence[PolicyRow]) -> Chart:
     )
 
 
-def _series(name: str, style: str, estimates: Sequence[Json]) -> Series:
-    values, low, high = ([each[end] for each in estimates] for end in ("value", "low", "high"))
-    return Series(name, style, values, [each.get("k", 0) for each in estimates], low, high)
+def _series(name: str, style: str, shares: Sequence[Share]) -> Series:
+    low = [share.low for share in shares if share.low is not None]
+    high = [share.high for share in shares if share.high is not None]
+    values, ks = [share.value for share in shares], [share.k for share in shares]
+    whole = len(low) == len(high) == len(values)
+    return Series(name, style, values, ks, low if whole else (), high if whole else ())
 
 
-def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Chart | None:
-    histograms = [policy.get("solve_histogram") for policy in report["policies"]]
-    if not all(histograms):
+def _histogram(report: Evaluation) -> Chart | None:
+    if not all(policy.solve_histogram for policy in report.policies):
         return None
-    samples = len(histograms[0]) - 1
+    samples = len(report.policies[0].solve_histogram) - 1
     bins = min(samples, _MOST_BINS)
     groups = []
-    for row, histogram in zip(rows, histograms, strict=True):
+    for policy, style in report.styled():
         counts = [0] * (bins + 1)
-        for solved, count in enumerate(histogram):
+        for solved, count in enumerate(policy.solve_histogram):
             counts[round(solved / samples * bins)] += count
-        groups.append(Series(row.name, row.style, counts))
+        groups.append(Series(policy.name, style, counts))
     return bar_chart(
         "How often each problem is solved",
         share_labels(bins),
@@ -202,14 +203,17 @@ def _histogram(report: Json, rows: Sequence[PolicyRow]) -> Chart | None:
     )
 
 
-def _slices(report: Json, rows: Sequence[PolicyRow], key: str) -> Chart | None:
-    names = [part["name"] for part in report["policies"][0].get(key, [])]
+def _slices(report: Evaluation, what: str) -> Chart | None:
+    found = [
+        {part.name: part.pass_at_1 for part in getattr(policy, f"by_{what}")}
+        for policy in report.policies
+    ]
+    names = list(found[0])
     if len(names) < 2:
         return None
-    groups = []
-    for policy, row in zip(report["policies"], rows, strict=True):
-        parts = {part["name"]: part["pass_at_1"] for part in policy[key]}
-        groups.append(_series(row.name, row.style, [parts[name] for name in names]))
-    what = key.removeprefix("by_")
+    groups = [
+        _series(policy.name, style, [parts[name] for name in names])
+        for (policy, style), parts in zip(report.styled(), found, strict=True)
+    ]
     title = f"Solved at the first try, by {what}"
     return bar_chart(title, names, groups, x_title=what, unit=SHARE, top=1.0)

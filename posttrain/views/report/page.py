@@ -57,14 +57,12 @@ def _evaluated(
     """Every evaluation, ready to be laid out."""
     return [
         {
-            "stage": stage,
-            "verdict": evaluation.verdict(report),
             "report": report,
-            "rows": evaluation.policy_rows(report),
+            "verdict": evaluation.verdict(report),
             "figures": evaluation.charts(report),
-            "exhibits": [each | {"kind": _kind(each)} for each in report.get("exhibits", [])],
+            "exhibits": [each | {"kind": _kind(each)} for each in report.exhibits],
         }
-        for stage, report in evaluation.evaluations(stages, artifacts)
+        for report in evaluation.evaluations(stages, artifacts)
     ]
 
 

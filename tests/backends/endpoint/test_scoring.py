@@ -18,7 +18,7 @@ def tokenizer():
 
 def test_a_batch_of_samples_is_judged_together(server, tokenizer):
     """Of eight problems every second is judged by a model; both samples of one are the same."""
-    server.delay = 0.05
+    server.delay, server.together = 0.05, 4
     server.reply = lambda body: f"Score: {10 * body['messages'][0]['content'].endswith('1')}"
     settings = JudgeVerifier(
         endpoint=server.endpoint(concurrency=4), template="{prompt} {completion}"

@@ -97,7 +97,7 @@ def test_a_file_that_is_recorded_but_gone_is_left_out(workspace, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{broken", "JSONDecodeError"), ('{"policies": [{"pass_at": []}]}', "KeyError")],
+    [("{broken", "JSONDecodeError"), ('{"policies": [{"pass_at": []}]}', "ValidationError")],
 )
 def test_a_report_that_cannot_be_read_costs_only_its_section(workspace, tmp_path, text, said):
     workspace.artifacts["judge.report"].write_text(text)
