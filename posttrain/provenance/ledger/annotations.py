@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from posttrain.provenance.ledger.reading import read_edges
 from posttrain.provenance.ledger.records import Adoption, Recall, Release, Verification
@@ -24,14 +24,14 @@ _OF_KEYS = (
 )
 
 
+@dataclass(frozen=True)
 class Annotations:
     """Facts beside the records, which stay as they are.
 
     Everything is append-only but notes, of which the last counts.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    _store: Store
 
     def note(self, name: str, values: Mapping[str, str]) -> None:
         """Note one fact about each subject; what was noted last counts.
