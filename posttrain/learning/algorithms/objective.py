@@ -5,6 +5,7 @@ micro-batches and of ranks add up to the loss of the batch, and so do their grad
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -141,9 +142,8 @@ def policy_objective(
     for each in algorithm.regularizers.values():
         if (bonus_BT := each.advantage_bonus(old_BT)) is not None:
             advantages_BT = advantages_BT + bonus_BT
-    loss_BT = algorithm.surrogate.token_loss(
-        logprobs_BT, log_ratio_BT=log_ratio_BT, advantages_BT=advantages_BT, batch=batch
-    )
+    paid = replace(batch, advantages_BT=advantages_BT)
+    loss_BT = algorithm.surrogate.token_loss(logprobs_BT, log_ratio_BT, paid)
     share = BatchShare(mask_BT, algorithm.aggregation.kind, denominator)
     loss, metrics = policy_loss(loss_BT, share, _weights(algorithm, logprobs_BT, old_BT, batch))
     metrics |= ratio_metrics(log_ratio_BT, mask_BT)

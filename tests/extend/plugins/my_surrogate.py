@@ -18,10 +18,10 @@ class SoftClip(Surrogate):
     width: float = Field(default=0.2, gt=0.0)
     """Log-ratio that is never passed."""
 
-    def token_loss(self, logprobs_BT, *, log_ratio_BT, advantages_BT, batch):
+    def token_loss(self, logprobs_BT, log_ratio_BT, batch):
         """Compute `-A exp(width * tanh(l / width))`, l the log-ratio."""
         bent_BT = self.width * (log_ratio_BT / self.width).tanh()
-        return nothing_clipped(-advantages_BT * bent_BT.exp())
+        return nothing_clipped(-batch.advantages_BT * bent_BT.exp())
 
 
 PARTS = {"surrogate": {"soft_clip": SoftClip}}

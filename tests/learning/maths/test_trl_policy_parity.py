@@ -36,7 +36,7 @@ def token_loss(part, logprobs, ratio, advantages, mask=None):
     """The loss of a surrogate that is handed the log-ratio as it is."""
     mask = torch.ones_like(ratio, dtype=torch.bool) if mask is None else mask
     batch = PolicyBatch(mask_BT=mask, advantages_BT=advantages, sampled_logprobs_BT=ratio)
-    return part.token_loss(logprobs, log_ratio_BT=ratio, advantages_BT=advantages, batch=batch)
+    return part.token_loss(logprobs, ratio, batch)
 
 
 def clipped(ratio, advantages, **fields):

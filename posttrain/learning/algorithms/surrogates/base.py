@@ -20,20 +20,14 @@ class Surrogate(AlgorithmPart):
     """False where the loss is right for rollouts of the current policy only."""
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Give the loss of each token, before weights and aggregation.
 
         Args:
             logprobs_BT: Of the policy that learns, in nats, with gradient.
             log_ratio_BT: Each token's log-ratio to the old policy, with gradient; 0 where masked.
-            advantages_BT: `[B, T]`, or `[B, 1]` where all tokens of a rollout share one.
-            batch: What else is known of the rollouts, such as what the part needs.
+            batch: The rollouts, with what the part needs; advantages with all bonuses in them.
 
         Returns:
             The loss of each token `[B, T]`, and where a clip took hold.

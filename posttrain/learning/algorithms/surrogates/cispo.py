@@ -48,12 +48,7 @@ class CispoSurrogate(Surrogate):
         return self
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Weigh the plain policy gradient; see `Surrogate.token_loss`."""
         from posttrain.learning.maths.ratios import bounded_ratio
@@ -61,7 +56,7 @@ class CispoSurrogate(Surrogate):
         ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level).detach())
         lower = 0.0 if self.low is None else 1 - self.low
         weight_BT = ratio_BT.clamp(lower, self.high if self.bound == "cap" else 1 + self.high)
-        return TokenLoss(-weight_BT * advantages_BT * logprobs_BT, weight_BT != ratio_BT)
+        return TokenLoss(-weight_BT * batch.advantages_BT * logprobs_BT, weight_BT != ratio_BT)
 
     def describe(self) -> str:
         """`cispo token upper 0.2`."""

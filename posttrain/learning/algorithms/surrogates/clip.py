@@ -51,12 +51,7 @@ class ClipSurrogate(Surrogate):
         return self
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Take the worse of the plain and the clipped branch; see `Surrogate.token_loss`."""
         import torch
@@ -64,14 +59,16 @@ class ClipSurrogate(Surrogate):
         from posttrain.learning.maths.ratios import bounded_ratio
 
         ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level))
-        plain_BT = -advantages_BT * ratio_BT
-        bounded_BT = -advantages_BT * ratio_BT.clamp(1 - self.low, 1 + self.high)
+        plain_BT = -batch.advantages_BT * ratio_BT
+        bounded_BT = -batch.advantages_BT * ratio_BT.clamp(1 - self.low, 1 + self.high)
         # Clipped is where the clipped branch is the larger one: the gradient there is exactly 0.
         clipped_BT = bounded_BT > plain_BT
         loss_BT = torch.maximum(plain_BT, bounded_BT)
         if self.dual is None:
             return TokenLoss(loss_BT, clipped_BT)
-        ceiling_BT = torch.where(advantages_BT < 0, -self.dual * advantages_BT, torch.inf)
+        ceiling_BT = torch.where(
+            batch.advantages_BT < 0, -self.dual * batch.advantages_BT, torch.inf
+        )
         return TokenLoss(torch.minimum(loss_BT, ceiling_BT), clipped_BT | (loss_BT > ceiling_BT))
 
     def describe(self) -> str:

@@ -39,12 +39,7 @@ class GmpoSurrogate(Surrogate):
         return self
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Spread each sequence's loss over its tokens; see `Surrogate.token_loss`."""
         import torch
@@ -53,12 +48,12 @@ class GmpoSurrogate(Surrogate):
         from posttrain.learning.maths.reduce import masked_mean
 
         kept_BT = torch.where(
-            advantages_BT > 0,
+            batch.advantages_BT > 0,
             log_ratio_BT.clamp(max=self.log_high),
             log_ratio_BT.clamp(min=-self.log_low),
         )
         ratio_B = bounded_ratio(masked_mean(kept_BT, batch.mask_BT, -1))
-        loss_BT = -advantages_BT.expand_as(kept_BT) * ratio_B.unsqueeze(-1)
+        loss_BT = -batch.advantages_BT.expand_as(kept_BT) * ratio_B.unsqueeze(-1)
         return TokenLoss(loss_BT, kept_BT != log_ratio_BT)
 
     def describe(self) -> str:

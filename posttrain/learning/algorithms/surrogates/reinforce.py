@@ -19,12 +19,7 @@ class ReinforceSurrogate(Surrogate):
     """The plain policy gradient."""
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Weigh log-probabilities by advantages; see `Surrogate.token_loss`."""
-        return nothing_clipped(-advantages_BT * logprobs_BT)
+        return nothing_clipped(-batch.advantages_BT * logprobs_BT)

@@ -31,12 +31,7 @@ class SapoSurrogate(Surrogate):
     """Temperature for bad ones; a larger one fades sooner."""
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Gate the ratio; see `Surrogate.token_loss`."""
         import torch
@@ -44,9 +39,9 @@ class SapoSurrogate(Surrogate):
         from posttrain.learning.maths.ratios import bounded_ratio
 
         ratio_BT = bounded_ratio(at_level(log_ratio_BT, batch.mask_BT, self.level))
-        tau_BT = torch.where(advantages_BT > 0, self.positive_tau, self.negative_tau)
+        tau_BT = torch.where(batch.advantages_BT > 0, self.positive_tau, self.negative_tau)
         gate_BT = torch.sigmoid(tau_BT * (ratio_BT - 1)) * 4 / tau_BT
-        return nothing_clipped(-advantages_BT * gate_BT)
+        return nothing_clipped(-batch.advantages_BT * gate_BT)
 
     def describe(self) -> str:
         """`sapo token 1 1.05`."""

@@ -30,16 +30,11 @@ class SquaredSurrogate(Surrogate):
     """Strength of the pull; the optimum of one rollout is at the log-ratio `A / tau`."""
 
     def token_loss(
-        self,
-        logprobs_BT: "Tensor",
-        *,
-        log_ratio_BT: "Tensor",
-        advantages_BT: "Tensor",
-        batch: PolicyBatch,
+        self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch
     ) -> TokenLoss:
         """Pull back by the square; see `Surrogate.token_loss`."""
         level_BT = at_level(log_ratio_BT, batch.mask_BT, self.level)
-        return nothing_clipped(-advantages_BT * level_BT + self.tau / 2 * level_BT.square())
+        return nothing_clipped(-batch.advantages_BT * level_BT + self.tau / 2 * level_BT.square())
 
     def describe(self) -> str:
         """`squared sequence_sum 0.1`."""
