@@ -31,9 +31,6 @@ KNOWN = {
         "Journal",
         "Server",
     },
-    "fan-out": {
-        "posttrain.learning.training.supervised",
-    },
 }
 
 

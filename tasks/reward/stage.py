@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from posttrain.learning.models.reward_head import RewardModel, save_reward_model
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training
-from posttrain.learning.training.supervised import Loss, TrainingTask, train
+from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.reward.config import RewardConfig
@@ -55,7 +56,19 @@ def run(
 
     curve = Curve(context)
     trainable = prepare_for_training(reward_model.model, config.learner, seed=context.seed)
-    task = _training_task(reward_model, pairs.filter(split="train"), config, context)
+    rows = encode_pairs(
+        Policy(reward_model.model, reward_model.tokenizer),
+        pairs.filter(split="train"),
+        config=config,
+        context=context,
+        where="reward",
+    )
+    task = rows.task(
+        partial(_pair_loss, reward_model, config.centering),
+        lambda part, packed: rows.table(part, packed=packed).batch,
+        config=config,
+        seed=context.seed,
+    )
     num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix="reward")
     trainable.merge()
     report = grade(reward_model, pairs.filter(split="heldout"))
@@ -71,30 +84,15 @@ def run(
     }
 
 
-def _pair_loss(reward_model: RewardModel, centering: float) -> Loss[TokenBatch]:
-    def loss(
-        model: "PreTrainedModel", batch: TokenBatch, denominator: float
-    ) -> tuple[Tensor, Mapping[str, Tensor]]:
-        chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
-        return bradley_terry_loss(
-            chosen_B, rejected_B, denominator=denominator, centering=centering
-        )
-
-    return loss
-
-
-def _training_task(
-    reward_model: RewardModel, pairs: pl.DataFrame, config: RewardConfig, context: StageContext
-) -> TrainingTask[TokenBatch]:
-    """Token ids of the pairs that fit, and every step over them."""
-    policy = Policy(reward_model.model, reward_model.tokenizer)
-    rows = encode_pairs(policy, pairs, config=config, context=context, where="reward")
-    return rows.task(
-        _pair_loss(reward_model, config.centering),
-        lambda part, packed: rows.table(part, packed=packed).batch,
-        config=config,
-        seed=context.seed,
-    )
+def _pair_loss(
+    reward_model: RewardModel,
+    centering: float,
+    model: "PreTrainedModel",
+    batch: TokenBatch,
+    denominator: float,
+) -> tuple[Tensor, Mapping[str, Tensor]]:
+    chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
+    return bradley_terry_loss(chosen_B, rejected_B, denominator=denominator, centering=centering)
 
 
 def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:

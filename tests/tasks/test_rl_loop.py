@@ -21,7 +21,6 @@ from posttrain.learning.rl.rollout import Rewarder
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.engines.fake import LOGPROB, FakeSampler
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.curve import Curve
@@ -30,6 +29,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedules
 from tasks.rl.config import RlStageConfig
+from tests.scripted import LOGPROB, FakeSampler
 
 GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
 

@@ -1,4 +1,4 @@
-"""LoRA through peft: attach adapters in place, merge them into plain weights, save and load them.
+"""LoRA through peft: attach adapters in place, merge them into plain weights, save them.
 
 The model stays the transformers model that it was, with some of its linear layers wrapped, so all
 that takes a model goes on working; only the adapters require a gradient.
@@ -80,20 +80,6 @@ def attach_adapter(
         if name == "score":
             child.requires_grad_(True)
     return Adapter(model, peft_model, base_digest)
-
-
-def load_adapter(model: "PreTrainedModel", path: Path) -> None:
-    """Merge a saved adapter into the base that it was trained on; another base is refused."""
-    facts = path / _FACTS
-    if not facts.is_file():
-        raise UserError(f"{path}: this is no adapter that posttrain saved; there is no {_FACTS}")
-    wanted, found = json.loads(facts.read_text())["base"], weights_digest(model)
-    if wanted != found:
-        raise UserError(
-            f"{path}: the adapter belongs to weights {wanted[:12]}, these are {found[:12]}; "
-            "give the base that it was trained on"
-        )
-    _peft().PeftModel.from_pretrained(model, str(path)).merge_and_unload()
 
 
 def _peft() -> Any:

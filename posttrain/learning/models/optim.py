@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optimization import OptimizerKind
 from posttrain.stage.errors import UserError
-
-_EPSILON = 1e-6
-"""What torch's clipping adds to a norm before it divides by it."""
 
 
 class NotFiniteError(UserError):
@@ -59,14 +56,13 @@ class Optimizer:
     def clip(self, max_grad_norm: float) -> float:
         """Scale the gradients down to the norm, if theirs is larger; returns theirs."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        if not gradients:
-            return 0.0
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-        found = float(norm)
-        # What torch's own clipping would multiply by 1 is left alone.
-        if not found + _EPSILON <= max_grad_norm:
-            torch._foreach_mul_(gradients, max_grad_norm / (norm + _EPSILON))
-        return found
+        norm = self.whole(nn.utils.get_total_norm(gradients, foreach=True))
+        nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
+        return float(norm)
+
+    def whole(self, norm: Tensor) -> Tensor:
+        """The norm of all gradients; a subclass may have to put it together."""
+        return norm
 
     def state_dict(self) -> dict[str, Any]:
         """The states of the parts, by name."""

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from posttrain.stage.seeds import purpose_seed
+
 
 def seed_torch(seed: int) -> None:
     """Seed torch as `torch.manual_seed` does, faster where CUDA was not started.
@@ -26,6 +28,13 @@ def seed_torch(seed: int) -> None:
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+def seed_step(seed: int, *purpose: str | int) -> int:
+    """Seed torch for one step, from the seed of its stage; returns what it was seeded with."""
+    derived = purpose_seed(seed, *purpose)
+    seed_torch(derived)
+    return derived
 
 
 def generator_states() -> dict[str, Any]:

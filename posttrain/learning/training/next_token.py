@@ -20,7 +20,7 @@ from posttrain.data.rows import (
 from posttrain.learning.models.logprobs import wanted_logprobs
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train

@@ -13,7 +13,7 @@ from posttrain.data.pairs import PairTable
 from posttrain.data.rows import TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
-from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.task import Gather, Loss, TrainingTask

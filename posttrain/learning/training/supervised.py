@@ -5,21 +5,17 @@ import time
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
-from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
+from posttrain.learning.training.early_stop import EarlyStop
 from posttrain.learning.training.failed_batch import kept_for_replay
-from posttrain.learning.training.generators import seed_torch
+from posttrain.learning.training.generators import seed_step
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Stateful, run_identity
-from posttrain.learning.training.stopping import StopRule
-from posttrain.learning.training.task import Loss as Loss
-from posttrain.learning.training.task import TrainingTask as TrainingTask
+from posttrain.learning.training.task import TrainingTask
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
-from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedules
-from posttrain.stage.seeds import purpose_seed
 
 
 def train(
@@ -55,19 +51,11 @@ def train(
     )
     trainer = open_trainer(trainable, task, context)
     trainable, optimizer = trainer.trainable, trainer.optimizer(config.optimization)
-    stopping = config.learner.early_stop
-    rule = StopRule(stopping, better="lower") if stopping else None
-    best = best_weights(trainable, config, context)
+    early_stop = EarlyStop(config.learner.early_stop, trainable, context)
     schedules = Schedules(config)
-    changing: dict[str, Stateful | None] = {
-        "schedules": schedules if schedules.followed else None,
-        "optimizer": optimizer,
-        "curve": curve,
-        "stopping": rule,
-        "best": best,
-    }
+    changing: dict[str, Stateful] = {"optimizer": optimizer, "curve": curve, **early_stop.parts()}
     progress = trainer.progress(
-        {name: part for name, part in changing.items() if part is not None},
+        {"schedules": schedules, **changing} if schedules.followed else changing,
         Checkpointer(
             context.scratch, every=config.checkpoint_every, identity=identity, note=context.note
         ),
@@ -76,10 +64,9 @@ def train(
     if step:
         context.note(f"resuming after step {step} of {num_steps}")
     trainable.model.train()
-    while step < num_steps and not (rule and rule.stopped):
+    while step < num_steps and not early_stop.stopped:
         started = time.perf_counter()
-        seed = purpose_seed(context.seed, "train", step)
-        seed_torch(seed)
+        seed = seed_step(context.seed, "train", step)
         now = schedules.at(step).optimization
         rate = now.learning_rate * now.factor(step, num_steps=num_steps)
         with trainable.computing():
@@ -92,12 +79,9 @@ def train(
             )
         trainable.after_step()
         metrics["learning_rate"] = rate
-        if rule and stopping and task.heldout and step % stopping.every == 0:
+        if task.heldout and early_stop.due(step):
             metrics["heldout_loss"] = trainer.heldout_loss()
-            rule.observe(metrics["heldout_loss"])
-            if best and rule.improved:
-                best.mark()
-                best.keep(step)
+            early_stop.observe(step, metrics["heldout_loss"])
         named = {f"{prefix}/{name}": value for name, value in metrics.items()}
         schedules.observe(named)
         curve.log(step, named)
@@ -105,28 +89,9 @@ def train(
         context.log(step, {f"{prefix}/seconds_per_step": time.perf_counter() - started})
         context.progress(step, num_steps)
         progress.save_if_due(step)
-    if rule and rule.stopped:
-        context.note(f"stopped after step {step} of {num_steps}: the held-out loss falls no more")
     trainer.finish()
-    if best and best.step:
-        best.put_in_place()
-        context.note(f"the weights are those after step {best.step}, the best that were measured")
+    early_stop.finish(step, num_steps=num_steps)
     return step
-
-
-def best_weights(
-    trainable: Trainable, config: TrainingConfig, context: StageContext
-) -> BestWeights | None:
-    """What keeps the best weights, where the early stop asks for it."""
-    stopping = config.learner.early_stop
-    if stopping is None or stopping.keep == "last":
-        return None
-    if context.processes > 1:
-        raise UserError(
-            "trainer.early_stop.keep best copies whole weights, but several processes have a part"
-            " each; set keep to last, or leave resources.processes out"
-        )
-    return BestWeights(trainable)
 
 
 def open_trainer(

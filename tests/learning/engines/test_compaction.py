@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps, move_to_front
-from posttrain.learning.rollouts.engines.memory import LARGEST, Memory
 
 
 def test_the_last_open_prompts_fill_the_gaps_of_the_first():
@@ -24,23 +23,3 @@ def test_moving_equals_choosing(chosen):
     cache = torch.arange(16.0).view(8, 2)
     expected = cache[torch.tensor(chosen)]
     assert move_to_front(cache, torch.tensor(chosen)).equal(expected)
-
-
-def test_memory_is_the_same_block_again_until_it_is_too_small():
-    memory, like = Memory(), torch.zeros(0)
-    first = memory.take("keys", (4, 5), like=like).fill_(3.0)
-    again = memory.take("keys", (2, 5), like=like)
-    assert again.data_ptr() == first.data_ptr()
-    assert again.tolist() == [[3.0] * 5] * 2
-    other = memory.take("values", (4, 5), like=like)
-    assert other.data_ptr() != first.data_ptr()
-    assert memory.take("keys", (4, 6), like=like).shape == (4, 6)
-    assert memory.take("keys", (2, 2), like=torch.zeros(0, dtype=torch.float64)).dtype is (
-        torch.float64
-    )
-
-
-def test_a_very_large_buffer_is_not_kept():
-    memory, like = Memory(), torch.zeros(0)
-    assert memory.take("keys", (LARGEST // 4 + 1,), like=like).numel() == LARGEST // 4 + 1
-    assert not memory._buffers

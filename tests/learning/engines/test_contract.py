@@ -9,11 +9,11 @@ from posttrain.backends.endpoint.client import Client
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
-from posttrain.learning.rollouts.engines.fake import FakeSampler
 from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
 from posttrain.learning.rollouts.engines.server import ServerSampler
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError
+from tests.scripted import FakeSampler
 
 
 def script(prompt, index, seed):

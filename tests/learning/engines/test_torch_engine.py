@@ -152,21 +152,6 @@ def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
     assert ((drawn - 20_000 * expected).abs() <= 5 * spread + 3).all()
 
 
-@pytest.mark.parametrize("num_samples", [1, 3])
-def test_what_an_earlier_batch_left_in_memory_is_never_read(
-    num_samples, models, prompts, tokenizer
-):
-    """Every buffer is poisoned between two equal calls."""
-    sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)
-    params = SamplingParams(max_tokens=40, num_samples=num_samples)
-    expected = sampler.sample(prompts, params)
-    assert sampler._memory._buffers
-    with torch.inference_mode():
-        for buffer in sampler._memory._buffers.values():
-            buffer.fill_(torch.nan)
-    assert sampler.sample(prompts, params) == expected
-
-
 def test_a_groups_bits_do_not_depend_on_how_many_others_there_are(models, prompts, tokenizer):
     """Actors that share the work must draw what one process draws, log-probabilities included."""
     sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)

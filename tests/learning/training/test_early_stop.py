@@ -6,7 +6,7 @@ import pytest
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.training.config import EarlyStopConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.heldout import hold_out
+from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.next_token import Corpus, next_token_task
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.stopping import StoppingConfig, StopRule

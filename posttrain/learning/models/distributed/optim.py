@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from posttrain.learning.models.distributed.gather import placed, whole
@@ -20,12 +20,9 @@ class ShardedOptimizer(Optimizer):
         super().__init__(inner.parameters, inner.parts)
         self._group = group
 
-    def clip(self, max_grad_norm: float) -> float:
-        """Scale the gradients down to the norm, if theirs is larger; returns theirs."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = whole(nn.utils.get_total_norm(gradients, foreach=True))
-        nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
-        return float(norm)
+    def whole(self, norm: Tensor) -> Tensor:
+        """The norm over the shards of all processes."""
+        return whole(norm)
 
     def state_dict(self) -> dict[str, Any]:
         """The state as one process has it, in the main process; what the others give is nothing."""

@@ -19,7 +19,6 @@ from torch import Tensor
 from posttrain.learning.models.fast_llama import is_plain_llama, is_watched
 from posttrain.learning.rollouts.engines.cache import LayerCache
 from posttrain.learning.rollouts.engines.llama_weights import LlamaWeights, rotation_factors
-from posttrain.learning.rollouts.engines.memory import Memory
 
 LARGEST = 100_000_000
 """Parameters up to which copying some weights at every update costs less than it saves."""
@@ -33,9 +32,6 @@ them from memory again."""
 
 _FEWEST = 128
 """Rows of a batch below which dispatch costs more than what a cache saves."""
-
-_PORTION = 1024
-"""Tokens of prompts that are read at once on a CPU."""
 
 
 def can_decode(model: Any) -> bool:
@@ -54,8 +50,8 @@ class LlamaDecoder:
     Qwen2 is a Llama with biases on queries, keys and values.
     """
 
-    def __init__(self, model: Any, memory: Memory) -> None:
-        config, self.memory = model.config, memory
+    def __init__(self, model: Any) -> None:
+        config = model.config
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
         self.head_size: int = model.model.layers[0].self_attn.head_dim
@@ -85,24 +81,19 @@ class LlamaDecoder:
 
         """
         num_prompts, length = ids_PS.shape
-        padding, device = padding_P.tolist(), ids_PS.device
         # By the group alone: the bits of a sample must not depend on how many others there are.
         self.group = group
-        self.read, self.written = (length, 0) if self.group > 1 else (0, length)
+        self.read, self.written = (length, 0) if group > 1 else (0, length)
         num_positions = max(length + max_tokens, self.narrowest)
         self._prepare_turns(num_positions)
         # None where all rows are at the same position.
-        self.padding_P = padding_P if any(padding) else None
-        self._make_room(num_prompts, length, max_tokens)
+        self.padding_P = padding_P if bool(padding_P.any()) else None
+        self._make_room(num_prompts, max_tokens)
         self.bias_P1S = None
-        if any(padding) or 0 < self.written < self.narrowest:
+        if self.padding_P is not None or 0 < self.written < self.narrowest:
             bias_P1S = self._bias(padding_P, length, num_positions)
             self.bias_P1S = bias_P1S.repeat_interleave(self.kv_heads, 0)
-        portions = [slice(num_prompts)]
-        if self.group == 1 and device.type == "cpu":
-            portions = _portions(padding, length)
-        read = [self._read_prompts(ids_PS, padding_P, chosen) for chosen in portions]
-        return torch.cat(read)
+        return self._read_prompts(ids_PS, padding_P)
 
     def _bias(self, padding_P: Tensor, length: int, num_positions: int) -> Tensor:
         """-inf at padding and, where a row has one cache, at what is to come; `[P, 1, S]`."""
@@ -121,36 +112,28 @@ class LlamaDecoder:
         keys = rotation_factors(self.rotary, num_positions)
         self.turns = torch.stack([keys, torch.ones_like(keys)], 1)
 
-    def _make_room(self, num_prompts: int, length: int, max_tokens: int) -> None:
+    def _make_room(self, num_prompts: int, max_tokens: int) -> None:
         """Caches of the prompts, and of each row's own tokens; one of both where none is shared."""
         heads, size = (num_prompts, self.kv_heads), self.head_size
-        room = max(self.written + max_tokens, self.narrowest)
-        own = (2, *heads, self.group, room, size)
-        self.caches = []
-        for index in range(len(self.weights.layers)):
-            buffers = (
-                self._buffer(f"own {index}", own, cleared=max(self.written, self.narrowest)),
-                self._buffer(f"prompt keys {index}", (*heads, size, self.read), cleared=size),
-                self._buffer(f"prompt values {index}", (*heads, self.read, size), cleared=length),
-            )
-            self.caches.append(LayerCache(*buffers))
+        own = (2, *heads, self.group, max(self.written + max_tokens, self.narrowest), size)
+        empty = self.weights.head.new_empty
+        self.caches = [
+            LayerCache(empty(own), empty(*heads, size, self.read), empty(*heads, self.read, size))
+            for _ in self.weights.layers
+        ]
+        for cache in self.caches:
+            # Positions that are read before they are written.
+            cache.own[..., : self.narrowest, :] = 0.0
         self._lay_out(num_prompts)
-
-    def _buffer(self, name: str, shape: tuple[int, ...], *, cleared: int) -> Tensor:
-        """Memory in which positions that are read before they are written hold 0."""
-        buffer = self.memory.take(name, shape, like=self.weights.head)
-        buffer[..., :cleared, :] = 0.0
-        return buffer
 
     def _lay_out(self, num_prompts: int) -> None:
         """Where a step has its queries, keys and values, and views of these by head."""
         kv, group, size = self.kv_heads, self.group, self.head_size
         per_key = self.heads // kv
         width = (self.heads + 2 * kv) * size
-        self.fused = self.memory.take("fused", (num_prompts * group, width), like=self.weights.head)
-        self.queries = self.memory.take(
-            "queries", (num_prompts, kv, group * per_key, size), like=self.weights.head
-        )
+        empty = self.weights.head.new_empty
+        self.fused = empty(num_prompts * group, width)
+        self.queries = empty(num_prompts, kv, group * per_key, size)
         pairs = torch.view_as_complex(self.fused.view(num_prompts, group, -1, size // 2, 2))
         queries, keys_values = pairs[:, :, : self.heads], pairs[:, :, self.heads :]
         self.new_queries = queries.view(num_prompts, group, kv, per_key, -1).transpose(1, 2)
@@ -159,27 +142,24 @@ class LlamaDecoder:
         turned = self.queries.view(num_prompts, kv, group, per_key, -1, 2)
         self.turned_queries = torch.view_as_complex(turned)
 
-    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor, chosen: slice) -> Tensor:
-        """Fill the caches of some prompts, without the padding that they share; their logits."""
-        begin = int(padding_P[chosen].min())
-        ids_PS, padding_P = ids_PS[chosen, begin:], padding_P[chosen] - begin
+    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor) -> Tensor:
+        """Fill the caches of the prompts; their logits."""
         num_prompts, length = ids_PS.shape
         positions_S = torch.arange(length, device=ids_PS.device)
         turns_N = self.turns[(positions_S - padding_P[:, None]).clamp_min(0).flatten(), :1]
         bias_PST = _causal_bias(positions_S < padding_P[:, None])[:, None]
         x = self.weights.embedding[ids_PS].flatten(0, 1)
         turned, size = self.heads + self.kv_heads, self.head_size
-        for index, layer in enumerate(self.weights.layers):
+        for index, (layer, cache) in enumerate(zip(self.weights.layers, self.caches, strict=True)):
             fused = self.weights.project(x, layer).view(len(x), -1, size)
             torch.view_as_complex(fused.view(len(x), -1, size // 2, 2))[:, :turned].mul_(turns_N)
             qkv = fused.view(num_prompts, length, -1, size).transpose(1, 2)
             q, k, v = torch.split(qkv, [self.heads, self.kv_heads, self.kv_heads], 1)
-            cache = self.caches[index]
             if self.group > 1:
-                cache.prompt_keys[chosen, :, :, begin:] = k.transpose(2, 3)
-                cache.prompt_values[chosen, :, begin:] = v
+                cache.prompt_keys[:] = k.transpose(2, 3)
+                cache.prompt_values[:] = v
             else:
-                cache.own[:, chosen, :, 0, begin : begin + length] = torch.stack([k, v])
+                cache.own[:, :, :, 0, :length] = torch.stack([k, v])
             if index == len(self.weights.layers) - 1 and self.group == 1:
                 # What follows the prompt is read at its last position alone. Groups read a prompt
                 # once for many samples: there it saves little, and another shape rounds otherwise.
@@ -251,21 +231,6 @@ class LlamaDecoder:
             scores = torch.baddbmm(self.bias_P1S[:, :, :width], q, keys)
         y = torch.bmm(scores.softmax(-1), cache.values[:, :width])
         return y.view(-1, self.heads * self.head_size)
-
-
-def _portions(padding: list[int], length: int) -> list[slice]:
-    """Neighboring prompts to read at once: as many as keep the activations in the CPU's cache."""
-    portions, begin = [], 0
-    while begin < len(padding):
-        end, longest = begin + 1, length - padding[begin]
-        while end < len(padding):
-            longest = max(longest, length - padding[end])
-            if longest * (end + 1 - begin) > _PORTION:
-                break
-            end += 1
-        portions.append(slice(begin, end))
-        begin = end
-    return portions
 
 
 def _causal_bias(hidden_PS: Tensor) -> Tensor:

@@ -18,7 +18,6 @@ from posttrain.learning.rollouts.engines.base import (
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps
 from posttrain.learning.rollouts.engines.decode import draw, greedy
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
-from posttrain.learning.rollouts.engines.memory import Memory
 from posttrain.learning.rollouts.engines.record import Chosen, Record, Row, Rows
 from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
@@ -57,7 +56,6 @@ class TorchSampler:
         self.tokenizer = tokenizer
         self.batch_size = batch_size
         self.policy_version = policy_version
-        self._memory = Memory()
         self._forward = torch.compile(model, dynamic=True) if compiled else model
 
     @property
@@ -90,7 +88,7 @@ class TorchSampler:
     ) -> Iterator[tuple[str, list[Sample]]]:
         """The samples of every prompt, by its id: batch by batch, short prompts first."""
         ordered = sorted(prompts, key=lambda prompt: len(prompt.token_ids))
-        decoder = LlamaDecoder(self.model, self._memory)
+        decoder = LlamaDecoder(self.model)
         longest = max((len(prompt.token_ids) for prompt in prompts), default=0) + params.max_tokens
         num_rows = min(self.batch_size, decoder.most_rows(min(longest, self.context_length)))
         per_batch = max(1, num_rows // params.num_samples)

@@ -1,6 +1,5 @@
 """vLLM in this process, on the weights of the policy that is being trained."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +43,6 @@ class VllmSampler:
     place and from memory: no file, no restart. It must be told so; a change that it was not told
     of is not seen. Keys and values of a prompt are shared by its samples within a call; calls
     share none, as a prompt that is found in the cache rounds otherwise than one that is read.
-    With `adapter`, a directory that peft wrote, samples come from the policy with that adapter on.
     A process has one at a time: engines share state, which goes with the first that is closed.
     """
 
@@ -55,7 +53,6 @@ class VllmSampler:
         config: "VllmSettings",
         *,
         policy_version: int = 0,
-        adapter: Path | None = None,
     ) -> None:
         self.model = model
         self.tokenizer = tokenizer
@@ -63,7 +60,6 @@ class VllmSampler:
         self._vllm = import_vllm(model.device)
         _check(self._vllm, model, config)
         self._choice = choice_class()
-        self._adapter = adapter
         self._process = unchanged_process()
         self._asleep = False
         self._engine = self._start()
@@ -96,7 +92,6 @@ class VllmSampler:
         outputs = self._engine.generate(
             [{"prompt_token_ids": list(prompt.token_ids)} for prompt, _ in rows],
             [self._request(row, params) for row in range(len(rows))],
-            lora_request=self._lora(),
             use_tqdm=False,
         )
         if self.config.sleep:
@@ -131,7 +126,6 @@ class VllmSampler:
                 # The choice of a token needs those before it, which would still be on their way.
                 async_scheduling=False,
                 logits_processors=[self._choice],
-                **_lora_options(self._adapter),
             )
 
     def _request(self, row: int, params: SamplingParams) -> Any:
@@ -162,13 +156,6 @@ class VllmSampler:
                 finish_reason=_REASONS[output.finish_reason],
                 policy_version=self.policy_version,
             )
-
-    def _lora(self) -> Any:
-        if self._adapter is None:
-            return None
-        from vllm.lora.request import LoRARequest
-
-        return LoRARequest("adapter", 1, str(self._adapter))
 
     def _wake(self) -> None:
         if self._asleep:
@@ -203,15 +190,6 @@ def _check(vllm: Any, model: "PreTrainedModel", config: "VllmSettings") -> None:
 def _dtype(model: "PreTrainedModel", config: "VllmSettings") -> str:
     """Named, as vLLM's own `auto` would turn float32 into bfloat16."""
     return str(model.dtype).removeprefix("torch.") if config.dtype == "auto" else config.dtype
-
-
-def _lora_options(adapter: Path | None) -> dict[str, Any]:
-    if adapter is None:
-        return {}
-    described = adapter / "adapter_config.json"
-    if not described.is_file():
-        raise UserError(f"{adapter}: this is no adapter; there is no adapter_config.json")
-    return {"enable_lora": True, "max_lora_rank": json.loads(described.read_text())["r"]}
 
 
 def _check_cache(gib: float | None, device: str) -> None:
