@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 REPLAYS = f"{EVIDENCE}/replays"
 _SETTINGS = "replay.json"
 _ROLLOUTS = "rollouts.parquet"
+# Where a release of 0.1 has this module: its stages are replayed by its own code.
+_MODULE_0_1 = "posttrain.release.replays"
 # Roles of what a learner starts from.
 _MODELS = ("policy", "reference")
 
@@ -79,8 +81,9 @@ def replay_in(project: Path, contents: Contents, stage: str) -> str:
     """Weights that the stored rollouts lead to, in a process with the project's own code."""
     folder = project / STATE_DIR / "replays" / stage
     write_folder(contents, folder, below=f"{REPLAYS}/{stage}/")
+    old = (project / _MODULE_0_1.replace(".", "/")).with_suffix(".py").is_file()
     done = subprocess.run(
-        [sys.executable, "-m", __name__, str(folder)],
+        [sys.executable, "-m", _MODULE_0_1 if old else __name__, str(folder)],
         cwd=project,
         env=clean_environment(),
         check=False,

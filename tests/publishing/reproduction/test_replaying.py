@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from posttrain.publishing.release.replays import _replay
+from posttrain.publishing.release.replays import _replay, replay_in
 from posttrain.publishing.reproduction.replaying import recorded_config
 from posttrain.stage.errors import UserError
 
@@ -53,3 +53,14 @@ def test_a_release_of_0_1_is_replayed_in_todays_spelling(tmp_path, monkeypatch):
     _replay(tmp_path)
     (config,) = seen
     assert_is_read(config)
+
+
+def test_a_release_of_0_1_is_replayed_by_its_own_module(tmp_path):
+    package = tmp_path / "posttrain/release"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "replays.py").write_text("import sys\nprint('weights of', sys.argv[1])\n")
+    contents = SimpleNamespace(names=list)
+    where = tmp_path / ".posttrain/replays/rl"
+    assert replay_in(tmp_path, contents, "rl") == f"weights of {where}"
