@@ -11,7 +11,7 @@ from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.resolve import IMPORTED
-from posttrain.provenance.code.symbols import BODY, ModuleTable, Symbol, SymbolNode, parse_module
+from posttrain.provenance.code.symbols import BODY, Symbol, SymbolNode, parse_module
 from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree, room_to_recurse
 from posttrain.stage.errors import UserError, nearest
@@ -144,19 +144,18 @@ class CodeReader:
 
         """
         modules = {symbol.partition(":")[0] for symbol in closure.symbols}
-        tables = {module: self._table_of_then(module, names) for module in modules}
+        tables = {module: self._symbols_of_then(module, names) for module in modules}
         respelled: dict[str, str] = {}
         for symbol, digest in closure.symbols.items():
             module, _, name = symbol.partition(":")
-            table = tables[module]
-            known = table.symbols.get(name) if table is not None else None
+            known = tables[module].get(name)
             respelled[f"{names.former(module)}:{name}"] = known.digest if known else digest
         return respelled
 
-    def _table_of_then(self, module: str, names: Renaming) -> ModuleTable | None:
+    def _symbols_of_then(self, module: str, names: Renaming) -> Mapping[str, Symbol]:
         text = self._tree.text(module)
         if text is None:
-            return None
+            return {}
         with room_to_recurse():
             return parse_module(
                 text.source,
@@ -164,7 +163,7 @@ class CodeReader:
                 is_package=text.is_package,
                 packages=self._packages,
                 names=names,
-            ).table
+            ).table.symbols
 
     def _start(self, entry: str) -> SymbolNode:
         module, _, name = entry.partition(":")

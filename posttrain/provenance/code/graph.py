@@ -82,18 +82,21 @@ class SymbolGraph:
 
     def _whole(self, module: str, edges: Edges) -> None:
         edges.reach(module, IMPORTED)
-        table = self._tree.table(module)
-        for name, symbol in table.symbols.items() if table is not None else ():
+        for name, symbol in self._tree.symbols(module).items():
             if name in (DOC, MAIN):
                 continue
             edges.reach(module, name)
-            bound = Edges()
-            for target in symbol.targets:
-                self._names.resolve(module, target, bound)
-            for node in bound.nodes:
+            for node in self._bound(module, symbol).nodes:
                 # What a module imports is taken with it; of other modules only its own parts are.
                 if node.name != WHOLE or node.module.startswith(f"{module}."):
                     edges.reach(*node)
+
+    def _bound(self, module: str, symbol: Symbol) -> Edges:
+        """What the imports of a symbol bind."""
+        bound = Edges()
+        for target in symbol.targets:
+            self._names.resolve(module, target, bound)
+        return bound
 
     def _uses(self, node: SymbolNode, symbol: Symbol, edges: Edges) -> None:
         for target in symbol.imports:
@@ -113,9 +116,7 @@ class SymbolGraph:
     def _look_into(self, module: str, use: str, reason: str, edges: Edges) -> None:
         """Something is looked up by a run-time name in what `use` stands for."""
         root = use.partition(".")[0]
-        table = self._tree.table(module)
-        known = ":" in use or (table is not None and root in table.symbols)
-        if not known:
+        if ":" not in use and root not in self._tree.symbols(module):
             edges.fall_back(module, reason)
             self._imported_modules(module, reason, edges)
         elif root not in BY_NAME:
@@ -125,11 +126,7 @@ class SymbolGraph:
 
     def _imported_modules(self, module: str, reason: str, edges: Edges) -> None:
         """Text that is evaluated in a module can reach into all that it imports as modules."""
-        table = self._tree.table(module)
-        bound = Edges()
-        for symbol in table.symbols.values() if table is not None else ():
-            for target in symbol.targets:
-                self._names.resolve(module, target, bound)
-        for found in bound.nodes:
-            if found.name == WHOLE:
-                edges.fall_back(found.module, f"{reason} of {module}")
+        for symbol in self._tree.symbols(module).values():
+            for found in self._bound(module, symbol).nodes:
+                if found.name == WHOLE:
+                    edges.fall_back(found.module, f"{reason} of {module}")

@@ -62,10 +62,7 @@ class NameResolver:
         """
         if module.rpartition(".")[2] != _REGISTRY:
             return False
-        table = self._tree.table(module)
-        if table is None:
-            return False
-        symbols = {name: each for name, each in table.symbols.items() if name != DOC}
+        symbols = {n: each for n, each in self._tree.symbols(module).items() if n != DOC}
         slots = {name for name, each in symbols.items() if _SLOT in each.targets}
         made = [each for each in symbols.values() if not each.targets]
         return bool(made) and all(len(each.calls) == 1 and each.calls[0] in slots for each in made)
@@ -74,8 +71,7 @@ class NameResolver:
         """The symbol behind a node; imports, whole modules and packages have none."""
         if not node.module or node.name in (IMPORTED, WHOLE):
             return None
-        table = self._tree.table(node.module)
-        return table.symbols.get(node.name) if table is not None else None
+        return self._tree.symbols(node.module).get(node.name)
 
     def below(self, package: str, reason: str, edges: Edges) -> None:
         """All modules of a package, one of which is looked up by a run-time name."""
@@ -90,10 +86,9 @@ class NameResolver:
             self._follow(absolute, rest.split(".") if rest else [], edges, module)
             return
         names = use.split(".")
-        table = self._tree.table(module)
         if names[0] == "__file__":
             edges.reach(module, FILES)
-        elif table is not None and names[0] in table.symbols:
+        elif names[0] in self._tree.symbols(module):
             self._follow(module, names, edges, module)
 
     def _follow(self, module: str, names: list[str], edges: Edges, user: str) -> None:
@@ -111,10 +106,10 @@ class NameResolver:
             edges.reach(module, WHOLE)
             return
         name, *rest = names
-        table = self._tree.table(module)
-        if table is not None and name in table.symbols:
+        table, symbols = self._tree.table(module), self._tree.symbols(module)
+        if name in symbols:
             edges.reach(module, name)
-            for target in table.symbols[name].targets:
+            for target in symbols[name].targets:
                 self.resolve(module, extended(target, ".".join(rest)), edges)
         elif self._tree.place(f"{module}.{name}") is not None:
             self._follow(f"{module}.{name}", rest, edges, user)
@@ -134,8 +129,7 @@ class NameResolver:
             edges.notes.setdefault(module, "there is no source for it")
         elif self.counts(module):
             edges.reach(module, IMPORTED)
-            table = self._tree.table(module)
-            defined = table is not None and name in table.symbols
+            defined = name in self._tree.symbols(module)
             submodule = f"{module}.{name}"
             if name and not defined and self._tree.place(submodule) and self.counts(submodule):
                 edges.reach(submodule, IMPORTED)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import ModuleText
 from posttrain.provenance.code.store import TableStore
-from posttrain.provenance.code.symbols import Definitions, ModuleTable, parse_module
+from posttrain.provenance.code.symbols import Definitions, ModuleTable, Symbol, parse_module
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_file
 from posttrain.stage.installed import SHARED, beside, home
@@ -50,6 +50,11 @@ class SourceTree:
             source = self._read(module)
             self._tables[module] = None if source is None else self._parsed(module, source)
         return self._tables[module]
+
+    def symbols(self, module: str) -> Mapping[str, Symbol]:
+        """What the module defines, by name; nothing where it has no source."""
+        table = self.table(module)
+        return {} if table is None else table.symbols
 
     def version(self, module: str) -> str | None:
         """Digest of the text that the module's table was made from."""
