@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import ModuleText
 from posttrain.provenance.code.store import TableStore
-from posttrain.provenance.code.symbols import Definitions, ModuleTable, Symbol, parse_module
+from posttrain.provenance.code.symbols import ModuleTable, Symbol, parse_module
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_file
 from posttrain.stage.installed import SHARED, beside, home
@@ -111,36 +111,35 @@ class SourceTree:
         return None if place is None or place.suffix != ".py" else place.read_bytes()
 
     def _parsed(self, module: str, source: bytes) -> ModuleTable:
-        digest = ModuleText(source, _is_init(self.place(module))).digest
+        place = self.place(module)
+        digest = ModuleText(source, _is_init(place)).digest
         self._versions[module] = digest
         table = self._store.get(module, digest)
         if table is None:
-            table = self._parse(module, source).table
+            with room_to_recurse(), _explained(place, self._homes[module.partition(".")[0]]):
+                table = parse_module(
+                    source, module, is_package=_is_init(place), packages=self._packages
+                ).table
             self._store.put(module, digest, table)
         return table
 
-    def _parse(self, module: str, source: bytes) -> Definitions:
-        place = self.place(module)
-        try:
-            with room_to_recurse():
-                return parse_module(
-                    source, module, is_package=_is_init(place), packages=self._packages
-                )
-        except (SyntaxError, ValueError) as error:
-            shown = _relative(place, self._homes[module.partition(".")[0]])
-            told = f"{shown}: not Python source ({error})"
-            if isinstance(error, SyntaxError):
-                told = f"{shown}:{error.lineno}: not valid Python ({error.msg}); correct it"
-            raise UserError(told) from None
+
+@contextlib.contextmanager
+def _explained(place: Path | None, homes: tuple[Path, ...]) -> Iterator[None]:
+    """Say in which file what is not Python stands."""
+    try:
+        yield
+    except (SyntaxError, ValueError) as error:
+        assert place is not None
+        shown = place.relative_to(next(home for home in homes if home in place.parents)).as_posix()
+        told = f"{shown}: not Python source ({error})"
+        if isinstance(error, SyntaxError):
+            told = f"{shown}:{error.lineno}: not valid Python ({error.msg}); correct it"
+        raise UserError(told) from None
 
 
 def _is_init(place: Path | None) -> bool:
     return place is not None and place.name == "__init__.py"
-
-
-def _relative(place: Path | None, homes: tuple[Path, ...]) -> str:
-    assert place is not None
-    return place.relative_to(next(home for home in homes if home in place.parents)).as_posix()
 
 
 @contextlib.contextmanager

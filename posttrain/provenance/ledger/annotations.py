@@ -59,7 +59,7 @@ class Annotations:
 
     def adoptions_of(self, keys: Sequence[str]) -> dict[str, Adoption]:
         """The adoption by which there is a result under each of these keys; none is absent."""
-        return {row.key: _adoption(row.value) for row in self._noted_of(keys, _ADOPTED)}
+        return {row.key: _adoption(row.value) for row in _noted_of(self._store, keys, _ADOPTED)}
 
     def release(self, release: Release) -> None:
         """Append a release; its members become its inputs in the graph."""
@@ -116,12 +116,9 @@ class Annotations:
     def verifications_of(self, keys: Sequence[str]) -> dict[str, list[Verification]]:
         """What was found of stage runs under each of these keys, oldest first; none is absent."""
         found: dict[str, list[str]] = {}
-        for row in self._noted_of(keys, f"{_VERIFIED}%"):
+        for row in _noted_of(self._store, keys, f"{_VERIFIED}%"):
             found.setdefault(row.key, []).append(row.value)
         return {key: _oldest_first(values) for key, values in found.items()}
-
-    def _noted_of(self, keys: Sequence[str], name: str) -> list[Row]:
-        return query_in(self._store, _OF_KEYS, sorted(set(keys)), fixed={"name": name})
 
     def _append(self, rows: Sequence[tuple[str, str, str]], conflict: str) -> None:
         named = [dict(zip(("subject", "name", "value"), row, strict=True)) for row in rows]
@@ -135,6 +132,10 @@ class Annotations:
 def standing(found: Sequence[Verification]) -> Mapping[str, bool]:
     """The last word at each level: whether it held."""
     return {each.level: each.holds for each in found}
+
+
+def _noted_of(store: Store, keys: Sequence[str], name: str) -> list[Row]:
+    return query_in(store, _OF_KEYS, sorted(set(keys)), fixed={"name": name})
 
 
 def _adoption(value: str) -> Adoption:
