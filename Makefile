@@ -5,8 +5,8 @@ ENGINES ?= .venv-engines
 BIN    := $(VENV)/bin
 QUIET  := --disable-pip-version-check --quiet
 # A worker more than cores, up to four (tests/conftest.py), as many tests wait for processes of their own;
-# a file stays on one worker, whose servers its tests share.
-PARALLEL := -n auto --dist loadfile
+# a file stays on one worker, whose servers its tests share; the longest files come first (tests/durations.tsv).
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # A part of all tests, about 30 minutes on two cores: make test-all SHARD=2/3
 SHARD ?=
 PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import importlib.util
 import itertools
 import os
@@ -16,10 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
+# Examples may take their time: a fifth of a second, the limit otherwise, is little beside others.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 # Workers share the cores: one thread each, in the processes that tests start too.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Imports make a million objects that stay: the collector need not walk through them, now or later.
+gc.disable()
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.session import Session
@@ -52,12 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one shard of what the markers selected."""
-    if not config.option.shard:
-        return
-    number, shards = (int(word) for word in config.option.shard.split("/"))
-    if not 1 <= number <= shards:
-        raise pytest.UsageError("--shard takes K/N with 1 <= K <= N, such as 2/6")
+    """Keep one shard of what the markers selected, the longest files first; give slow ones time."""
     durations = read_durations()
     weights: dict[str, float] = {}
     units = {item: unit_of(tiered(item.nodeid, item.keywords), durations) for item in items}
@@ -65,9 +67,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # What was never measured: most quick tests take a fifth of a second, slow ones ten.
         guess = weights.get(unit, 0.0) + (10.0 if item.get_closest_marker("slow") else 0.2)
         weights[unit] = durations.get(unit, guess)
-    mine = {unit for unit, shard in assign(weights, shards).items() if shard == number}
-    config.hook.pytest_deselected(items=[item for item in items if units[item] not in mine])
-    items[:] = [item for item in items if units[item] in mine]
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            # A minute on a machine of one's own can be ten where nine others work.
+            item.add_marker(pytest.mark.timeout(1200))
+    if config.option.shard:
+        number, shards = (int(word) for word in config.option.shard.split("/"))
+        if not 1 <= number <= shards:
+            raise pytest.UsageError("--shard takes K/N with 1 <= K <= N, such as 2/6")
+        mine = {unit for unit, shard in assign(weights, shards).items() if shard == number}
+        config.hook.pytest_deselected(items=[item for item in items if units[item] not in mine])
+        items[:] = [item for item in items if units[item] in mine]
+    if getattr(config.option, "dist", "no") == "loadfile" or hasattr(config, "workerinput"):
+        # So that no worker begins a long file when the others have nothing left to do.
+        files = dict.fromkeys((item.nodeid.partition("::")[0] for item in items), 0.0)
+        for unit in set(map(units.__getitem__, items)):
+            files[unit.partition(" ")[2].partition("::")[0]] += weights[unit]
+        items.sort(key=lambda item: -files[item.nodeid.partition("::")[0]])
 
 
 def read_durations() -> dict[str, float]:
@@ -99,6 +114,13 @@ def assign(weights: Mapping[str, float], shards: int) -> dict[str, int]:
         loads[lightest] += seconds
         chosen[unit] = lightest + 1
     return chosen
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Collect garbage of tests alone."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

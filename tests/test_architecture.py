@@ -1,6 +1,7 @@
 """The rules of the tree: who may import whom, how heavy imports are, how large parts may grow."""
 
 import ast
+import functools
 import json
 import re
 import statistics
@@ -38,19 +39,68 @@ def percentile(values, share):
     return sorted(values)[round(share * (len(values) - 1))]
 
 
+@functools.cache
+def nodes(path):
+    """Every node of a file's syntax tree; several rules look at all of them."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def functions(path):
     """Name and length in lines of every function of a file."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name, node.end_lineno - node.lineno + 1
 
 
-def loaded_after(statement):
-    """Names of all modules that a fresh interpreter has after `statement`."""
-    code = f"{statement}; import json, sys; print(json.dumps(sorted(sys.modules)))"
-    done = run(sys.executable, "-c", code)
+LOADED = """
+import importlib, json, os, sys
+def tell(group):
+    for name, modules in wanted[group].items():
+        if os.fork() == 0:
+            for module in modules:
+                importlib.import_module(module)
+            print(json.dumps([name, sorted(sys.modules)]), flush=True)
+            os._exit(0)
+        assert os.wait()[1] == 0, name
+wanted = json.load(sys.stdin)
+tell("fresh")
+import torch
+tell("torch")
+# Others' packages, which take seconds: once for all.
+import datasets, polars, pydantic, transformers.generation, transformers.modeling_utils
+tell("all")
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """Names of all modules that a process has after some imports, by what was imported."""
+    library = []
+    for path in sorted((ROOT / "posttrain").rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if "migrations" not in parts and parts[-1] != "__main__":
+            library.append(".".join(parts).removesuffix(".__init__"))
+    maths = [path.stem for path in (ROOT / "posttrain/learning/maths").glob("[!_]*.py")]
+    stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
+    wanted = {
+        "fresh": {
+            "help": ["posttrain.cli.main"],
+            "declarations": [f"tasks.{name}" for name in STAGES],
+        },
+        "torch": {"maths": [f"posttrain.learning.maths.{name}" for name in maths]},
+        "all": {"library": library} | {stage: [f"tasks.{stage}.stage"] for stage in stages},
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED],
+        input=json.dumps(wanted),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    return set(json.loads(done.stdout.splitlines()[-1]))
+    told = (json.loads(line) for line in done.stdout.splitlines())
+    return {name: set(modules) for name, modules in told}
 
 
 def test_imports_go_one_way():
@@ -91,7 +141,7 @@ def test_no_room_names_a_module_above_it_in_a_string():
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         if module in ("posttrain.pipeline.moved", "posttrain.pipeline.recipe_rewrites"):
             continue
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 named = node.value.partition(":")[0]
                 if (
@@ -143,7 +193,7 @@ def test_no_room_is_called_a_drawer(name):
     assert [path for path in ours if path.suffix in ("", ".py")] == []
 
 
-def test_help_imports_nothing_heavy():
+def test_help_imports_nothing_heavy(loaded):
     heavy = {
         "torch",
         "mlflow",
@@ -154,40 +204,35 @@ def test_help_imports_nothing_heavy():
         "datasets",
         "sqlalchemy",
     }
-    assert not heavy & loaded_after("import posttrain.cli.main")
+    assert "posttrain.cli.main" in loaded["help"]
+    assert not heavy & loaded["help"]
 
 
-def test_task_declarations_are_cheap():
+def test_task_declarations_are_cheap(loaded):
     heavy = {"torch", "transformers", "polars", "datasets", "prefect", "mlflow", "dvc"}
-    imports = "; ".join(f"import tasks.{name}" for name in STAGES)
-    assert not heavy & loaded_after(imports)
+    assert {f"tasks.{name}" for name in STAGES} <= loaded["declarations"]
+    assert not heavy & loaded["declarations"]
 
 
-def test_maths_needs_torch_alone():
+def test_maths_needs_torch_alone(loaded):
     heavy = {"transformers", "polars", "datasets", "prefect", "mlflow", "dvc", "pydantic"}
-    modules = [path.stem for path in (ROOT / "posttrain/learning/maths").glob("[!_]*.py")]
-    loaded = loaded_after("; ".join(f"import posttrain.learning.maths.{name}" for name in modules))
-    assert not heavy & loaded
-    ours = {name for name in loaded if name.startswith("posttrain.")} - {"posttrain.learning"}
+    assert not heavy & loaded["maths"]
+    ours = {name for name in loaded["maths"] if name.startswith("posttrain.")}
+    ours -= {"posttrain.learning"}
+    assert ours
     assert all(name.startswith("posttrain.learning.maths") for name in ours)
 
 
-def test_the_library_imports_without_orchestrators():
-    lazy = {"vllm", "prefect", "mlflow", "dvc"}
-    names = []
-    for path in sorted((ROOT / "posttrain").rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        if "migrations" not in parts and parts[-1] != "__main__":
-            names.append(".".join(parts).removesuffix(".__init__"))
-    loaded = loaded_after("; ".join(f"import {name}" for name in names))
-    assert not lazy & loaded
+def test_the_library_imports_without_orchestrators(loaded):
+    assert {"posttrain.cli.main", "posttrain.pipeline.execution.prefect"} <= loaded["library"]
+    assert not {"vllm", "prefect", "mlflow", "dvc"} & loaded["library"]
 
 
 def test_only_the_adapter_imports_dvc():
     users = {
         str(path.relative_to(ROOT).parent)
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in nodes(path)
         if (
             isinstance(node, ast.ImportFrom)
             and (node.module or "").split(".")[0] in ("dvc", "dvc_data")
@@ -278,30 +323,10 @@ def only_listed(modules):
     return left_out
 
 
-LOADED_BY_STAGES = """
-import importlib, json, os, sys
-import datasets, polars, pydantic, torch, transformers  # others', which take seconds: once for all
-for stage in sys.argv[1:]:
-    if os.fork() == 0:
-        importlib.import_module(f"tasks.{stage}.stage")
-        print(json.dumps([stage, sorted(sys.modules)]), flush=True)
-        os._exit(0)
-    assert os.wait()[1] == 0, stage
-"""
-
-
-def loaded_by_stages(stages):
-    """Names of all modules that a fork has after importing a stage, by stage."""
-    done = run(sys.executable, "-c", LOADED_BY_STAGES, *stages)
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(line) for line in done.stdout.splitlines())
-
-
-def test_deps_cover_all_that_a_stage_imports():
+def test_deps_cover_all_that_a_stage_imports(loaded):
     stages = YAML(typ="safe").load((ROOT / "dvc.yaml").read_text())["stages"]
     # Told apart by the key's own design: what they hand over is in the key by value.
     outside = {module for name in INTERFACE for module in (name, name.rpartition(".")[0])}
-    loaded = loaded_by_stages(stages)
     for stage in stages:
         ours = {
             name for name in loaded[stage] if name.split(".")[0] in PACKAGES and name not in outside

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -21,34 +22,58 @@ def plugin(request):
 
 
 def collected(*options):
+    files = [f"tests/test_{name}.py" for name in ("budgets", "documents", "shards")]
     command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, *options, "tests/stage", "tests/test_shards.py"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, *options, *files], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return done, [line for line in done.stdout.splitlines() if "::" in line]
+    return {line.partition("::")[0] for line in done.stdout.splitlines() if "::" in line}
 
 
-def test_two_shards_are_all_tests_and_no_test_is_in_both():
-    (_, everything), (_, first), (_, second) = (
-        collected(*options) for options in ([], ["--shard", "1/2"], ["--shard", "2/2"])
-    )
+class Item:
+    """A test as far as shards look at it."""
+
+    def __init__(self, nodeid):
+        self.nodeid, self.keywords = nodeid, {}
+
+    def get_closest_marker(self, name):
+        return None
+
+
+def test_two_shards_are_all_tests_and_no_test_is_in_both(plugin):
+    names = [f"tests/{file}.py::test_{n}" for file in "abcde" for n in range(ord(file) - 95)]
+    shards, hook = [], SimpleNamespace(pytest_deselected=lambda items: None)
+    for number in (1, 2):
+        shards.append(items := [Item(name) for name in names])
+        options = SimpleNamespace(shard=f"{number}/2")
+        plugin.pytest_collection_modifyitems(SimpleNamespace(option=options, hook=hook), items)
+    first, second = ([item.nodeid for item in shard] for shard in shards)
     assert first
     assert second
-    assert sorted(first + second) == sorted(everything)
-    assert not {line.partition("::")[0] for line in first} & {
-        line.partition("::")[0] for line in second
-    }
+    assert sorted(first + second) == sorted(names)
+    files = [{name.partition("::")[0] for name in shard} for shard in (first, second)]
+    assert not files[0] & files[1]
+
+
+def test_the_option_chooses_files():
+    assert 0 < len(collected("--shard", "1/2")) < 3
+
+
+def test_the_longest_files_come_first_where_workers_share_them_out(plugin):
+    names = [
+        f"tests/{file}.py::test_{n}" for file, number in (("a", 2), ("b", 3)) for n in range(number)
+    ]
+    items = [Item(name) for name in names]
+    options = SimpleNamespace(shard=None, dist="loadfile")
+    plugin.pytest_collection_modifyitems(SimpleNamespace(option=options), items)
+    assert [item.nodeid for item in items] == [*names[2:], *names[:2]]
 
 
 @pytest.mark.parametrize("shard", ["0/2", "3/2"])
-def test_a_shard_that_there_is_not_is_refused(shard):
-    done, _ = collected("--shard", shard)
-    assert done.returncode == 4
-    assert "--shard takes K/N with 1 <= K <= N" in done.stderr
+def test_a_shard_that_there_is_not_is_refused(plugin, shard):
+    asked = SimpleNamespace(option=SimpleNamespace(shard=shard))
+    with pytest.raises(pytest.UsageError, match="--shard takes K/N with 1 <= K <= N"):
+        plugin.pytest_collection_modifyitems(asked, [])
 
 
 def test_the_longest_go_first_each_to_the_shard_with_least(plugin):

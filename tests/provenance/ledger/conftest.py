@@ -110,7 +110,7 @@ def ledger(url):
         yield opened
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make():
     """Makers of records."""
     makers = (artifact, stage_run, full_stage_run, full_run)

@@ -22,8 +22,7 @@ def imported(ledger, text):
     return import_ledger(ledger, text.splitlines(keepends=True), where="file")
 
 
-@pytest.fixture
-def filled(ledger, make):
+def fill(ledger, make):
     ledger.append_run(make.full_run(), process="elsewhere 1 x")
     ledger.append_run(Run("r1", "small", 1.0), process="elsewhere 2 x")
     ledger.record(make.full_stage_run(), *(make.stage_run(number) for number in range(1500)))
@@ -37,6 +36,18 @@ def filled(ledger, make):
         Verification("s1", "L0", True, 6.0, {"outputs": "3"}), Verification("s1", "L0", False, 7.0)
     )
     return ledger
+
+
+@pytest.fixture
+def filled(ledger, make):
+    return fill(ledger, make)
+
+
+@pytest.fixture(scope="module")
+def whole(make, tmp_path_factory):
+    """The lines of an export: the same from any database, as the round trip shows."""
+    with open_ledger(tmp_path_factory.mktemp("whole") / "ledger.db") as ledger:
+        return exported(fill(ledger, make)).splitlines()
 
 
 def test_round_trip_is_byte_equal(filled, tmp_path):
@@ -107,8 +118,8 @@ def test_a_run_that_has_ended_since_the_last_import_is_closed(filled, make, tmp_
         (lambda _: [], "not an exported ledger"),
     ],
 )
-def test_a_damaged_file_changes_nothing(filled, tmp_path, spoil, complaint):
-    lines = spoil(exported(filled).splitlines())
+def test_a_damaged_file_changes_nothing(whole, tmp_path, spoil, complaint):
+    lines = spoil(list(whole))
     with open_ledger(tmp_path / "copy.db") as copy:
         with pytest.raises(UserError, match=complaint):
             import_ledger(copy, lines, where="file")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from posttrain.provenance.ledger import Run, StageRun, open_ledger
+from posttrain.provenance.ledger.processes import this_process
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking import mlflow_process, open_tracker
@@ -88,6 +90,31 @@ def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     return tmp_path / "state"
 
 
+class WriterHere:
+    """What the writer's process answers, without one: where a test is of what is written."""
+
+    def __init__(self, state: Path, uri: str | None) -> None:
+        self._asked: deque[Any] = deque([(state, uri, this_process())])
+        self._answers = mlflow_process._answers(iter(self._asked.popleft, None))
+        next(self._answers)
+
+    def do(self, operation: mlflow_process.Operation) -> dict[str, str]:
+        self._asked.append(operation)
+        external, problem = next(self._answers)
+        if problem is not None:
+            raise mlflow_process.WriterFailed(problem)
+        return external
+
+    def close(self, *, seconds: float = 0.0) -> None:
+        self._answers.close()
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trackers write in this process, which has mlflow already."""
+    monkeypatch.setattr("posttrain.views.tracking.mlflow.WriterProcess", WriterHere)
+
+
 def client_of(state: Path, database: str = "mlflow.db") -> Any:
     from mlflow import MlflowClient
 
@@ -113,6 +140,7 @@ def test_processes_that_create_one_database_do_not_harm_each_other(created: Path
     assert {run.info.status for run in runs} == {"FINISHED"}
 
 
+@pytest.mark.usefixtures("here")
 def test_a_run_and_its_stages_are_written(state: Path) -> None:
     tracker = MlflowTracker(state)
     run = tracker.start(Started("demo", tags={"posttrain.run": "r1"}, params={"rl.steps": 40}))
@@ -190,6 +218,7 @@ def test_a_model_of_an_earlier_run_is_found_by_its_digest(state: Path) -> None:
     assert read == made
 
 
+@pytest.mark.usefixtures("here")
 def test_stages_of_several_threads_stay_apart(state: Path) -> None:
     tracker = MlflowTracker(state)
     run = tracker.start(Started("threads"))
@@ -389,6 +418,7 @@ def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -
     assert (state / "mlflow.db").read_bytes() == before
 
 
+@pytest.mark.usefixtures("here")
 def test_times_of_a_replay_are_those_of_the_record(state: Path) -> None:
     tracker = MlflowTracker(state)
     run = tracker.start(Started("replayed", at=1000.5))
