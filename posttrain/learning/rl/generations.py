@@ -16,7 +16,6 @@ from posttrain.learning.rl.batch import (
 )
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
 from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
@@ -398,26 +397,3 @@ def _refuse_untaught(
             " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
             " or set truncated to keep"
         )
-
-
-def measure(
-    generation: Generation, totals: Mapping[str, Sequence[float]], config: RlConfig
-) -> dict[str, float]:
-    """Compute the metrics of a step, by the names in `rl.metrics`.
-
-    Args:
-        generation: What was learned from, with all that was drawn for it.
-        totals: What each update measured, by name.
-        config: The numbers of the step.
-
-    Returns:
-        Figures of the rollouts, and the mean of every metric over the updates that measured it.
-
-    """
-    signal = informative_groups(generation.groups, config.algorithm.advantage)
-    ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
-    found = describe(generation.groups, signal=signal) | generation.facts
-    if ages:
-        found["staleness"] = sum(ages) / len(ages)
-    found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}
-    return {f"rl/{name}": value for name, value in found.items()}

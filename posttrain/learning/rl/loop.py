@@ -1,13 +1,16 @@
 """The RL loop: sample ahead, learn in updates, remember everything."""
 
+import math
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from posttrain.learning.models.checkpoint import Checkpointer
+from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generations import measure
+from posttrain.learning.rl.generations import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM
+from posttrain.learning.rl.metrics import CURRICULUM, describe
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -128,3 +131,26 @@ class _Saving:
             self.store.flush(step)
             self.progress.save(now)
             self.last = now
+
+
+def measure(
+    generation: Generation, totals: Mapping[str, Sequence[float]], config: RlConfig
+) -> dict[str, float]:
+    """Compute the metrics of a step, by the names in `rl.metrics`.
+
+    Args:
+        generation: What was learned from, with all that was drawn for it.
+        totals: What each update measured, by name.
+        config: The numbers of the step.
+
+    Returns:
+        Figures of the rollouts, and the mean of every metric over the updates that measured it.
+
+    """
+    signal = informative_groups(generation.groups, config.algorithm.advantage)
+    ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
+    found = describe(generation.groups, signal=signal) | generation.facts
+    if ages:
+        found["staleness"] = sum(ages) / len(ages)
+    found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}
+    return {f"rl/{name}": value for name, value in found.items()}
