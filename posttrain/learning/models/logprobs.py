@@ -4,12 +4,12 @@ Everything is aligned with the tokens themselves: entry ``[b, t]`` belongs to ``
 given the tokens before it. Column 0 has no past and is never wanted.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-import torch.utils.checkpoint
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from posttrain.data.rows import TokenBatch, position_ids
 from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
@@ -19,21 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 CHUNK_ELEMENTS = 1 << 24
-
-
-class LogprobOptions(TypedDict, total=False):
-    """What both functions below may be told.
-
-    `temperature` divides the logits; `with_entropy` adds the entropy, which carries no gradient;
-    `chunk_elements` bounds the logits that exist at a time; `attention_mask_BT` is for left-padded
-    rows, `position_ids_BT` for packed ones, where each restart at 0 begins a sequence of its own.
-    """
-
-    attention_mask_BT: Tensor | None
-    position_ids_BT: Tensor | None
-    temperature: float
-    with_entropy: bool
-    chunk_elements: int
+"""Logits that exist at a time."""
 
 
 class TokenLogprobs(NamedTuple):
@@ -48,26 +34,36 @@ def token_logprobs(
     input_ids_BT: Tensor,
     *,
     wanted_BT: Tensor,
-    **options: Unpack[LogprobOptions],
+    position_ids_BT: Tensor | None = None,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
 ) -> TokenLogprobs:
     """Compute the log-probability of each wanted token given its past.
 
-    Logits exist only at wanted positions, `chunk_elements` of them at a time (recomputed in the
+    Logits exist only at wanted positions, `CHUNK_ELEMENTS` of them at a time (recomputed in the
     backward pass), so never ``B x T x V``.
 
     Args:
         model: Any causal language model of transformers.
-        input_ids_BT: Token ids, right-padded (where causal attention needs no mask) unless the
-            options say otherwise.
+        input_ids_BT: Token ids, right-padded (where causal attention needs no mask), or packed.
         wanted_BT: True at the tokens whose log-probability is wanted.
-        **options: See `LogprobOptions`.
+        position_ids_BT: Of packed rows: each restart at 0 begins a sequence of its own.
+        temperature: Divides the logits.
+        with_entropy: Adds the entropy, which carries no gradient.
 
     Returns:
         Log-probabilities ``[B, T]`` in nats, exactly 0 at unwanted entries; and entropies, where
-        the options ask for them.
+        they are asked for.
 
     """
-    flat_N, entropy_N = wanted_logprobs(model, input_ids_BT, wanted_BT=wanted_BT, **options)
+    flat_N, entropy_N = wanted_logprobs(
+        model,
+        input_ids_BT,
+        wanted_BT=wanted_BT,
+        position_ids_BT=position_ids_BT,
+        temperature=temperature,
+        with_entropy=with_entropy,
+    )
     zeros_BT = flat_N.new_zeros(wanted_BT.shape)
     entropy_BT = None if entropy_N is None else zeros_BT.masked_scatter(wanted_BT, entropy_N)
     return TokenLogprobs(zeros_BT.masked_scatter(wanted_BT, flat_N), entropy_BT)
@@ -93,75 +89,45 @@ def wanted_logprobs(
     input_ids_BT: Tensor,
     *,
     wanted_BT: Tensor,
-    **options: Unpack[LogprobOptions],
+    position_ids_BT: Tensor | None = None,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """As `token_logprobs`, but flat: one entry per wanted token, in row-major order ``[N]``."""
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
-    temperature = options.get("temperature", 1.0)
-    with_entropy = options.get("with_entropy", False)
-    hidden_ND = _hidden_before(
-        model,
-        input_ids_BT,
-        wanted_BT,
-        attention_mask_BT=options.get("attention_mask_BT"),
-        position_ids_BT=options.get("position_ids_BT"),
-    )
-    targets_N = input_ids_BT[:, 1:][wanted_BT[:, 1:]]
+    before_BT = wanted_BT[:, 1:]
+    if position_ids_BT is None and is_fast_llama(model):
+        hidden_ND = fast_hidden_states(
+            model, input_ids_BT[:, :-1], wanted_BT=before_BT, starts_B=wanted_BT.int().argmax(-1)
+        )
+    else:
+        states_BTD = hidden_states(model, input_ids_BT, position_ids_BT=position_ids_BT)
+        hidden_ND = states_BTD[:, :-1][before_BT]
+    targets_N = input_ids_BT[:, 1:][before_BT]
     head: Any = model.get_output_embeddings()
-    weight_VD, bias_V = head.weight, head.bias
-    final = final_logits(model.config)
-    rows = max(1, options.get("chunk_elements", CHUNK_ELEMENTS) // weight_VD.shape[0])
+    options = head.weight, head.bias, final_logits(model.config), temperature, with_entropy
+    rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
     if len(targets_N) <= rows:
-        return _logprobs(hidden_ND, weight_VD, bias_V, targets_N, final, temperature, with_entropy)
+        return _logprobs(hidden_ND, targets_N, *options)
+    chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
     parts = [
-        torch.utils.checkpoint.checkpoint(
-            _logprobs,
-            hidden,
-            weight_VD,
-            bias_V,
-            targets,
-            final,
-            temperature,
-            with_entropy,
-            use_reentrant=False,
-            preserve_rng_state=False,
-        )
-        for hidden, targets in zip(
-            torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True
-        )
+        checkpoint(_logprobs, *chunk, *options, use_reentrant=False, preserve_rng_state=False)
+        for chunk in chunks
     ]
     entropy = torch.cat([part[1] for part in parts]) if with_entropy else None
     return torch.cat([part[0] for part in parts]), entropy
 
 
-def _hidden_before(
-    model: "PreTrainedModel", input_ids_BT: Tensor, wanted_BT: Tensor, **options: Tensor | None
-) -> Tensor:
-    """The last hidden states that the wanted tokens are predicted from: ``[N, D]``."""
-    before_BT = wanted_BT[:, 1:]
-    if any(option is not None for option in options.values()) or not is_fast_llama(model):
-        return hidden_states(model, input_ids_BT, **options)[:, :-1][before_BT]
-    return fast_hidden_states(
-        model, input_ids_BT[:, :-1], wanted_BT=before_BT, starts_B=wanted_BT.int().argmax(-1)
-    )
-
-
 def hidden_states(
-    model: "PreTrainedModel",
-    input_ids_BT: Tensor,
-    *,
-    attention_mask_BT: Tensor | None = None,
-    position_ids_BT: Tensor | None = None,
+    model: "PreTrainedModel", input_ids_BT: Tensor, *, position_ids_BT: Tensor | None = None
 ) -> Tensor:
-    """Last hidden states ``[B, T, D]``, ready for the output head; right-padded unless told."""
-    options: dict[str, Tensor] = {}
-    if attention_mask_BT is not None:
-        positions_BT = (attention_mask_BT.long().cumsum(-1) - 1).clamp_min(0)
-        options = {"attention_mask": attention_mask_BT, "position_ids": positions_BT}
-    elif position_ids_BT is not None:
-        # Told no mask, transformers reads the borders off the positions, whatever the attention.
-        options = {"position_ids": position_ids_BT}
+    """Last hidden states ``[B, T, D]``, ready for the output head, of right-padded or packed rows.
+
+    Given positions and no mask, transformers reads the borders of packed rows off the positions,
+    whatever the attention.
+    """
+    options = {} if position_ids_BT is None else {"position_ids": position_ids_BT}
     states_BTD: Tensor = model.base_model(
         input_ids=input_ids_BT, use_cache=False, **options
     ).last_hidden_state
@@ -170,9 +136,9 @@ def hidden_states(
 
 def _logprobs(
     hidden_ND: Tensor,
+    targets_N: Tensor,
     weight_VD: Tensor,
     bias_V: Tensor | None,
-    targets_N: Tensor,
     final: FinalLogits,
     temperature: float,
     with_entropy: bool,

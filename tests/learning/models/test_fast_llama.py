@@ -270,20 +270,19 @@ def test_dropout_counts_in_training_alone_and_autocast_always():
         assert not is_fast_llama(build())
 
 
-@pytest.mark.parametrize("given", ["position_ids_BT", "attention_mask_BT"])
-def test_packed_rows_and_masked_ones_take_the_models_own_forward(given, monkeypatch):
+def test_packed_rows_take_the_models_own_forward(monkeypatch):
     model = build()
     ids, wanted, _ = LAYOUTS["whole rows"]
     wanted = wanted & (torch.arange(7) > 0)
     plain = token_logprobs(model, ids, wanted_BT=wanted).logprobs_BT
 
     def refused(*_, **__):
-        raise AssertionError("the fast forward pass knows no positions and no masks")
+        raise AssertionError("the fast forward pass knows no positions")
 
     monkeypatch.setattr(logprobs, "fast_hidden_states", refused)
-    value = torch.arange(7).expand(3, 7) if given == "position_ids_BT" else torch.ones(3, 7).int()
-    found = token_logprobs(model, ids, wanted_BT=wanted, **{given: value}).logprobs_BT
-    assert torch.allclose(found, plain, atol=2e-5)
+    positions = torch.arange(7).expand(3, 7)
+    packed = token_logprobs(model, ids, wanted_BT=wanted, position_ids_BT=positions).logprobs_BT
+    assert torch.allclose(packed, plain, atol=2e-5)
     with pytest.raises(AssertionError, match="knows no positions"):
         token_logprobs(model, ids, wanted_BT=wanted)
 

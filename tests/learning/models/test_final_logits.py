@@ -4,6 +4,7 @@ import pytest
 import torch
 import transformers as hf
 
+from posttrain.learning.models import logprobs
 from posttrain.learning.models.final_logits import FinalLogits, final_logits
 from posttrain.learning.models.logprobs import token_logprobs
 
@@ -32,7 +33,10 @@ def test_scale_comes_before_cap():
 
 @pytest.mark.parametrize("chunk_elements", [150, 1 << 24])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_values_entropy_and_gradient_are_those_of_the_models_own_logits(name, chunk_elements):
+def test_values_entropy_and_gradient_are_those_of_the_models_own_logits(
+    name, chunk_elements, monkeypatch
+):
+    monkeypatch.setattr(logprobs, "CHUNK_ELEMENTS", chunk_elements)
     config, stated = CONFIGS[name]
     assert final_logits(config) == stated
     torch.manual_seed(0)
@@ -49,7 +53,6 @@ def test_values_entropy_and_gradient_are_those_of_the_models_own_logits(name, ch
     model.zero_grad()
     found = token_logprobs(
         model, ids, wanted_BT=wanted, temperature=0.7, with_entropy=True,
-        chunk_elements=chunk_elements,
     )  # fmt: skip
     found.logprobs_BT.sum().backward()
 
