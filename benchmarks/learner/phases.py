@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.learner.ours import STAGES, train
 from benchmarks.learner.settings import SIZES, prepare
 from benchmarks.sampling.machine import described
-from posttrain.learning.models import logprobs, reward_head
+from posttrain.learning.models import logprobs
 from posttrain.learning.models.optim import Optimizer
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 
@@ -33,7 +33,6 @@ PHASES = ("sampling", "layers, forward", "head, forward", "backward", "clipping 
 PLACES: tuple[tuple[str, Any, str], ...] = (
     ("sampling", TorchSampler, "sample"),
     ("layers, forward", logprobs, "fast_hidden_states"),
-    ("layers, forward", reward_head, "fast_hidden_states"),
     ("head, forward", logprobs, "_logprobs"),
     ("backward", torch.Tensor, "backward"),
     ("clipping and AdamW", Optimizer, "step"),

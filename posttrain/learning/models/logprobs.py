@@ -96,15 +96,15 @@ def wanted_logprobs(
     """As `token_logprobs`, but flat: one entry per wanted token, in row-major order ``[N]``."""
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
-    before_BT = wanted_BT[:, 1:]
-    if position_ids_BT is None and is_fast_llama(model):
-        hidden_ND = fast_hidden_states(
-            model, input_ids_BT[:, :-1], wanted_BT=before_BT, starts_B=wanted_BT.int().argmax(-1)
-        )
-    else:
-        states_BTD = hidden_states(model, input_ids_BT, position_ids_BT=position_ids_BT)
-        hidden_ND = states_BTD[:, :-1][before_BT]
-    targets_N = input_ids_BT[:, 1:][before_BT]
+    before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
+    hidden_ND = states_at(
+        model,
+        input_ids_BT,
+        wanted_BT=before_BT,
+        starts_B=wanted_BT.int().argmax(-1),
+        position_ids_BT=position_ids_BT,
+    )
+    targets_N = input_ids_BT[wanted_BT]
     head: Any = model.get_output_embeddings()
     options = head.weight, head.bias, final_logits(model.config), temperature, with_entropy
     rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
@@ -117,6 +117,23 @@ def wanted_logprobs(
     ]
     entropy = torch.cat([part[1] for part in parts]) if with_entropy else None
     return torch.cat([part[0] for part in parts]), entropy
+
+
+def states_at(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    starts_B: Tensor,
+    position_ids_BT: Tensor | None = None,
+) -> Tensor:
+    """As `hidden_states`, at the wanted positions alone, row by row: ``[W, D]``.
+
+    Small Llamas compute what rows share up to `starts_B` once, see `fast_hidden_states`.
+    """
+    if position_ids_BT is None and is_fast_llama(model):
+        return fast_hidden_states(model, input_ids_BT, wanted_BT=wanted_BT, starts_B=starts_B)
+    return hidden_states(model, input_ids_BT, position_ids_BT=position_ids_BT)[wanted_BT]
 
 
 def hidden_states(

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from posttrain.data.batching import length_buckets
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
-from posttrain.learning.models.fast_llama import fast_hidden_states, is_fast_llama
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
-from posttrain.learning.models.logprobs import batch_logprobs, hidden_states
+from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
 from posttrain.stage.errors import UserError, nearest
 
 if TYPE_CHECKING:
@@ -82,16 +81,12 @@ def head_rewards(model: "PreTrainedModel", batch: TokenBatch) -> Tensor:
         return _head_values(model, packed_BTD[0, batch.packing.last_B])
     positions_T = torch.arange(batch.input_ids_BT.shape[1], device=batch.input_ids_BT.device)
     last_B = ((batch.input_ids_BT != model.config.pad_token_id) * positions_T).argmax(-1)
-    wanted_BT = positions_T == last_B[:, None]
-    if is_fast_llama(model):
-        hidden_BD = fast_hidden_states(
-            model,
-            batch.input_ids_BT,
-            wanted_BT=wanted_BT,
-            starts_B=batch.wanted_BT.int().argmax(-1),
-        )
-    else:
-        hidden_BD = hidden_states(model, batch.input_ids_BT)[wanted_BT]
+    hidden_BD = states_at(
+        model,
+        batch.input_ids_BT,
+        wanted_BT=positions_T == last_B[:, None],
+        starts_B=batch.wanted_BT.int().argmax(-1),
+    )
     return _head_values(model, hidden_BD)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenTable, encode_rows
-from posttrain.learning.models import logprobs, reward_head
+from posttrain.learning.models import logprobs
 from posttrain.learning.models.load import save_policy
 from posttrain.learning.models.reward_head import start_reward_model
 
@@ -18,8 +18,7 @@ from posttrain.learning.models.reward_head import start_reward_model
 def test_a_reward_and_its_gradients_are_made_where_the_model_is(
     kind, packed, model, tokenizer, monkeypatch, tmp_path
 ):
-    for module in (logprobs, reward_head):
-        monkeypatch.setattr(module, "is_fast_llama", lambda _model: False)
+    monkeypatch.setattr(logprobs, "is_fast_llama", lambda _model: False)
     save_policy(model, tokenizer, tmp_path)
     rows = encode_rows(tokenizer, ["3 + 4 =", "the sum of 12 and 30"], ["7", "12 + 30 = 42"])
     batch = TokenTable(rows, pad=tokenizer.pad_token_id, packed=packed).batch([0, 1])
