@@ -127,9 +127,19 @@ def states_at(
     starts_B: Tensor,
     position_ids_BT: Tensor | None = None,
 ) -> Tensor:
-    """As `hidden_states`, at the wanted positions alone, row by row: ``[W, D]``.
+    """Compute last hidden states at the wanted positions alone.
 
-    Small Llamas compute what rows share up to `starts_B` once, see `fast_hidden_states`.
+    Args:
+        model: Any causal language model or sequence classifier of transformers.
+        input_ids_BT: Token ids, right-padded or packed.
+        wanted_BT: True where a state is wanted.
+        starts_B: Position at which each row's completion begins: small Llamas on a CPU compute once
+            what rows share up to there.
+        position_ids_BT: Of packed rows.
+
+    Returns:
+        States ``[W, D]``, row by row.
+
     """
     if position_ids_BT is None and is_fast_llama(model):
         return fast_hidden_states(model, input_ids_BT, wanted_BT=wanted_BT, starts_B=starts_B)
@@ -139,10 +149,19 @@ def states_at(
 def hidden_states(
     model: "PreTrainedModel", input_ids_BT: Tensor, *, position_ids_BT: Tensor | None = None
 ) -> Tensor:
-    """Last hidden states ``[B, T, D]``, ready for the output head, of right-padded or packed rows.
+    """Compute the last hidden states, ready for the output head.
 
     Given positions and no mask, transformers reads the borders of packed rows off the positions,
     whatever the attention.
+
+    Args:
+        model: Any causal language model or sequence classifier of transformers.
+        input_ids_BT: Token ids, right-padded or packed.
+        position_ids_BT: Of packed rows: each restart at 0 begins a sequence of its own.
+
+    Returns:
+        States ``[B, T, D]``.
+
     """
     options = {} if position_ids_BT is None else {"position_ids": position_ids_BT}
     states_BTD: Tensor = model.base_model(
