@@ -119,8 +119,9 @@ def test_a_table_without_questions_has_the_verifiers_of_the_problems_beside_or_b
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
 
 
+VERIFIER_OF = "components/verifier.py"
 CODE = {
-    "verify.py": "from posttrain.learning.rewards.verifiers.exact import ExactVerifier\n"
+    VERIFIER_OF: "from posttrain.learning.rewards.verifiers.exact import ExactVerifier\n"
     "from posttrain.learning.rewards.verifiers.numeric import NumericVerifier\n"
     "def verifier_of(x):\n    return {'a': ExactVerifier, 'b': NumericVerifier}[x]\n",
     "verifiers/exact.py": "LIMIT = 1\nclass ExactVerifier:\n"
@@ -132,8 +133,9 @@ CODE = {
 
 def test_a_verifier_changes_with_its_own_code_only(tmp_path):
     folder = tmp_path / "posttrain" / "learning" / "rewards"
-    (folder / "verifiers").mkdir(parents=True)
-    for package in (folder.parents[1], folder.parent, folder, folder / "verifiers"):
+    rooms = (folder / "components", folder / "verifiers")
+    for package in (folder.parents[1], folder.parent, folder, *rooms):
+        package.mkdir(parents=True, exist_ok=True)
         (package / "__init__.py").write_text("")
 
     def digests(**changed):
