@@ -1,5 +1,6 @@
 """Whether the Hugging Face hub can be reached, asked once."""
 
+import http.client
 import threading
 import urllib.error
 import urllib.request
@@ -33,8 +34,8 @@ def _silence(url: str) -> str | None:
             urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER).close()
         except urllib.error.HTTPError:
             found.append(None)
-        except OSError as error:
-            found.append(str(error).strip("<>"))
+        except (OSError, http.client.HTTPException) as error:
+            found.append(str(error).strip("<>\r\n"))
         else:
             found.append(None)
 

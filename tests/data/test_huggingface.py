@@ -105,11 +105,13 @@ def test_a_file_or_nothing_where_a_folder_is_needed(refusal, lines, tmp_path):
 @pytest.mark.parametrize("error", [None, OSError("no route to host")])
 def test_a_network_that_swallows_everything_is_not_waited_for(monkeypatch, error):
     """A resolver without an answer heeds no timeout."""
+    given_up, before = threading.Event(), set(threading.enumerate())
 
     def swallow(*_args, **_options):
-        time.sleep(0 if error else 2)
         if error:
             raise error
+        given_up.wait()
+        raise TimeoutError
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("urllib.request.urlopen", swallow)
@@ -121,6 +123,30 @@ def test_a_network_that_swallows_everything_is_not_waited_for(monkeypatch, error
     ):
         hub.check_network("a model", remedy="go there")
     assert time.monotonic() - began < 1
+    # Else it would raise into whichever test runs by then.
+    given_up.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join()
+
+
+def test_an_answer_that_is_no_http_is_named_and_no_thread_fails(monkeypatch, recwarn):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer():
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"SSH-2.0\r\n\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", endpoint)
+        with pytest.raises(UserError, match=r"does not answer \(SSH-2.0\); go there"):
+            hub.check_network("a model", remedy="go there")
+        thread.join()
+    assert not recwarn.list
 
 
 def test_a_hub_that_does_not_answer_is_told_at_once_with_the_remedy(refusal, monkeypatch):

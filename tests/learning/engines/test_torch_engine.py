@@ -181,3 +181,28 @@ def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
         found = sampler.sample(prompts, params)
         assert seen == batches
         assert [s.token_ids for s in found] == [s.token_ids for s in expected]
+
+
+@pytest.mark.parametrize("name", ["llama-gqa-tied", "qwen2"])
+def test_prompts_that_share_nothing_are_read_in_portions(name, models, tokenizer, monkeypatch):
+    """45 tokens at once: the activations of a whole batch would be many times its weights."""
+    lengths = [20, 20, 20, 20, 7, 7, 9, 50, 3, 20]
+    prompts = [Prompt(f"q{i}", tuple(range(20, 20 + n))) for i, n in enumerate(lengths)]
+    sampler, params = TorchSampler(models[name], tokenizer), SamplingParams(6, num_samples=1)
+    whole = sampler.sample(prompts, params)
+    project, seen = llama.LlamaWeights.project, []
+
+    def counted(self, x, layer, **given):
+        if "out" not in given:
+            seen.append(len(x))
+        return project(self, x, layer, **given)
+
+    monkeypatch.setattr(llama, "_PORTION", 45)
+    monkeypatch.setattr(llama.LlamaWeights, "project", counted)
+    found = sampler.sample(prompts, params)
+    # By hand, of the prompts from short to long: 3, 7, 7 and 9; twice two of 20; 20; 50.
+    assert sorted(set(seen)) == [20, 36, 40, 50]
+    assert [s.token_ids for s in found] == [s.token_ids for s in whole]
+    for sample, prompt in zip(found, prompts, strict=True):
+        expected = trainer_logprobs(models[name], prompt, sample, 1.0)
+        torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-4, rtol=0)

@@ -33,6 +33,9 @@ them from memory again."""
 _FEWEST = 128
 """Rows of a batch below which dispatch costs more than what a cache saves."""
 
+_PORTION = 1024
+"""Tokens of prompts that a CPU reads at once: of more, the activations leave its cache."""
+
 
 def can_decode(model: Any) -> bool:
     """True where `LlamaDecoder` computes what the model's own forward computes."""
@@ -93,7 +96,10 @@ class LlamaDecoder:
         if self.padding_P is not None or 0 < self.written < self.narrowest:
             bias_P1S = self._bias(padding_P, length, num_positions)
             self.bias_P1S = bias_P1S.repeat_interleave(self.kv_heads, 0)
-        return self._read_prompts(ids_PS, padding_P)
+        portions = [slice(num_prompts)]
+        if group == 1 and ids_PS.device.type == "cpu":
+            portions = _portions(padding_P.tolist(), length)
+        return torch.cat([self._read_prompts(ids_PS, padding_P, chosen) for chosen in portions])
 
     def _bias(self, padding_P: Tensor, length: int, num_positions: int) -> Tensor:
         """-inf at padding and, where a row has one cache, at what is to come; `[P, 1, S]`."""
@@ -123,7 +129,7 @@ class LlamaDecoder:
         ]
         for cache in self.caches:
             # Positions that are read before they are written.
-            cache.own[..., : self.narrowest, :] = 0.0
+            cache.own[..., : max(self.written, self.narrowest), :] = 0.0
         self._lay_out(num_prompts)
 
     def _lay_out(self, num_prompts: int) -> None:
@@ -142,8 +148,11 @@ class LlamaDecoder:
         turned = self.queries.view(num_prompts, kv, group, per_key, -1, 2)
         self.turned_queries = torch.view_as_complex(turned)
 
-    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor) -> Tensor:
-        """Fill the caches of the prompts; their logits."""
+    def _read_prompts(self, ids_PS: Tensor, padding_P: Tensor, chosen: slice) -> Tensor:
+        """Fill the caches of some prompts; their logits."""
+        # Only where prompts are read in portions do all of one share padding.
+        begin = int(padding_P[chosen].min()) if self.group == 1 else 0
+        ids_PS, padding_P = ids_PS[chosen, begin:], padding_P[chosen] - begin
         num_prompts, length = ids_PS.shape
         positions_S = torch.arange(length, device=ids_PS.device)
         turns_N = self.turns[(positions_S - padding_P[:, None]).clamp_min(0).flatten(), :1]
@@ -159,7 +168,7 @@ class LlamaDecoder:
                 cache.prompt_keys[:] = k.transpose(2, 3)
                 cache.prompt_values[:] = v
             else:
-                cache.own[:, :, :, 0, :length] = torch.stack([k, v])
+                cache.own[:, chosen, :, 0, begin : begin + length] = torch.stack([k, v])
             if index == len(self.weights.layers) - 1 and self.group == 1:
                 # What follows the prompt is read at its last position alone. Groups read a prompt
                 # once for many samples: there it saves little, and another shape rounds otherwise.
@@ -231,6 +240,17 @@ class LlamaDecoder:
             scores = torch.baddbmm(self.bias_P1S[:, :, :width], q, keys)
         y = torch.bmm(scores.softmax(-1), cache.values[:, :width])
         return y.view(-1, self.heads * self.head_size)
+
+
+def _portions(padding: list[int], length: int) -> list[slice]:
+    """Neighboring prompts to read at once, of no more than `_PORTION` tokens where one fits."""
+    portions, begin, longest = [], 0, 0
+    for end, padded in enumerate(padding):
+        longest = max(longest, length - padded)
+        if end > begin and longest * (end + 1 - begin) > _PORTION:
+            portions.append(slice(begin, end))
+            begin, longest = end, length - padded
+    return [*portions, slice(begin, len(padding))]
 
 
 def _causal_bias(hidden_PS: Tensor) -> Tensor:
