@@ -25,7 +25,7 @@ from posttrain.operations.maintenance.state import (
 from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import alive
 from posttrain.provenance.dvc.guard import projects
-from posttrain.provenance.ledger import Ledger, open_ledger
+from posttrain.provenance.ledger import Ledger, read_ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.errors import UserError
 
@@ -125,7 +125,7 @@ def _add_neighbor(claims: Claims, root: Path, keep: Keep) -> None:
     database = root / STATE_DIR / "ledger.db"
     if not database.is_file():
         return
-    with open_ledger(database, create=False) as ledger:
+    with read_ledger(database) as ledger:
         theirs = claims_of(ledger, replace(keep, metrics=()))
     reasons: Mapping[str, dict[str, None]] = theirs.reasons
     for md5, why in reasons.items():

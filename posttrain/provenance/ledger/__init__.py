@@ -6,7 +6,7 @@ SQLAlchemy costs more than a whole lineage query (docs/decisions/0006-ledger.md)
 """
 
 from posttrain.provenance.ledger.conflicts import Conflict, conflicts
-from posttrain.provenance.ledger.ledger import Ledger, open_ledger
+from posttrain.provenance.ledger.ledger import Ledger, open_ledger, read_ledger
 from posttrain.provenance.ledger.records import (
     Adoption,
     ArtifactRecord,
@@ -31,4 +31,5 @@ __all__ = [
     "Verification",
     "conflicts",
     "open_ledger",
+    "read_ledger",
 ]

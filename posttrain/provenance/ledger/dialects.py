@@ -8,6 +8,13 @@ OWN_TABLES: Mapping[str, str] = {
 }
 """The tables of the database, as `name`."""
 
+WRITER_LOCK: Mapping[str, str] = {
+    "sqlite": "BEGIN IMMEDIATE",
+    # One writer at a time, also across machines: any constant will do as long as it is ours.
+    "postgresql": f"SELECT pg_advisory_xact_lock({0x706F7374})",
+}
+"""What makes a transaction the only one that writes, waiting for the one that does."""
+
 NUMBERS: Mapping[str, str] = {
     "sqlite": "json_each(:numbers) numbers",
     "postgresql": (

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Self
 
 from posttrain.provenance.ledger.annotations import Annotations
@@ -12,7 +14,7 @@ from posttrain.provenance.ledger.processes import is_gone, this_process
 from posttrain.provenance.ledger.reading import IS_PROVEN, StageRunReader, annotated
 from posttrain.provenance.ledger.records import Run, RunStatus, StageRun
 from posttrain.provenance.ledger.store import Params, Row, SqliteStore, Store, insert_rows
-from posttrain.provenance.ledger.version import ensure_current
+from posttrain.provenance.ledger.version import HEAD, ensure_current, stored_version
 from posttrain.provenance.ledger.writing import write_stage_runs
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import KeyDigest, canonical_json
@@ -135,6 +137,26 @@ def open_ledger(url_or_path: str | Path, *, create: bool = True) -> Ledger:
         store.close()
         raise
     return Ledger(store)
+
+
+@contextmanager
+def read_ledger(path: Path) -> Iterator[Ledger]:
+    """Open the ledger file of another project, which a former posttrain may still use.
+
+    Args:
+        path: The file. Where its schema is an older one, it stays so, and a copy is read.
+
+    Yields:
+        The ledger; what is written to it may be lost.
+
+    """
+    with ExitStack() as opened:
+        store = opened.enter_context(closing(SqliteStore(path)))
+        if stored_version(store) not in (None, HEAD):
+            folder = opened.enter_context(TemporaryDirectory(prefix="posttrain-ledger-"))
+            path = Path(folder) / path.name
+            store.copy_to(path)
+        yield opened.enter_context(open_ledger(path, create=False))
 
 
 def open_store(url: str, *, create: bool = True) -> Store:

@@ -1,11 +1,14 @@
 """Schema creation and Alembic migrations; imported only when a schema is not the newest."""
 
+import sqlite3
 from pathlib import Path
 
 import sqlalchemy
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from posttrain.provenance.ledger.schema import METADATA
+from posttrain.provenance.ledger.store import explained
+from posttrain.stage.errors import UserError
 
 _POSTGRESQL = ("postgres", "postgresql")
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -29,11 +32,31 @@ def creation_sql(url: str) -> list[str]:
 
 
 def upgrade(url: str, revision: str) -> None:
-    """Run the migrations that lie between the database's schema and `revision`."""
+    """Run the migrations that lie between the database's schema and `revision`, as one writer.
+
+    Args:
+        url: Of the database.
+        revision: The schema that it has afterwards, or has already.
+
+    Raises:
+        UserError: The database cannot be written, or its writer does not come to an end.
+
+    """
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["url"] = driver_url(url)
-    command.upgrade(config, revision)
+    # Without its password.
+    name = sqlalchemy.make_url(driver_url(url)).render_as_string()
+    with explained(name, "upgraded to today's schema"):
+        try:
+            command.upgrade(config, revision)
+        except sqlalchemy.exc.DBAPIError as error:
+            if isinstance(error.orig, sqlite3.Error):
+                raise error.orig from None
+            raise UserError(
+                f"the ledger {name} cannot be upgraded to today's schema: "
+                f"{str(error).splitlines()[0]}"
+            ) from None

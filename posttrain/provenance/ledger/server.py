@@ -9,12 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, CursorResult, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.store import Params, Row, row_type
 from posttrain.stage.errors import UserError
 
-# One writer at a time, also across machines: any constant will do as long as it is ours.
-_WRITER_LOCK = 0x706F7374
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.5
 
@@ -59,7 +58,7 @@ class ServerStore:
         with self._lock:
             self._depth += 1
             try:
-                self._begun(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})", outer=self._depth > 1)
+                self._begun(WRITER_LOCK[self.dialect], outer=self._depth > 1)
                 yield
                 self._connection.commit()
             finally:

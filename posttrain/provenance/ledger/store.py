@@ -6,7 +6,7 @@ import threading
 import time
 from collections import namedtuple
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -110,6 +110,21 @@ def query_in(
     return rows
 
 
+@contextmanager
+def explained(ledger: str, attempted: str) -> Iterator[None]:
+    """Turn what the machine did (disk full, no rights, damage) into a sentence for the user."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"the ledger {ledger} cannot be {attempted}: {error}") from None
+    except sqlite3.DatabaseError as error:
+        code = (error.sqlite_errorcode or 0) & 0xFF
+        if code not in _REMEDIES:
+            raise
+        remedy = _REMEDIES[code]
+        raise UserError(f"the ledger {ledger} cannot be {attempted}: {error}; {remedy}") from None
+
+
 class SqliteStore:
     """A SQLite file in WAL mode, so that readers never wait for the writer.
 
@@ -136,21 +151,8 @@ class SqliteStore:
                 raise
             return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
 
-    @contextmanager
-    def _explained(self, attempted: str) -> Iterator[None]:
-        """Turn what the machine did (disk full, no rights, damage) into a sentence for the user."""
-        try:
-            yield
-        except OSError as error:
-            raise UserError(f"the ledger {self._path} cannot be {attempted}: {error}") from None
-        except sqlite3.DatabaseError as error:
-            code = (error.sqlite_errorcode or 0) & 0xFF
-            if code not in _REMEDIES:
-                raise
-            remedy = _REMEDIES[code]
-            raise UserError(
-                f"the ledger {self._path} cannot be {attempted}: {error}; {remedy}"
-            ) from None
+    def _explained(self, attempted: str) -> AbstractContextManager[None]:
+        return explained(str(self._path), attempted)
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
         """Rows of a SELECT, with the names of its columns."""
@@ -181,6 +183,11 @@ class SqliteStore:
             finally:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
+
+    def copy_to(self, path: Path) -> None:
+        """Write what is committed to another file, while others may go on writing to this one."""
+        with self._lock, self._explained("copied"), closing(sqlite3.connect(path)) as copy:
+            self._connection.backup(copy)
 
     def close(self) -> None:
         """Close the file."""

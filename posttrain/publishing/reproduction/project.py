@@ -15,7 +15,7 @@ from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.recipe import RECIPE_FILE
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.git import require_git
-from posttrain.provenance.ledger import ArtifactRecord, StageRun, open_ledger
+from posttrain.provenance.ledger import ArtifactRecord, StageRun, read_ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
@@ -55,7 +55,7 @@ def last_run(root: Path) -> dict[str, StageRun]:
     at = root / STATE_DIR / "ledger.db"
     if not at.is_file():
         return {}
-    with open_ledger(at, create=False) as ledger:
+    with read_ledger(at) as ledger:
         runs = ledger.runs(1)
         return {run.stage: run for run in ledger.stage_runs(runs[0].id)} if runs else {}
 

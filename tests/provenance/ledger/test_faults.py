@@ -7,10 +7,13 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 
-from posttrain.provenance.ledger import open_ledger
+from posttrain.provenance.ledger import migrate, open_ledger, read_ledger
+from posttrain.provenance.ledger.store import SqliteStore
+from posttrain.provenance.ledger.version import HEAD, stored_version
 from posttrain.stage.errors import UserError
 
 # Half of fifty: each is done to both kinds of database.
@@ -127,6 +130,31 @@ with open_ledger(sys.argv[1], create=False) as ledger:
 """
 
 
+COPIER = """
+import sys
+from pathlib import Path
+from posttrain.stage.errors import UserError
+from posttrain.provenance.ledger import open_ledger, read_ledger
+try:
+    open_ledger(sys.argv[1])
+except UserError as error:
+    print(error)
+with read_ledger(Path(sys.argv[1])) as ledger:
+    print(ledger.runs())
+"""
+OPENER = """
+import sys
+import alembic.command
+from posttrain.provenance.ledger import migrate, open_ledger, read_ledger
+from posttrain.provenance.ledger.store import SqliteStore
+from posttrain.provenance.ledger.version import HEAD, stored_version
+from posttrain.provenance.ledger.version import stored_version
+print("ready", flush=True)
+with open_ledger(sys.argv[1]) as ledger:
+    print(stored_version(ledger.store))
+"""
+
+
 @pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
 def test_a_read_only_folder_can_still_be_read(public_path, make):
     with open_ledger(public_path / "ledger.db") as ledger:
@@ -139,6 +167,61 @@ def test_a_read_only_folder_can_still_be_read(public_path, make):
     assert count == "1"
     assert "cannot be written" in complaint
     assert "make its folder writable" in complaint
+
+
+def make_older(path):
+    """A ledger as 0.1 left it: of the second schema, its journal a WAL."""
+    migrate.upgrade(f"sqlite:///{path}", "0002")
+    SqliteStore(path).close()
+
+
+@pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs another user")
+def test_an_older_ledger_in_a_read_only_folder_is_one_sentence_or_read_as_a_copy(public_path):
+    path = public_path / "ledger.db"
+    make_older(path)
+    other = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
+    shown = subprocess.run(
+        [*other, sys.executable, "-c", COPIER, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert shown.stderr == ""
+    complaint, runs = shown.stdout.splitlines()
+    assert f"the ledger sqlite:///{path} cannot be upgraded to today's schema" in complaint
+    assert "make its folder writable" in complaint
+    assert runs == "[]"
+
+
+def test_several_processes_that_open_an_older_ledger_migrate_it_once(tmp_path):
+    path = tmp_path / "ledger.db"
+    make_older(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    command = [sys.executable, "-c", OPENER, str(path)]
+    openers = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(4)
+    ]
+    assert [opener.stdout.readline() for opener in openers] == ["ready\n"] * 4
+    time.sleep(0.5)
+    holder.execute("COMMIT")
+    assert [opener.communicate(timeout=60)[0] for opener in openers] == [f"{HEAD}\n"] * 4
+
+
+def test_an_upgrade_that_has_to_wait_too_long_is_one_sentence(tmp_path, monkeypatch):
+    path = tmp_path / "ledger.db"
+    make_older(path)
+    monkeypatch.setattr("posttrain.provenance.ledger.store.BUSY_SECONDS", 0.2)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UserError, match="upgraded to today's schema: .*another process holds it"):
+        open_ledger(path)
+    with read_ledger(path) as ledger:
+        assert ledger.runs() == []
+    holder.close()
+    with closing(SqliteStore(path)) as store:
+        assert stored_version(store) == "0002"
 
 
 def test_another_process_that_never_lets_go_is_named_as_the_cause(tmp_path, monkeypatch):

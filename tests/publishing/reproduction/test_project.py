@@ -1,0 +1,32 @@
+"""What is read of a project that another posttrain ran."""
+
+from contextlib import closing
+
+from posttrain.provenance.ledger import migrate
+from posttrain.provenance.ledger.store import SqliteStore
+from posttrain.provenance.ledger.version import stored_version
+from posttrain.publishing.reproduction.project import last_run
+
+RUN = """
+INSERT INTO runs (id, recipe, started, status, git_dirty, command, overrides, process)
+VALUES ('r1', 'recipe.yaml', 0.0, 'succeeded', 0, 'run', '{}', 'host 1 1')
+"""
+DERIVATION = "INSERT INTO derivations (num, sha, outputs_sha) VALUES (1, 'd', 'o')"
+STAGE = """
+INSERT INTO stage_runs (id, run_id, stage, task, key, status, derivation, started, ended,
+    components, timings, metrics, host, log_path, attempt)
+VALUES ('s1', 'r1', 'first', 't', 'k', 'succeeded', 1, 0.0, 1.0, '{}', '{}', '{}', '', '', 1)
+"""
+
+
+def test_what_a_former_posttrain_made_is_read_and_its_ledger_stays_its_own(tmp_path):
+    path = tmp_path / ".posttrain" / "ledger.db"
+    path.parent.mkdir()
+    migrate.upgrade(f"sqlite:///{path}", "0002")
+    with closing(SqliteStore(path)) as store:
+        with store.transaction():
+            for statement in (RUN, DERIVATION, STAGE):
+                store.execute_many(statement, [{}])
+        made = last_run(tmp_path)
+        assert {name: run.status for name, run in made.items()} == {"first": "succeeded"}
+        assert stored_version(store) == "0002"
