@@ -156,7 +156,7 @@ def _artifacts(rows: Sequence[Mapping[str, Any]]) -> tuple[ArtifactRecord, ...]:
 
 def _renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Verifiers are called judges in what 0.1 exported."""
-    if row["type"] != "judge":
+    if (row["type"], row["role"]) != ("judge", "judge") or not row["path"].startswith("judge:"):
         return row
     path = row["path"].replace("judge:", "verifier:", 1)
     return {**row, "type": "verifier", "role": "verifier", "path": path}

@@ -72,6 +72,18 @@ def test_what_an_older_ledger_called_judges_are_verifiers(make, tmp_path):
         assert imported(new, text) == 0
 
 
+def test_what_a_project_itself_calls_judges_stays_so(make, tmp_path):
+    judge = make.artifact("judge", "j1", type="judge", path="data/first/judge")
+    with open_ledger(tmp_path / "old.db") as old:
+        old.compositions.add(Composition(make.artifact("table", "d1"), (judge,)))
+        text = exported(old)
+    with open_ledger(tmp_path / "new.db") as new:
+        assert imported(new, text) == 1
+        assert new.compositions.parts_of(["d1"]) == {"d1": (judge,)}
+        assert exported(new) == text
+        assert imported(new, text) == 0
+
+
 def test_every_line_is_strict_json(ledger, make):
     metrics = {"nan": math.nan, "up": math.inf, "down": -math.inf, "fine": 0.5}
     ledger.record(make.stage_run(1, metrics=metrics))

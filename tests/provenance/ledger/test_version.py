@@ -50,8 +50,8 @@ def test_alembic_from_nothing_builds_what_a_fresh_ledger_has(ledger, url, tmp_pa
 def test_the_judges_of_an_older_ledger_are_verifiers(make, tmp_path):
     path = tmp_path / "ledger.db"
     table, judge = make.artifact("table", "d1"), make.artifact("judge", "j1", type="judge")
-    # A port of a task of one's own may be called so: it is no part of a table.
-    port = replace(make.artifact("judge", "r1"), path="data/judge")
+    # A task of one's own may call a port so, and what it makes: that is no part of a table.
+    port = replace(make.artifact("judge", "r1", type="judge"), path="data/judge")
     with open_ledger(path) as ledger:
         ledger.compositions.add(Composition(table, (replace(judge, path="judge:numeric"), port)))
     with sqlite3.connect(path) as database:

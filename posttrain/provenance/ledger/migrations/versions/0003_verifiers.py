@@ -8,8 +8,13 @@ down_revision = "0002"
 
 def upgrade() -> None:
     """Give the verifiers among the artifacts today's kind, role and path; their digests stay."""
-    op.execute("UPDATE artifacts SET type = 'verifier' WHERE type = 'judge'")
+    # A task of one's own may call its artifacts and its ports so.
+    verifiers = "substr(path, 1, 6) = 'judge:' AND role = 'judge'"
+    op.execute(
+        "UPDATE artifacts SET type = 'verifier' WHERE type = 'judge' AND num IN (SELECT artifact"
+        f" FROM edges WHERE port IN (SELECT num FROM ports WHERE {verifiers}))"
+    )
     op.execute(
         "UPDATE ports SET path = 'verifier:' || substr(path, 7), role = 'verifier'"
-        " WHERE substr(path, 1, 6) = 'judge:' AND role = 'judge'"
+        f" WHERE {verifiers}"
     )
