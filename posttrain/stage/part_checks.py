@@ -3,9 +3,10 @@
 import inspect
 import traceback
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partialmethod
 from pathlib import Path
 from sysconfig import get_paths
+from types import FunctionType
 from typing import Any, Literal, get_args, get_origin
 
 from posttrain.stage.config import StageConfig
@@ -14,14 +15,16 @@ from posttrain.stage.errors import nearest
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
-@cache
-def complaint_about(part: object, kind: str, base: type[Any]) -> str | None:
+def complaint_about(
+    part: object, kind: str, base: type[StageConfig], one_of: tuple[str, ...] = ()
+) -> str | None:
     """Find out why a class cannot stand in a slot under a kind.
 
     Args:
         part: What a plug-in or a package offers.
         kind: The kind under which it does.
         base: The `Part` that those of the slot derive from.
+        one_of: Methods of which a part implements at least one.
 
     Returns:
         What it is, with the file and the remedy; None where nothing is wrong with it.
@@ -29,8 +32,7 @@ def complaint_about(part: object, kind: str, base: type[Any]) -> str | None:
     """
     if not (isinstance(part, type) and issubclass(part, base)):
         return f"{part!r}, which is no {base.__name__}; derive it from that class"
-    wrong = _missing(part, base) or _misnamed(part, kind) or next(_unlike(part, base), None)
-    return f"{part.__name__} in {_place(part)}, {wrong}" if wrong else None
+    return _complaint_about_class(part, kind, base, one_of)
 
 
 def where_it_failed(error: BaseException) -> str:
@@ -53,9 +55,17 @@ def where_it_failed(error: BaseException) -> str:
     return f"{name}: {error}{place}"
 
 
-def _missing(part: type[Any], base: type[Any]) -> str | None:
+@cache
+def _complaint_about_class(
+    part: type[Any], kind: str, base: type[StageConfig], one_of: tuple[str, ...]
+) -> str | None:
+    missing = _missing(part, base, one_of)
+    wrong = missing or _misnamed(part, kind) or next(_unlike(part, base), None)
+    return f"{part.__name__} in {_place(part)}, {wrong}" if wrong else None
+
+
+def _missing(part: type[Any], base: type[Any], names: tuple[str, ...]) -> str | None:
     """Say which methods are left to the part, where it has none of them."""
-    names = base.IMPLEMENT_ONE_OF
     if not names or any(_found(part, name) is not _found(base, name) for name in names):
         return None
     wanted = [f"{name}{_signature(_found(base, name))}" for name in names]
@@ -81,7 +91,7 @@ def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
         theirs, ours = _found(part, name), _found(base, name)
         if theirs is ours or not (callable(ours) or isinstance(ours, property | classmethod)):
             continue
-        if type(theirs) is not type(ours):
+        if _sort(theirs) is not _sort(ours):
             yield f"whose {name} is no {type(ours).__name__}; write it as in {base.__name__}"
         elif not isinstance(ours, property) and not _fits(theirs, ours):
             signature = f"{name}{_signature(ours)}"
@@ -92,9 +102,19 @@ def _found(owner: type[Any], name: str) -> Any:
     return inspect.getattr_static(owner, name, None)
 
 
+def _sort(member: Any) -> type[Any]:
+    """Tell how a member is used, whatever wraps it: called, and on what, or read as a value."""
+    if isinstance(member, classmethod | staticmethod):
+        return type(member)
+    return FunctionType if callable(member) or isinstance(member, partialmethod) else property
+
+
 def _fits(theirs: Any, ours: Any) -> bool:
     """Call one method as the other may be called, with and without what has a default."""
-    signature = inspect.signature(_function(theirs))
+    try:
+        signature = inspect.signature(_function(theirs))
+    except (TypeError, ValueError):  # Written in C, or a partial method: nothing can be said.
+        return True
     asked = inspect.signature(_function(ours)).parameters.values()
     needed = [each for each in asked if each.default is each.empty]
     try:

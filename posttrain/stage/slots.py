@@ -41,8 +41,6 @@ class Part(StageConfig):
     """Where the formula is from: paper and equation, or code at a commit."""
     NEEDS: ClassVar[frozenset[str]] = frozenset()
     """What the part must be given beside its arguments (`values`, `reference`, ...)."""
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ()
-    """Of the base of a slot: methods of which every part implements at least one."""
 
     kind: str
     """Which part of its slot this is."""
@@ -65,6 +63,9 @@ class Slot(Generic[P]):
     name: str
     base: type[P]
     parts: Mapping[str, type[P]]
+    one_of: tuple[str, ...] = ()
+    """Methods of the base of which every part implements at least one. They stand here, and not in
+    the base, as the code of the base is in the keys of stages and in the digests of verifiers."""
 
     def __post_init__(self) -> None:
         _known[self.name] = self
@@ -107,7 +108,7 @@ class Slot(Generic[P]):
         """
         from posttrain.stage.part_checks import complaint_about
 
-        wrong = complaint_about(part, kind, self.base)
+        wrong = complaint_about(part, kind, self.base, self.one_of)
         return f"{self.name}.{kind} is {wrong}" if wrong else None
 
     def parse(self, value: Any) -> P:
@@ -317,6 +318,12 @@ def _parts_of(name: str, where: str) -> Plugins:
         raise UserError(
             f"{where}: the module '{name}' has no PARTS; give it PARTS = {{slot: {{kind: part}}}}"
         )
+    for key in (*parts, *(kind for each in parts.values() for kind in each)):
+        if not isinstance(key, str):
+            raise UserError(
+                f"{where}: PARTS of the module '{name}' has the key {key!r}; name slots and kinds"
+                " by text"
+            )
     return parts
 
 

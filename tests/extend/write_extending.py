@@ -25,15 +25,15 @@ def examples() -> str:
         registry = place.partition(":")[0].replace(".", "/") + ".py"
         shipped = registry.rpartition("/")[0]
         article = "an" if slot[0] in "aeiou" else "a"
-        base = find_slot(slot).base
-        own = classes_of(base)
+        found = find_slot(slot)
+        own = classes_of(found.base)
         for each in own:
             spoken_of |= classes_named(each)
         sections.append(
             f"## To add {article} {slot.replace('_', ' ')}\n\n{purpose}. Those that ship stand in"
             f" [`{shipped}/`](../{shipped}), their list in `{registry}`.\n\n"
             f"`my_{slot}.py`:\n\n{code(file.read_text())}\n"
-            f"What a part implements ({must(base)}), and what it is given:\n\n"
+            f"What a part implements ({must(found.one_of)}), and what it is given:\n\n"
             f"{code(*map(stub, own))}{more(slot)}"
         )
     folder = Path(__file__).parent / "plugins" / "my_artifact_kind"
@@ -54,9 +54,9 @@ def code(*texts: str) -> str:
     return f"```python\n{body}\n```\n"
 
 
-def must(base: type) -> str:
+def must(one_of: tuple[str, ...]) -> str:
     """Which of the methods a part must have."""
-    names = [f"`{name}`" for name in base.IMPLEMENT_ONE_OF]
+    names = [f"`{name}`" for name in one_of]
     return f"{names[0]} at least" if len(names) == 1 else f"one of {', '.join(names)} at least"
 
 
@@ -79,6 +79,8 @@ def classes_of(base: type) -> list[type]:
 
 def classes_named(owner: type) -> dict[str, type]:
     """Classes of posttrain in the signatures of a class, that its module imports."""
+    from posttrain.stage.slots import Part
+
     module = sys.modules[owner.__module__]
     names = set()
     for node in ast.walk(ast.parse(stub(owner))):
@@ -91,7 +93,7 @@ def classes_named(owner: type) -> dict[str, type]:
         if isinstance(node, ast.ImportFrom) and node.module.startswith("posttrain."):
             for name in names & {each.name for each in node.names}:
                 each = getattr(importlib.import_module(node.module), name)
-                if isinstance(each, type) and not hasattr(each, "IMPLEMENT_ONE_OF"):
+                if isinstance(each, type) and not issubclass(each, Part):
                     found[name] = each
     return found
 
@@ -107,8 +109,6 @@ def stub(owner: type) -> str:
             said = each.body[0].end_lineno if isinstance(each.body[0], ast.Expr) else None
             kept = range(first, said + 1) if said and each.name[0] != "_" else ()
             gone = set(range(first, each.end_lineno + 1)) - set(kept)
-        elif isinstance(each, ast.AnnAssign) and each.target.id == "IMPLEMENT_ONE_OF":
-            gone = set(range(each.lineno, each.end_lineno + 1))
         else:
             continue
         for number in gone:

@@ -125,6 +125,18 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
             "shedule.x is offered for a slot that there is not; did you mean 'schedule'",
         ),
         (
+            "PARTS = {'schedule': {'mine': {'a': 1}}}",
+            "schedule.mine is {'a': 1}, which is no ScheduleShape; derive it from that class",
+        ),
+        (
+            "PARTS = {1: {'x': int}}",
+            "PARTS of the module 'my_turns' has the key 1; name slots and kinds by text",
+        ),
+        (
+            "PARTS = {'schedule': {None: int}}",
+            "PARTS of the module 'my_turns' has the key None; name slots and kinds by text",
+        ),
+        (
             "x = 2\n1 / 0",
             "ZeroDivisionError: division by zero (my_turns.py:2); correct that",
         ),

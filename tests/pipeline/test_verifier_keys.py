@@ -8,6 +8,7 @@ import pytest
 from posttrain.pipeline.plan import Planner
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.stage_keys import INTERFACE
+from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
@@ -66,3 +67,16 @@ def test_a_stage_that_scores_nothing_hangs_on_none(planner):
 
 def test_the_source_of_the_problems_hangs_on_the_verifiers_that_its_parameters_name(planner):
     assert verifiers(planner, "synthesize", {}) == {"reasoning_gym"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "digest"),
+    [
+        ("numeric", "053ce57c1f9e09b4"),
+        ("exact", "2a98d9512d50e6a7"),
+        ("format", "51173878d6f3b4ce"),
+    ],
+)
+def test_a_verifier_is_the_same_as_long_as_it_scores_the_same(planner, kind, digest):
+    """A recall names verifiers by these digests, so another one means that scores may differ."""
+    assert verifier_digest(planner.keys.reader, kind).startswith(digest)

@@ -1,6 +1,6 @@
 """What a template is: a part that gives a model's tokenizer its chat template."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part
@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
 class Template(Part):
     """Writes a prompt, and the answer to it, as the text that a model reads."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("chat_template",)
 
     def chat_template(self, tokenizer: "PreTrainedTokenizerBase") -> str | None:
         """Write the template down.

@@ -5,4 +5,6 @@ from posttrain.data.chat_templates.jinja import JinjaTemplate
 from posttrain.data.chat_templates.own import OwnTemplate
 from posttrain.stage.slots import Slot
 
-TEMPLATES = Slot("template", Template, {"own": OwnTemplate, "jinja": JinjaTemplate})
+TEMPLATES = Slot(
+    "template", Template, {"own": OwnTemplate, "jinja": JinjaTemplate}, one_of=("chat_template",)
+)

@@ -1,7 +1,7 @@
 """What a filter is: a part that gives every row of a table a reason to go, or none."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from posttrain.data.filters.parallel import IN_PROCESS, Parallel
 from posttrain.stage.slots import Part
@@ -38,8 +38,6 @@ class FilterInputs:
 
 class Filter(Part):
     """Keeps or drops rows of a table of problems or solutions, each dropped one with a reason."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("reasons",)
 
     @property
     def label(self) -> str:

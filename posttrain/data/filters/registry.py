@@ -26,4 +26,5 @@ FILTERS = Slot(
         "per_problem": PerProblemFilter,
         "verified": VerifiedFilter,
     },
+    one_of=("reasons",),
 )

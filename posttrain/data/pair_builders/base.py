@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from posttrain.stage.slots import Part
 
@@ -27,8 +27,6 @@ Chosen = tuple[PairCandidate, PairCandidate]
 
 class PairBuilder(Part):
     """Sets better samples of a problem against worse ones."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("of_problem",)
 
     def of_problem(self, samples: Sequence[PairCandidate], limit: int) -> list[Chosen]:
         """Choose the pairs of one problem.

@@ -14,4 +14,5 @@ PAIR_BUILDERS = Slot(
         "best_worst": BestWorstPairs,
         "length_balanced": LengthBalancedPairs,
     },
+    one_of=("of_problem",),
 )

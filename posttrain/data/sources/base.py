@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from posttrain.data.teachers.base import Solution, Teacher
 from posttrain.stage.slots import Part
@@ -53,8 +53,6 @@ class SourceRows:
 
 class Source(Part):
     """Reads or makes problems, with the solutions that it has."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("read",)
 
     name: str
     """Name of the source, unique in a recipe; its problems carry it."""

@@ -16,4 +16,5 @@ SOURCES = Slot(
         "parquet": ParquetSource,
         "reasoning_gym": ReasoningGymSource,
     },
+    one_of=("read",),
 )

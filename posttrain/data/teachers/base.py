@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from posttrain.stage.slots import Part
 
@@ -37,8 +37,6 @@ class TeacherRequest:
 
 class Teacher(Part):
     """Writes worked solutions of problems."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("solve",)
 
     def check_generator(self, name: str) -> None:
         """Refuse a generator of problems that the teacher cannot solve, before any is made."""

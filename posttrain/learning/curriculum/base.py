@@ -130,8 +130,6 @@ class WeightedStream(ProblemStream):
 class ProblemSampler(Part):
     """Which problems a step's rollouts are drawn for."""
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("start",)
-
     METRICS: ClassVar[Mapping[str, str]] = {}
     """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``."""
 

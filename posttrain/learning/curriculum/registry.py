@@ -9,4 +9,5 @@ PROBLEM_SAMPLERS = Slot(
     "problem_sampler",
     ProblemSampler,
     {"solve_rate": SolveRate, "uniform": Uniform},
+    one_of=("start",),
 )

@@ -1,14 +1,10 @@
 """What every shape of a schedule can do."""
 
-from typing import ClassVar
-
 from posttrain.stage.slots import Part
 
 
 class ScheduleShape(Part):
     """Lead a scheduled number from its first value to its last."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("value",)
 
     def refuse(self, start: float, end: float) -> str | None:
         """Say why this shape cannot lead from `start` to `end`.

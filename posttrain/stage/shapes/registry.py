@@ -11,4 +11,5 @@ SCHEDULE_SHAPES = Slot(
     "schedule",
     ScheduleShape,
     {"linear": Linear, "cosine": Cosine, "exponential": Exponential, "step": Step},
+    one_of=("value",),
 )

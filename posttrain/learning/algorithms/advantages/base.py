@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 class Advantage(AlgorithmPart):
     """How rewards become advantages."""
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("estimate",)
-
     PER_TOKEN: ClassVar[bool] = True
     """True where the tokens of one rollout may have different advantages."""
 

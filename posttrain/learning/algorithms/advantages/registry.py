@@ -16,4 +16,5 @@ ADVANTAGES = Slot(
         "returns": ReturnAdvantage,
         "gae": GaeAdvantage,
     },
+    one_of=("estimate",),
 )

@@ -1,6 +1,6 @@
 """What all regularizers share: a coefficient, and three places where they may act."""
 
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import Field
 
@@ -23,8 +23,6 @@ class BatchShare(NamedTuple):
 
 class Regularizer(AlgorithmPart):
     """What is added to rewards, advantages or loss beside the surrogate."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("token_cost", "advantage_bonus", "loss")
 
     coefficient: float = Field(gt=0.0)
     """Its weight."""

@@ -6,5 +6,8 @@ from posttrain.learning.algorithms.regularizers.kl import KlRegularizer
 from posttrain.stage.slots import Slot
 
 REGULARIZERS = Slot(
-    "regularizer", Regularizer, {"kl": KlRegularizer, "entropy": EntropyRegularizer}
+    "regularizer",
+    Regularizer,
+    {"kl": KlRegularizer, "entropy": EntropyRegularizer},
+    one_of=("token_cost", "advantage_bonus", "loss"),
 )

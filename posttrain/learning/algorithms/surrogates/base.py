@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 class Surrogate(AlgorithmPart):
     """How the ratio to the old policy enters the loss of a token."""
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("token_loss",)
-
     HAS_RATIO: ClassVar[bool] = True
     """False where the loss is right for rollouts of the current policy only."""
 

@@ -20,4 +20,5 @@ SURROGATES = Slot(
         "squared": SquaredSurrogate,
         "reinforce": ReinforceSurrogate,
     },
+    one_of=("token_loss",),
 )

@@ -16,8 +16,6 @@ class TokenWeight(AlgorithmPart):
     say), or anew in every update, or both: what a method leaves out is 1.
     """
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("of_generation", "of_update")
-
     COMPARES_POLICIES: ClassVar[bool] = False
     """True where the weight is a ratio of the old policy to the sampler."""
     CORRECTS_SAMPLER: ClassVar[bool] = False

@@ -10,4 +10,5 @@ TOKEN_WEIGHTS = Slot(
     "token_weight",
     TokenWeight,
     {"importance": ImportanceWeight, "band": BandWeight, "drift": DriftWeight},
+    one_of=("of_generation", "of_update"),
 )

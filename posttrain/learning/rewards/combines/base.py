@@ -1,15 +1,13 @@
 """What every combination of reward components is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from posttrain.stage.slots import Part
 
 
 class Combine(Part):
     """Makes one number of the named scores of an answer; derive from it and define `combine`."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("combine",)
 
     def combine(
         self, scores: Mapping[str, Sequence[float | None]], *, step: int, state: dict[str, Any]

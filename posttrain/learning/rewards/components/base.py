@@ -30,8 +30,6 @@ class Answers:
 class Component(Part):
     """One of the numbers that a reward is made of; derive from it and define `score`."""
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("score", "score_all")
-
     SCOPE: ClassVar[Literal["answer", "group", "turn", "token"]] = "answer"
     """What one number is about. RL on answers of one turn takes `answer` and `group`."""
     SAYS_SOLVED: ClassVar[bool] = False

@@ -18,8 +18,6 @@ class Verifier(Part):
     the verifier's kind.
     """
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("score", "verify")
-
     NEEDS: ClassVar[frozenset[str]] = frozenset()
     """`endpoint` for a verifier that asks a model; it then stays in the stage's own process, where
     the key, the cache of replies and the bound on concurrent requests are."""

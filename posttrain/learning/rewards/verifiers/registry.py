@@ -18,4 +18,5 @@ VERIFIERS = Slot(
         "format": FormatVerifier,
         "judge": JudgeVerifier,
     },
+    one_of=("score", "verify"),
 )

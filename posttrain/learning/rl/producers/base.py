@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from posttrain.stage.slots import Part
 
@@ -71,8 +71,6 @@ class Production:
 
 class Producer(Part):
     """How the rollouts of a problem come about."""
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("start",)
 
     def start(self, bench: Workbench) -> Production:
         """Begin a run with a sampler, a rewarder and the policy's tokenizer."""

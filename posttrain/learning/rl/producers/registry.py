@@ -4,4 +4,4 @@ from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.slots import Slot
 
-PRODUCERS = Slot("producer", Producer, {"plain": Plain})
+PRODUCERS = Slot("producer", Producer, {"plain": Plain}, one_of=("start",))

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 class Engine(Part):
     """What draws tokens from a policy."""
 
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("open",)
-
     SHARES_PROCESS: ClassVar[bool] = False
     """Whether several processes of one stage may have one each, beside the weights that train."""
 

@@ -10,4 +10,5 @@ ENGINES = Slot(
     "engine",
     Engine,
     {"torch": TorchEngine, "vllm": VllmEngine, "server": ServerEngine},
+    one_of=("open",),
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from posttrain.stage.slots import Part
 
@@ -36,8 +36,6 @@ class Strategy(Part):
 
     One that needs a `reward_model` is left out where there is none.
     """
-
-    IMPLEMENT_ONE_OF: ClassVar[tuple[str, ...]] = ("solved",)
 
     def budgets(self, samples: DrawnSamples, wanted: Sequence[int]) -> Sequence[int]:
         """Choose the numbers of samples for which the strategy is graded.

@@ -10,4 +10,5 @@ STRATEGIES = Slot(
     "strategy",
     Strategy,
     {"sample": SampleStrategy, "vote": VoteStrategy, "best_of_n": BestOfNStrategy},
+    one_of=("solved",),
 )
