@@ -47,7 +47,6 @@ def run(
             check_same_tokenizer(tokenizer, reward_model.tokenizer, where=where)
         reward_digest = weights_digest(reward_model.model)
 
-    prompts = make_prompts(tokenizer, problems)
     # One seed for all policies: what they draw is paired, so their differences vary less.
     params = config.params(purpose_seed(context.seed, "evaluate"))
     tallies, total = [], len(policies) * len(problems)
@@ -59,7 +58,8 @@ def run(
                 scored = sample_and_score_all(
                     sampler,
                     problems,
-                    prompts,
+                    # By its own template: training may have given it one that its parent lacks.
+                    make_prompts(policy.tokenizer, problems),
                     params,
                     verify=verify,
                     report=partial(_progress, context, place * len(problems), total),
@@ -83,7 +83,7 @@ def run(
 
 
 def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:
-    """The policies by name in the order of the ports; they must share one tokenizer."""
+    """The policies by name in the order of the ports; they share a tokenizer, not a template."""
     paths = {
         role.removeprefix(_PORT): path for role, path in inputs.items() if role.startswith(_PORT)
     }

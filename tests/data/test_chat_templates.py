@@ -2,7 +2,7 @@ import pytest
 
 from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.data.templates import render_prompt
-from posttrain.learning.models.tokenizer import tokenizer_digest, train_tokenizer
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.stage.errors import UserError
 
 TEXT = "{{ bos_token }}{% for each in messages %}<{{ each['content'] }}>{% endfor %}"
@@ -16,9 +16,8 @@ def tokenizer():
 @pytest.mark.parametrize("known", [None, "", TEXT])
 def test_the_own_template_changes_nothing(tokenizer, known):
     tokenizer.chat_template = known
-    before = tokenizer_digest(tokenizer)
     TEMPLATES.parse("own").give_to(tokenizer, where="sft")
-    assert tokenizer_digest(tokenizer) == before
+    assert tokenizer.chat_template == known
 
 
 def test_a_template_is_given_once_and_again(tokenizer):

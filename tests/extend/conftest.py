@@ -32,6 +32,7 @@ from tasks.preference import TASK as PREFERENCE
 from tasks.pretrain import TASK as PRETRAIN
 from tasks.probe import TASK as PROBE
 from tasks.rl import TASK as RL
+from tasks.sft import TASK as SFT
 from tasks.synthesize import TASK as SYNTHESIZE
 def declare(build):
     raw = build.stage("synthesize", SYNTHESIZE)
@@ -39,11 +40,13 @@ def declare(build):
         traces=raw["traces"])
     build.stage("lengths", my_artifact_kind.TASK, problems=data["problems"])
     base = build.stage("pretrain", PRETRAIN, corpus=raw["corpus"])["policy"]
-    probe = build.stage("probe", PROBE, policy=base, problems=data["problems"])
-    build.stage("preference", PREFERENCE, policy=base, samples=probe["samples"],
+    sft = build.stage("sft", SFT, policy=base, traces=data["traces"])["policy"]
+    probe = build.stage("probe", PROBE, policy=sft, problems=data["problems"])
+    build.stage("preference", PREFERENCE, policy=sft, samples=probe["samples"],
         problems=data["problems"])
-    rl = build.stage("rl", RL, policy=base, problems=data["problems"])
-    build.stage("evaluate", EVALUATE, problems=raw["heldout"], policies={"rl": rl["policy"]})
+    rl = build.stage("rl", RL, policy=sft, problems=data["problems"])
+    build.stage("evaluate", EVALUATE, problems=raw["heldout"],
+        policies={"base": base, "sft": sft, "rl": rl["policy"]})
 """
 RECIPE = """
 flow: extendflows.mini
@@ -51,6 +54,7 @@ format: 2
 run: {threads: 1, retries: 1}
 synthesize: {solutions_per_problem: 4}
 pretrain: {steps: 2, vocab_size: 280, hidden: 16, layers: 1, heads: 2}
+sft: {steps: 2}
 probe: {num_samples: 4, max_tokens: 6}
 preference: {steps: 2}
 rl: {steps: 4, problems_per_step: 3, group_size: 4, max_tokens: 6, checkpoint_every: 1}

@@ -19,7 +19,7 @@ STAGES = {
     "verifier": {"synthesize", "probe", "preference", "rl", "evaluate"},
     "filter": {"curate"},
     "pair_builder": {"preference"},
-    "template": {"pretrain"},
+    "template": {"sft"},
     "problem_sampler": {"rl"},
     "producer": {"rl"},
     "engine": {"probe"},
@@ -118,10 +118,15 @@ def test_source_teacher_verifier_and_filter_did_their_work(extended):
     assert corpus["verified"].to_list() == [len(text) % 2 == 0 for text in corpus["text"]]
 
 
-def test_the_template_of_pretraining_wrote_the_prompts_of_every_later_stage(extended):
+def test_the_template_of_fine_tuning_wrote_the_prompts_of_every_later_stage(extended):
+    """The base never saw it, and is evaluated by its own beside those that did."""
     from posttrain.learning.models.load import load_policy
 
-    for stage in ("pretrain", "preference", "rl"):
+    base = load_policy(extended.root / "data" / "pretrain" / "policy").tokenizer
+    assert render_prompt(base, "3 + 4 =") == "3 + 4 =\n"
+    report = json.loads((extended.root / "data" / "evaluate" / "report.json").read_text())
+    assert [policy["name"] for policy in report["policies"]] == ["base", "sft", "rl"]
+    for stage in ("sft", "preference", "rl"):
         tokenizer = load_policy(extended.root / "data" / stage / "policy").tokenizer
         assert render_prompt(tokenizer, "3 + 4 =") == "<bos>? 3 + 4 =\n"
     for row in table(extended, "rl/rollouts").to_dicts():

@@ -185,6 +185,24 @@ def test_another_tokenizer_is_refused(guesser, coins_path, tmp_path):
         evaluate(tmp_path / "run", inputs)
 
 
+def test_each_policy_is_asked_by_its_own_template(guesser, coins_path, tmp_path):
+    """As after fine-tuning with a template, which the base lacks; the reward model has it too."""
+    taught, judge = load_policy(guesser), start_reward_model(guesser, parameterization="likelihood")
+    taught.tokenizer.chat_template = "{% for m in messages %}2 1 {{ m['content'] }}{% endfor %}"
+    judge.tokenizer.chat_template = taught.tokenizer.chat_template
+    save_policy(taught.model, taught.tokenizer, tmp_path / "taught")
+    save_reward_model(judge, tmp_path / "judge")
+    alone = {"problems": coins_path, "policies.taught": tmp_path / "taught"}
+    both = {"problems": coins_path, "policies.base": guesser} | alone
+    _, _, expected = evaluate(tmp_path / "alone", alone)
+    report, _, found = evaluate(tmp_path / "both", both | {"reward_model": tmp_path / "judge"})
+    assert [policy.name for policy in report.policies] == ["base", "taught"]
+    texts = read_table(found["completions"], COMPLETIONS)["text"].to_list()
+    half = len(texts) // 2
+    assert texts[half:] == read_table(expected["completions"], COMPLETIONS)["text"].to_list()
+    assert texts[:half] != texts[half:]
+
+
 def test_no_policy_is_refused(coins_path, tmp_path):
     with pytest.raises(UserError, match="no policy is connected"):
         evaluate(tmp_path / "run", {"problems": coins_path})

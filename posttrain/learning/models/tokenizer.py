@@ -67,19 +67,27 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> "PreTrainedToke
 
 
 def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """SHA-256 of everything that decides how text becomes ids, chat template included."""
+    """SHA-256 of everything that decides how text becomes ids.
+
+    The chat template is no part of it: it decides which text a prompt becomes.
+    """
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     # Set by the last call that padded or truncated; no part of the tokenizer's identity.
     rules["padding"] = rules["truncation"] = None
     special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
-    identity = [rules, special, tokenizer.chat_template]
+    identity = [rules, special]
     return sha256_of(json.dumps(identity, sort_keys=True))
 
 
 def check_same_tokenizer(
     one: "PreTrainedTokenizerBase", other: "PreTrainedTokenizerBase", *, where: str
 ) -> None:
-    """Refuse two tokenizers that differ, naming both digests."""
+    """Refuse two tokenizers by which one text has different ids, naming both digests.
+
+    Chat templates may differ, as training may give a model its first one. Whoever compares models
+    on prompts renders these for each by its own template; whoever measures a second model on
+    tokens that the first has read (a reference) gives it these very ids, and renders nothing.
+    """
     first, second = tokenizer_digest(one), tokenizer_digest(other)
     if first != second:
         raise UserError(

@@ -1,6 +1,6 @@
 """A template writes a prompt as the text that a model continues. In the recipe:
 
-pretrain:
+sft:
   template: {kind: question, mark: "?"}
 """
 

@@ -62,10 +62,11 @@ def test_the_digest_survives_saving_and_ignores_how_it_was_last_called(tokenizer
         assert (tmp_path / "two" / file).read_bytes() == (tmp_path / "one" / file).read_bytes()
 
 
-def test_a_chat_template_changes_the_digest(tokenizer):
+def test_a_chat_template_does_not_make_another_tokenizer(tokenizer):
     changed = train_tokenizer(TEXTS, vocab_size=300)
     changed.chat_template = "{{ messages[0]['content'] }}"
-    assert tokenizer_digest(changed) != tokenizer_digest(tokenizer)
+    assert tokenizer_digest(changed) == tokenizer_digest(tokenizer)
+    check_same_tokenizer(changed, tokenizer, where="here")
 
 
 def test_different_tokenizers_are_refused_with_both_digests(tokenizer):
