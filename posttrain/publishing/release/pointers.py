@@ -138,6 +138,7 @@ def _assign(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tag
     registry = store.registry
     note: dict[str, Any] = {"promotion": ref, "mirrored": registry is not None}
     if registry is not None:
+        registry.require(tag.name, str(tag.version))
         note["before"] = registry.assigned(tag.name, environment)
     with _together(store, note):
         if registry is not None:

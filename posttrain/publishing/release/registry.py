@@ -1,10 +1,15 @@
 """MLflow's model registry as a mirror of the git tags: versions and environment aliases."""
 
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from posttrain.stage.errors import UserError
+from posttrain.views.tracking.mlflow_writer import quiet_mlflow
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -12,6 +17,8 @@ if TYPE_CHECKING:
 _TAG = "posttrain.release"
 # Of a registered model that was made for releases: one that somebody made by hand is theirs.
 _OURS = "posttrain.releases"
+# A user and a password; no sentence shows them.
+_USER_OF_URL = re.compile(r"//[^/@\s]*@")
 
 
 class Registry:
@@ -24,51 +31,56 @@ class Registry:
 
     def register(self, name: str, version: str, source: str) -> None:
         """Add a model version that stands for a release."""
-        from mlflow.exceptions import MlflowException
-
-        try:
-            self._client.create_registered_model(name, tags={_OURS: "true"})
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":
-                raise
-        self._client.create_model_version(
-            name,
-            source=source,
-            tags={_TAG: version},
-            description=f"{name}@{version}",
-        )
+        with self._plain_errors():
+            with _expect("RESOURCE_ALREADY_EXISTS"):
+                self._client.create_registered_model(name, tags={_OURS: "true"})
+            self._client.create_model_version(
+                name,
+                source=source,
+                tags={_TAG: version},
+                description=f"{name}@{version}",
+            )
 
     def unregister(self, name: str, version: str) -> None:
         """Remove the model version of a release, and our model where it was the only one."""
-        for each in self._versions(name, version):
-            self._client.delete_model_version(name, each.version)
-        if not self._client.search_model_versions(f"name='{name}'"):
-            for model in self._client.search_registered_models(f"name='{name}'"):
-                if _OURS in model.tags:
-                    self._client.delete_registered_model(name)
+        with self._plain_errors():
+            for each in self._versions(name, version):
+                self._client.delete_model_version(name, each.version)
+            if not self._client.search_model_versions(f"name='{name}'"):
+                for model in self._client.search_registered_models(f"name='{name}'"):
+                    if _OURS in model.tags:
+                        self._client.delete_registered_model(name)
+
+    def require(self, name: str, version: str) -> None:
+        """Refuse a release that an alias cannot point to, because MLflow does not know it."""
+        with self._plain_errors():
+            if not self._versions(name, version):
+                raise UserError(
+                    f"MLflow has no model version for {name}@{version}; its database was made "
+                    "anew, or tracking was off when the release was created: set "
+                    "POSTTRAIN_TRACKING=off to move the git tag alone"
+                )
 
     def assign(self, name: str, environment: str, version: str | None) -> None:
-        """Point an environment's alias to a release, or to nothing."""
-        if version is None:
-            self._client.delete_registered_model_alias(name, environment)
-            return
-        found = self._versions(name, version)
-        if not found:
-            raise UserError(
-                f"MLflow has no model version for {name}@{version}; its database was made anew: "
-                "set POSTTRAIN_TRACKING=off to move the git tag alone"
-            )
-        self._client.set_registered_model_alias(name, environment, str(found[0].version))
+        """Point an environment's alias to a release; to nothing where MLflow has none such."""
+        with self._plain_errors():
+            found = self._versions(name, version) if version is not None else []
+            if found:
+                self._client.set_registered_model_alias(name, environment, str(found[0].version))
+                return
+            with _expect("RESOURCE_DOES_NOT_EXIST"):
+                self._client.delete_registered_model_alias(name, environment)
 
     def assigned(self, name: str, environment: str) -> str | None:
-        """The release that an environment's alias points to."""
-        from mlflow.exceptions import MlflowException
-
-        try:
-            tags = self._client.get_model_version_by_alias(name, environment).tags
-        except MlflowException:
+        """Return the release that an environment's alias points to, or None where it has none."""
+        with self._plain_errors():
+            with _expect("RESOURCE_DOES_NOT_EXIST"):
+                # Asked for an absent alias, MLflow says that a parameter is invalid.
+                numbers = self._client.get_registered_model(name).aliases
+                if environment in numbers:
+                    found = self._client.get_model_version(name, numbers[environment])
+                    return found.tags.get(_TAG) or None
             return None
-        return tags.get(_TAG) or None
 
     def _versions(self, name: str, version: str) -> list[Any]:
         found = self._client.search_model_versions(f"name='{name}'")
@@ -80,11 +92,43 @@ class Registry:
             from filelock import FileLock
             from mlflow import MlflowClient
 
-            where = self._uri or os.environ.get("MLFLOW_TRACKING_URI")
-            where = where or f"sqlite:///{self._state / 'mlflow.db'}"
             with FileLock(self._state / "mlflow.lock"):
-                self._opened = MlflowClient(tracking_uri=where, registry_uri=where)
+                self._opened = MlflowClient(tracking_uri=self._where, registry_uri=self._where)
         return self._opened
+
+    @property
+    def _where(self) -> str:
+        given = self._uri or os.environ.get("MLFLOW_TRACKING_URI")
+        return given or f"sqlite:///{self._state / 'mlflow.db'}"
+
+    @contextmanager
+    def _plain_errors(self) -> Iterator[None]:
+        """Say in one sentence that MLflow, or the database behind it, fails."""
+        quiet_mlflow()
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield
+        except (MlflowException, SQLAlchemyError) as error:
+            reason = shorten(str(error).partition("\n")[0], 300)
+            sentence = (
+                f"MLflow's registry at {self._where} failed ({reason}); see that it runs and that "
+                "MLFLOW_TRACKING_URI is right, then do this again"
+            )
+            raise UserError(_USER_OF_URL.sub("//", sentence)) from error
+
+
+@contextmanager
+def _expect(code: str) -> Iterator[None]:
+    """Go on after an error of MLflow with this code; any other one is raised."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != code:
+            raise
 
 
 def open_registry(state: Path) -> Registry | None:

@@ -55,7 +55,7 @@ class MlflowWriter:
         """
         from filelock import FileLock
 
-        _quiet()
+        quiet_mlflow()
         from mlflow import MlflowClient
 
         state.mkdir(parents=True, exist_ok=True)
@@ -254,8 +254,8 @@ def _milliseconds(moment: float) -> int:
     return int(moment * 1000)
 
 
-def _quiet() -> None:
-    """No telemetry, no chatter, and no minutes of retries against a server that is not there."""
+def quiet_mlflow() -> None:
+    """Turn off telemetry, chatter, and minutes of retries against a server that is not there."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "15")

@@ -32,10 +32,13 @@ class FakeRegistry:
     def unregister(self, name, version):
         self.versions.discard((name, version))
 
+    def require(self, name, version):
+        if (name, version) not in self.versions:
+            raise UserError(f"no model version for {name}@{version}")
+
     def assign(self, name, stage, version):
-        if version is None:
-            self.aliases.pop((name, stage), None)
-        else:
+        self.aliases.pop((name, stage), None)
+        if version is not None and (name, version) in self.versions:
             self.aliases[name, stage] = version
         if self.failing and version is not None:
             self.failing = False
