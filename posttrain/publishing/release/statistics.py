@@ -1,5 +1,6 @@
 """Estimates of metrics from per-problem results, with intervals over problems, and tests."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,6 +81,36 @@ def bootstrap(values_P: np.ndarray, confidence: float) -> tuple[float, float, np
     )
     interval = found.confidence_interval
     return float(interval.low), float(interval.high), found.bootstrap_distribution
+
+
+def monte_carlo_tolerance(name: str, figures: Mapping[str, float], confidence: float) -> float:
+    """Return how far other random numbers may move a resampled figure, and hardly ever do.
+
+    Five standard deviations of the difference of two draws of R resamples. The q-quantile of a
+    normal distribution has the deviation ``sqrt(q (1 - q) / R) / density`` (Mosteller 1946), which
+    at 95% is 0.7% of the interval's width, so 5% of it are allowed; with it one problem's weight,
+    as means of few problems move in steps. A two-sided p-value from R draws has at most
+    ``2 sqrt(p / 2R)``, and ten of the draws are allowed where it is next to 0.
+
+    Args:
+        name: `low` or `high`, the ends of the interval; else a p-value.
+        figures: All figures of the gate.
+        confidence: Of the interval, between 0 and 1.
+
+    Returns:
+        The largest difference that is allowed.
+
+    """
+    from scipy.stats import norm
+
+    if name not in ("low", "high"):
+        p_value = figures[name]
+        return 5 * math.sqrt(2) * math.sqrt(2 * p_value / _RESAMPLES) + 10 / _RESAMPLES
+    tail = (1 - confidence) / 2
+    end = float(norm.ppf(1 - tail))
+    deviation = math.sqrt(tail * (1 - tail) / _RESAMPLES) / float(norm.pdf(end)) / (2 * end)
+    width = figures["high"] - figures["low"]
+    return 5 * math.sqrt(2) * deviation * width + 1 / figures["problems"]
 
 
 def _batch(values_P: np.ndarray) -> int:

@@ -1,6 +1,7 @@
 """Gates on a metric of the evaluation: decided by intervals over problems, never an estimate."""
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -26,6 +27,14 @@ class MetricGate(Gate):
     @abstractmethod
     def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:
         """Decide by results alone, so that whoever has a release can do it again."""
+
+    @abstractmethod
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Return whether figures, which are those of a decision, pass."""
+
+    def resampled(self) -> frozenset[str]:
+        """Names of the figures that random numbers have a part in."""
+        return frozenset({"low", "high", "p_value", "p_flipped"})
 
     def other_results(self, evidence: Evidence) -> Results | None:  # noqa: ARG002
         """Results of the policy to compare with; None where there is none."""
@@ -66,7 +75,11 @@ class ThresholdGate(MetricGate):
         if lacking := self._lacking_seeds(ours) or _few_problems(ours):
             return self._refuse(rule, ours, lacking)
         figures = estimate(self.metric, ours, self.confidence)
-        return GateResult(figures["low"] >= self.at_least, rule, figures)
+        return GateResult(self.passes(figures), rule, figures)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare the lower end with the threshold."""
+        return figures["low"] >= self.at_least
 
 
 class ComparisonGate(MetricGate):
@@ -147,14 +160,23 @@ class ImprovementGate(ComparisonGate):
             return self._refuse(rule, ours, refusal)
         differences_P, figures = compare(self.metric, ours, theirs, self.confidence)
         if self.test == "sign":
-            figures["p_value"] = p_value = sign_test(differences_P - self.margin)
-            low = figures["difference"]
+            figures["p_value"] = sign_test(differences_P - self.margin)
         else:
             # A bootstrap of few problems is too sure of itself; flipped signs are exact for any
             # number.
-            figures["p_flipped"] = p_value = sign_flip_test(differences_P - self.margin)
-            low = figures["low"]
-        return GateResult(low > self.margin and p_value <= alpha, rule, figures)
+            figures["p_flipped"] = sign_flip_test(differences_P - self.margin)
+        return GateResult(self.passes(figures), rule, figures)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare what exceeds the margin, and the p-value of the test."""
+        signs = self.test == "sign"
+        low = figures["difference" if signs else "low"]
+        p_value = figures["p_value" if signs else "p_flipped"]
+        return low > self.margin and p_value <= 1 - self.confidence
+
+    def resampled(self) -> frozenset[str]:
+        """Names of the figures that random numbers have a part in; the sign test is exact."""
+        return super().resampled() - ({"p_value"} if self.test == "sign" else set())
 
 
 class NoRegressionGate(ComparisonGate):
@@ -174,7 +196,11 @@ class NoRegressionGate(ComparisonGate):
         if refusal := self._incomparable(ours, theirs) or _few_problems(ours):
             return self._refuse(rule, ours, refusal)
         _, figures = compare(self.metric, ours, theirs, self.confidence)
-        return GateResult(figures["low"] > -self.tolerance, rule, figures)
+        return GateResult(self.passes(figures), rule, figures)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare the lower end with the loss that is accepted."""
+        return figures["low"] > -self.tolerance
 
 
 def _few_problems(results: Results) -> str:
