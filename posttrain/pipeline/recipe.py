@@ -216,7 +216,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     if not isinstance(flow, str) or not all(part.isidentifier() for part in flow.split(".")):
         raise UserError(f"{file}: 'flow' must name a module such as flows.post_training")
     run = RunSettings.parse(_section(file, "run", values.pop("run", None)), where="run")
-    migrated = migrate_release(_section(file, "release", values.pop("release", None)), form)
+    migrated = migrate_release(_section(file, "release", values.pop("release", None)))
     release = migrated.values["release"]
     plugins = _plugins(file, values.pop("plugins", None))
     sections = {name: _section(file, name, value) for name, value in values.items()}

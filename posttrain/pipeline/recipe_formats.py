@@ -65,6 +65,10 @@ GONE: Mapping[str, str] = {}
 """Path of a field that is no more -> why it may be dropped, as the end of the notice."""
 
 
+Keys = list[Any]
+"""Path of one value: the keys and places of a list on the way to it, as they are in the recipe."""
+
+
 @dataclass(frozen=True)
 class Migrated:
     """A recipe's values in today's spelling, and what was translated, for the notice."""
@@ -118,26 +122,27 @@ def migrate(
     for path, reason in gone.items():
         for names in list(_matches(changed, path.split("."))):
             del _at(changed, names[:-1])[names[-1]]
-            changes.append(f"{'.'.join(names)} is left out, {reason}")
+            changes.append(f"{_dotted(names)} is left out, {reason}")
     for name, task in tasks.items():
         if isinstance(changed.get(name), dict) and task.package in rewrites:
             changes += rewrites[task.package](changed[name], name)
     return Migrated(changed, tuple(changes))
 
 
-def migrate_release(section: Mapping[str, Any], number: int) -> Migrated:
+def migrate_release(section: Mapping[str, Any]) -> Migrated:
     """Translate a recipe's `release` section, which is of no stage.
+
+    It is translated in every format: there were versions that wrote today's and spelled it as of
+    old, and no old name has got another meaning.
 
     Args:
         section: As read.
-        number: The recipe's format.
 
     Returns:
         The section under `release`, and what was translated.
 
     """
-    values = {"release": dict(section)}
-    return Migrated(values, ()) if number == FORMAT else migrate(values, {})
+    return migrate({"release": dict(section)}, {})
 
 
 def parse_recorded(task: Task, section: Mapping[str, Any], *, where: str) -> StageConfig:
@@ -184,35 +189,35 @@ def read_format(given: object, *, where: str) -> int:
     return given
 
 
-def _matches(values: Any, path: list[str]) -> Iterator[list[str]]:
+def _matches(values: Any, path: list[str]) -> Iterator[Keys]:
     """The paths in `values` that a path with wildcards stands for."""
     if not path:
         yield []
         return
-    inner: dict[str, Any] = {}
+    inner: Mapping[Any, Any] = {}
     if isinstance(values, Mapping):
-        inner = {str(name): value for name, value in values.items()}
+        inner = values
     elif isinstance(values, list):
-        inner = {str(index): value for index, value in enumerate(values)}
+        inner = dict(enumerate(values))
     for name in inner if path[0] == "*" else inner.keys() & {path[0]}:
         for rest in _matches(inner[name], path[1:]):
             yield [name, *rest]
 
 
-def _filled(old: list[str], new: list[str], names: list[str]) -> list[str]:
+def _filled(old: list[str], new: list[str], names: Keys) -> Keys:
     """The new path, with what the wildcards of the old one stood for."""
     found = iter([name for part, name in zip(old, names, strict=True) if part == "*"])
     return [next(found) if part == "*" else part for part in new]
 
 
-def _is_renamed(config: type[StageConfig] | None, old: list[str], new: list[str]) -> bool:
+def _is_renamed(config: type[StageConfig] | None, old: Keys, new: Keys) -> bool:
     """True where a section's config has no such field, and has one that the new path begins in."""
     if config is None:
         return True
     return not _has_field(config, old[1:]) and _has_field(config, new[1:2])
 
 
-def _has_field(annotation: Any, path: list[str]) -> bool:
+def _has_field(annotation: Any, path: Keys) -> bool:
     if not path:
         return True
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -221,7 +226,7 @@ def _has_field(annotation: Any, path: list[str]) -> bool:
     return any(_has_field(inner, path) for inner in get_args(annotation))
 
 
-def _rename(values: dict[str, Any], old: list[str], new: list[str]) -> Iterator[str]:
+def _rename(values: dict[str, Any], old: Keys, new: Keys) -> Iterator[str]:
     place = _at(values, old[:-1])
     if not isinstance(place, dict):
         return
@@ -229,28 +234,29 @@ def _rename(values: dict[str, Any], old: list[str], new: list[str]) -> Iterator[
     target = _at(values, new[:-1], make=dict)
     if not isinstance(target, dict) or new[-1] in target:
         raise UserError(
-            f"{'.'.join(old)} is today called {'.'.join(new)}, and the recipe gives both; leave"
-            " the old one out"
+            f"{_dotted(old)} is today called {_dotted(new)}, and the recipe gives both; leave the"
+            " old one out"
         )
     target[new[-1]] = value
-    yield f"{'.'.join(old)} is now {'.'.join(new)}"
+    yield f"{_dotted(old)} is now {_dotted(new)}"
 
 
-def _respell(
-    values: dict[str, Any], names: list[str], meanings: Mapping[Any, Any]
-) -> Iterator[str]:
+def _respell(values: dict[str, Any], names: Keys, meanings: Mapping[Any, Any]) -> Iterator[str]:
     place: Any = _at(values, names[:-1])
-    key = int(names[-1]) if isinstance(place, list) else names[-1]
-    value = place[key]
+    value = place[names[-1]]
     if isinstance(value, str | int | float | bool) and value in meanings:
-        place[key] = meanings[value]
-        yield f"{'.'.join(names)}: {value} is now {meanings[value]}"
+        place[names[-1]] = meanings[value]
+        yield f"{_dotted(names)}: {value} is now {meanings[value]}"
 
 
-def _at(values: Any, names: list[str], make: Callable[[], Any] | None = None) -> Any:
+def _dotted(names: Keys) -> str:
+    return ".".join(map(str, names))
+
+
+def _at(values: Any, names: Keys, make: Callable[[], Any] | None = None) -> Any:
     for name in names:
-        if isinstance(values, list):
-            values = values[int(name)]
+        if isinstance(values, list) and isinstance(name, int):
+            values = values[name]
         elif isinstance(values, dict):
             if make is not None:
                 values.setdefault(name, make())

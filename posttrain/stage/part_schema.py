@@ -39,9 +39,14 @@ def schema_of_part(
         "required": ["kind"],
         "properties": {"kind": {"enum": kinds}},
         "discriminator": {"propertyName": "kind"},
-        "oneOf": [handler(referable(parts[kind])) for kind in kinds],
+        "oneOf": [_branch(kind, handler(referable(parts[kind]))) for kind in kinds],
     }
     return {"anyOf": [{"enum": [kind for kind in kinds if not _asks(parts[kind])]}, mapping]}
+
+
+def _branch(kind: str, fields: JsonSchemaValue) -> JsonSchemaValue:
+    """The fields under one kind alone: `kind: str` in a plug-in would take that of another."""
+    return {"allOf": [fields], "properties": {"kind": {"const": kind}}}
 
 
 def schema_of_changes(config: type[BaseModel], handler: GetJsonSchemaHandler) -> JsonSchemaValue:

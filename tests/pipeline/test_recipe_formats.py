@@ -262,7 +262,7 @@ def test_a_section_is_rewritten_by_its_task_whatever_its_name():
 
 def test_the_release_section_of_0_1_spells_licenses_as_today():
     old = {"licence": "MIT", "licences": {"a": "CC0-1.0"}, "gates": [{"kind": "licence"}]}
-    migrated = migrate_release(old, 1)
+    migrated = migrate_release(old)
     new = {"license": "MIT", "licenses": {"a": "CC0-1.0"}, "gates": [{"kind": "license"}]}
     assert migrated.values == {"release": new}
     assert migrated.changes == (
@@ -271,4 +271,23 @@ def test_the_release_section_of_0_1_spells_licenses_as_today():
         "release.gates.0.kind: licence is now license",
     )
     assert old["gates"] == [{"kind": "licence"}]
-    assert migrate_release(new, FORMAT).changes == ()
+    assert migrate_release(new).changes == ()
+
+
+def test_a_recipe_of_an_unreleased_version_may_spell_licenses_as_of_old(toy):
+    toy.recipe(f"format: {FORMAT}\nrelease: {{licence: MIT, gates: {{1: {{kind: licence}}}}}}\n")
+    recipe = load_recipe(toy.root)
+    assert recipe.release == {"license": "MIT", "gates": {1: {"kind": "license"}}}
+
+
+def test_keys_that_are_no_text_stay_as_they_are():
+    old = {1: {"optimisation": {"steps": 2}}, "rl": {"sources": {2: {"name": "x"}, "2": {}}}}
+    migrated = migrate(old, {}, renames=RENAMES, rewrites={})
+    assert migrated.values == {
+        1: {"optimization": {"steps": 2}},
+        "rl": {"sources": {2: {"label": "x"}, "2": {}}},
+    }
+    assert migrated.changes == (
+        "1.optimisation is now 1.optimization",
+        "rl.sources.2.name is now rl.sources.2.label",
+    )

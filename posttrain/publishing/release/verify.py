@@ -267,8 +267,8 @@ def _released_config(contents: Contents) -> ReleaseConfig:
     """The release section of the recipe in the release."""
     text = contents.read(f"{EVIDENCE}/recipe.yaml")
     recipe = YAML(typ="safe").load(io.BytesIO(text))
-    number = read_format(recipe.get("format"), where="the release's recipe.yaml")
-    section = migrate_release(recipe.get("release") or {}, number).values["release"]
+    read_format(recipe.get("format"), where="the release's recipe.yaml")
+    section = migrate_release(recipe.get("release") or {}).values["release"]
     return ReleaseConfig.parse(section, where="release")
 
 
