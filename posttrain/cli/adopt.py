@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
@@ -87,7 +88,7 @@ def _table(session: Session, found: Sequence[Candidate], *, verbose: bool) -> Ta
             if more := len(each.differences) - len(shown):
                 lines.append(f"  and {more} more: -v")
         seconds = duration(lasting[each.stage]) if each.stage in lasting else ""
-        table.add_row(each.stage, _ACTIONS[each.action], seconds, "\n".join(lines))
+        table.add_row(each.stage, _ACTIONS[each.action], seconds, escape("\n".join(lines)))
     return table
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 from rich.console import Console
+from rich.markup import escape
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import DocumentedGroup, plain_table
@@ -144,7 +145,7 @@ def _show(plan: "CollectionPlan", budget: int | None) -> None:
     shown = plain_table("", "why", "what", "number", "size", right=("number", "size"))
     for line in table(plan.decision):
         state = "[red]goes[/]" if line.goes else "[green]stays[/]"
-        shown.add_row(state, line.reason, line.kind, f"{line.count:,}", bytesize(line.size))
+        shown.add_row(state, escape(line.reason), line.kind, f"{line.count:,}", bytesize(line.size))
     Console().print(shown)
     left, freed = plan.decision.left, plan.decision.freed
     click.echo(f"{bytesize(freed)} can go, {bytesize(left)} stay.")
@@ -160,7 +161,7 @@ def _list(plan: "CollectionPlan") -> None:
     shown = plain_table("last used", "what", "name", "size", right=("size",))
     for node in plan.decision.removed:
         day = time.strftime("%Y-%m-%d %H:%M", time.localtime(node.used)) if node.used else ""
-        shown.add_row(day, node.kind, node.name, bytesize(sum(node.parts.values())))
+        shown.add_row(day, node.kind, escape(node.name), bytesize(sum(node.parts.values())))
     Console().print(shown)
     click.echo()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, plain_table
@@ -91,6 +92,8 @@ def _table(found: Sequence[OfferedPart]) -> Table:
             slot = each.slot
             known = slot in SLOTS
             purpose = first_sentence(find_slot(slot).base.__doc__ or "") if known else ""
-            table.add_row(f"[bold]{slot}[/]", f"[bold]{purpose}[/]")
-        table.add_row(f"  {each.kind}", each.summary, f"[dim]{each.source}[/]", each.origin)
+            table.add_row(f"[bold]{slot}[/]", f"[bold]{escape(purpose)}[/]")
+        table.add_row(
+            f"  {each.kind}", escape(each.summary), f"[dim]{escape(each.source)}[/]", each.origin
+        )
     return table

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
@@ -79,5 +80,5 @@ def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
         more = len(decision.reasons) - len(reasons)
         why = "\n".join(reasons) + (f" (and {more} more: -v)" if more else "")
         seconds = "" if decision.seconds is None else duration(decision.seconds)
-        table.add_row(decision.stage, _ACTIONS[decision.action], seconds, why)
+        table.add_row(decision.stage, _ACTIONS[decision.action], seconds, escape(why))
     return table

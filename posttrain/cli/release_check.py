@@ -8,12 +8,14 @@ import click
 
 from posttrain.cli.options import Documented
 from posttrain.cli.release_keys import Trust, trust_options
-from posttrain.cli.tables import print_table
+from posttrain.cli.tables import colored, print_table
 from posttrain.publishing.release.names import LEVELS
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import shortened
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from posttrain.publishing.release.rebuild import RebuildComparison
 
 
@@ -119,11 +121,11 @@ def rebuild(
     click.echo(f"Rebuilt at level {done.level}: {binding} comparisons agree.")
 
 
-def _row(each: "RebuildComparison") -> tuple[str, ...]:
+def _row(each: "RebuildComparison") -> "tuple[str | Text, ...]":
     """One comparison; what does not count at the level is shown dimmed."""
     agrees = "equal" if each.released == each.rebuilt else "agrees"
-    words = f"[green]{agrees}[/]" if each.agrees else "[red]differs[/]"
+    words = colored(agrees, "green") if each.agrees else colored("differs", "red")
     if not each.binding:
-        words = f"[dim]{agrees if each.agrees else 'differs'}, not asked[/]"
+        words = colored(f"{words}, not asked", "dim")
     values = shortened(each.released), shortened(each.rebuilt)
     return each.stage, each.what, each.how, *values, words

@@ -7,7 +7,7 @@ import click
 
 from posttrain.cli.options import Documented
 from posttrain.cli.release_move import chosen, settled_root
-from posttrain.cli.tables import print_table
+from posttrain.cli.tables import colored, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,6 +83,6 @@ def show_gates(decided: "Iterable[tuple[AnyGate, GateResult]]") -> None:
     rows = []
     for gate, result in decided:
         figures = "\n".join(f"{name} {value:.4g}" for name, value in result.figures.items())
-        passed = "[green]passed[/]" if result.passed else "[red]failed[/]"
+        passed = colored("passed", "green") if result.passed else colored("failed", "red")
         rows.append((gate.name, passed, figures, result.rule))
     print_table(("gate", "", "figures", "rule"), rows)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import DocumentedGroup, plain_table
@@ -207,7 +208,9 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
         for tick in journal.history(name, limit=limit):
             owner = declared.get(tick.schedule) or Schedule(tick.schedule, "", "* * * * *")
             why = _explain_tick(journal, owner, tick, verbose=verbose)
-            table.add_row(clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), why)
+            table.add_row(
+                clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), escape(why)
+            )
     _print(table)
 
 

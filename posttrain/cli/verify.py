@@ -11,7 +11,7 @@ import click
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
 from posttrain.cli.run import progress_display
-from posttrain.cli.tables import print_table
+from posttrain.cli.tables import colored, print_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import shortened
 
@@ -111,7 +111,8 @@ def _show(check: "LevelCheck", output: str) -> None:
         return
     rows = []
     for each in check.findings:
-        words = "[green]agrees[/]" if each.agrees else f"[red]differs[/] {each.note}"
+        differs = colored("differs", "red", f" {each.note}")
+        words = colored("agrees", "green") if each.agrees else differs
         values = shortened(each.recorded), shortened(each.again)
         rows.append((each.stage, each.what, *values, words))
     print_table(("stage", "compared", "recorded", "again", ""), rows)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.cli.main import main
+from posttrain.cli.tables import colored, print_table
 from posttrain.publishing.release import tags
 
 VERBS = (
@@ -92,6 +93,30 @@ def test_what_is_not_there_is_one_sentence(call, toy, monkeypatch):
         assert said in err, (arguments, err)
     assert tags.release_tags(toy.root) == {}
     assert not (toy.root / "releases").exists()
+
+
+def test_the_history_shows_a_reason_as_it_was_given(call, toy, monkeypatch):
+    monkeypatch.chdir(toy.root)
+    subprocess.run(["git", "init", "-q"], cwd=toy.root, check=True)
+    commit = ("git", "-c", "user.name=x", "-c", "user.email=x@y.z", "commit", "-q")
+    subprocess.run([*commit, "--allow-empty", "-m", "x"], cwd=toy.root, check=True)
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "x")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "x@y.z")
+    toy.run()
+    said = "its files were in [/tmp], not in [red]"
+    tags.write_tag(toy.root, "mini#prod#1", "HEAD", f"version: v1.0.0\nreason: {said}\n")
+    code, out, _ = call("list", "--history")
+    assert code == 0
+    assert said in out
+
+
+def test_tables_show_text_as_it_is_and_color_what_is_meant_so(capsys, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    print_table(("a", "b"), [("[/tmp] [red]x[/]", colored("differs", "red", " [/etc]"))])
+    out = capsys.readouterr().out
+    assert "[/tmp] [red]x[/]" in out
+    assert "\x1b[31mdiffers\x1b[0m [/etc]" in out
 
 
 def test_a_mistyped_gate_is_named(call, toy, monkeypatch):

@@ -130,10 +130,13 @@ def test_parts_of_the_recipes_plug_ins_are_checked_like_those_that_ship(tmp_path
 def test_a_part_whose_kind_is_any_text_stands_under_its_own_kind_alone(tmp_path, monkeypatch):
     part = (ROOT / "tests" / "extend" / "plugins" / "my_component.py").read_text()
     assert 'Literal["brevity"] = ' in part
-    (tmp_path / "my_loose.py").write_text(part.replace('Literal["brevity"] = ', "str = "))
+    loose = part.replace('Literal["brevity"] = ', "str = ").replace(
+        "longest: int", "longest: int = 9"
+    )
+    (tmp_path / "my_loose.py").write_text(loose)
     monkeypatch.syspath_prepend(str(tmp_path))
     made = recipe_schema("flows.post_training", ROOT, release=ReleaseConfig, plugins=["my_loose"])
-    for component in ({"kind": "verifier"}, {"kind": "brevity", "longest": 12}):
+    for component in ({"kind": "verifier"}, {"kind": "brevity"}):
         section = {"rl": {"reward": {"components": {"one": component}}}}
         assert complaints(made, BASE | section) == set()
 

@@ -172,6 +172,16 @@ def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence, mo
     assert sentence in str(caught.value)
 
 
+def test_the_table_of_parts_shows_a_docstring_as_it_is(toy, plugin, monkeypatch):
+    text = PART.format(name="Right", kind="right").replace("the right", "[/tmp]")
+    plugin.write_text(text + "PARTS = {'schedule': {'right': Right}}\n")
+    toy.recipe("plugins: [my_turns]\n")
+    monkeypatch.chdir(toy.root)
+    done = CliRunner().invoke(cli, ["parts", "schedule"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.exception
+    assert "Turn at [/tmp]." in done.output
+
+
 def test_a_kind_is_offered_once(package, plugin):
     from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
 
