@@ -357,7 +357,10 @@ def told(client: Any, experiment: str) -> dict[str, Any]:
                 for k, v in run.data.tags.items()
                 if k.startswith("posttrain.") and "process" not in k
             },
-            [(item.dataset.name, item.dataset.digest) for item in run.inputs.dataset_inputs],
+            [
+                (each.dataset.name, each.dataset.digest, each.dataset.source_type)
+                for each in run.inputs.dataset_inputs
+            ],
             [client.get_logged_model(m.model_id).tags for m in run.inputs.model_inputs],
             [client.get_logged_model(m.model_id).tags for m in run.outputs.model_outputs],
         )
@@ -401,6 +404,8 @@ def test_a_rebuilt_view_says_what_the_live_one_said(state: Path, tmp_path: Path)
     again = client_of(state, "again.db")
     assert told(again, "both") == before
     assert before["sft"][3] == {"epochs": "2.0", "optimizer": "muon"}
+    # A view of 0.1 has a type of source that MLflow does not know any more.
+    assert [source for *_, source in before["sft"][6]] == ["local"]
     assert len(before["evaluate"][7]) == 1
     with sqlite3.connect(state / "mlflow.db") as database:
         names = {name for (name,) in database.execute("SELECT name FROM experiments")}
