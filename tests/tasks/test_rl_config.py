@@ -4,11 +4,12 @@ from typing import Literal
 
 import pytest
 
+from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.errors import UserError
-from posttrain.stage.schedule import Schedulable
+from posttrain.stage.schedule import Schedulable, Schedules
 from posttrain.stage.slots import plugged
 from tasks.rl.config import RlStageConfig
 
@@ -38,7 +39,19 @@ class Component(VerifierComponent, Schedulable):
     number: float = 1.0
 
 
+class Measuring(Regularizer):
+    """Measures what no part that ships does."""
+
+    kind: Literal["measuring"] = "measuring"
+    METRICS = {"spread": "how far apart, in nats"}
+
+    def loss(self, logprobs_BT, **_given):
+        """Cost nothing."""
+        return 0.0 * logprobs_BT.sum(), {"spread": logprobs_BT.max() - logprobs_BT.min()}
+
+
 PARTS = {
+    "regularizer": {"measuring": Measuring},
     "problem_sampler": {"waning": Sampler},
     "producer": {"waning": Producer},
     "component": {"waning": Component},
@@ -209,3 +222,16 @@ def test_what_is_started_once_takes_no_schedule(path, config):
             UserError, match=f"rl: {path}.number is a schedule, .* make it a number"
         ):
             RlStageConfig.parse(config({"kind": "waning", "number": FALLING}), where="rl")
+
+
+def test_what_a_regularizer_of_ones_own_measures_may_be_followed():
+    followed = {"temperature": {**RAMP, "metric": "rl/spread"}, "stop": {"metric": "rl/spread"}}
+    mine = {"kind": "measuring", "coefficient": 1.0}
+    with plugged(lambda: PARTS):
+        measuring = {"algorithm": {"regularizers": {"mine": mine}}}
+        config = RlStageConfig.parse(followed | measuring, where="rl")
+        assert Schedules(config).followed == {"rl/spread"}
+        with pytest.raises(UserError, match="no metric is called 'rl/spred'; did you mean 'rl/sp"):
+            RlStageConfig.parse(measuring | {"stop": {"metric": "rl/spred"}}, where="rl")
+    with pytest.raises(UserError, match="no metric is called 'rl/spread'"):
+        RlStageConfig.parse(followed, where="rl")

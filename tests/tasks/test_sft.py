@@ -5,6 +5,7 @@ import torch
 from posttrain.data.filters.order import ORDERS
 from posttrain.data.rows import encode_rows
 from posttrain.data.templates import encode_prompts
+from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import wanted_logprobs
@@ -185,8 +186,7 @@ def test_adapters_learn_the_traces(places, base, tmp_path, save):
     run(config, inputs, outputs, quiet(tmp_path))
     policy = load_policy(base if save == "adapter" else outputs["policy"])
     if save == "adapter":
-        peft = pytest.importorskip("peft")
-        peft.PeftModel.from_pretrained(policy.model, str(outputs["policy"])).merge_and_unload()
+        load_adapter(policy.model, outputs["policy"])
     traces = pl.read_parquet(inputs["traces"])
     # Between frozen random embeddings there is little to learn, but not nothing.
     assert nll(policy, traces) < nll(load_policy(base), traces) - 0.1

@@ -82,6 +82,29 @@ def attach_adapter(
     return Adapter(model, peft_model, base_digest)
 
 
+def load_adapter(model: "PreTrainedModel", path: Path) -> None:
+    """Merge a saved adapter into the base that it was trained on.
+
+    Args:
+        model: The base, changed in place into a plain model again.
+        path: What `Adapter.save` wrote.
+
+    Raises:
+        UserError: It is no adapter that posttrain saved, or the base has other weights.
+
+    """
+    facts = path / _FACTS
+    if not facts.is_file():
+        raise UserError(f"{path}: this is no adapter that posttrain saved; there is no {_FACTS}")
+    wanted, found = json.loads(facts.read_text())["base"], weights_digest(model)
+    if wanted != found:
+        raise UserError(
+            f"{path}: the adapter belongs to weights {wanted[:12]}, these are {found[:12]}; "
+            "give the base that it was trained on"
+        )
+    _peft().PeftModel.from_pretrained(model, str(path)).merge_and_unload()
+
+
 def _peft() -> Any:
     """The package, which plain training does without."""
     try:

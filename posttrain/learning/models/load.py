@@ -174,6 +174,11 @@ def check_files(path: Path) -> None:
     config = path / "config.json"
     if not path.is_dir():
         raise UserError(f"{path}: there is no such checkpoint directory; check the path")
+    if not config.is_file() and (path / "adapter_config.json").is_file():
+        raise UserError(
+            f"{path}: this is an adapter without its base; set learner.lora.save to merged where it"
+            " was trained, or merge it with posttrain.learning.models.adapters.load_adapter"
+        )
     if not config.is_file():
         raise UserError(f"{path}: there is no config.json; give a Hugging Face model directory")
     if not any(path.glob("*.safetensors")):

@@ -155,10 +155,13 @@ class RlConfig(Schedulable):
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         if self.stop is not None:
             followed["stop.metric"] = self.stop.metric
+        of_step = [*METRICS]
+        for part in self.algorithm.regularizers.values():
+            of_step += [f"rl/{name}" for name in part.METRICS]
         sampler = self.draw.sampler
         of_sampler = [CURRICULUM + name for name in sampler.METRICS]
         for path, metric in followed.items():
-            known, why = list(METRICS), ""
+            known, why = of_step, ""
             if metric.startswith(CURRICULUM):
                 known, why = of_sampler, f", which the sampler {sampler.kind} does not measure"
             if metric not in known:

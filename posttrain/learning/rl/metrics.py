@@ -53,7 +53,8 @@ METRICS: Mapping[str, str] = {
 }
 """Metrics of a step by name, as they stand in the curve and in the tracker.
 
-Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`.
+Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`; a
+regularizer that does not ship with posttrain has `METRICS` too, which come after "rl/".
 The tracker has two more, `rl/seconds_sampling` and `rl/seconds_learning`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.

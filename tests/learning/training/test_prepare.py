@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from posttrain.data.rows import TokenRow, TokenTable
+from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
@@ -128,7 +129,6 @@ def test_an_adapter_starts_at_the_base_trains_alone_and_merges_into_a_plain_mode
 
 
 def test_an_adapter_saved_alone_goes_onto_its_base_and_names_it(fresh, tmp_path):
-    peft = pytest.importorskip("peft")
     policy = fresh()
     digest = weights_digest(policy.model)
     trainable, _ = fit(policy, tmp_path / "run", lora={"rank": 2, "save": "adapter"})
@@ -138,9 +138,16 @@ def test_an_adapter_saved_alone_goes_onto_its_base_and_names_it(fresh, tmp_path)
     assert not (tmp_path / "adapter" / "model.safetensors").exists()
     assert str(tmp_path) not in (tmp_path / "adapter" / "adapter_config.json").read_text()
     base = fresh()
-    peft.PeftModel.from_pretrained(base.model, str(tmp_path / "adapter")).merge_and_unload()
+    load_adapter(base.model, tmp_path / "adapter")
     assert next_token_loss(base.model, batch, 1.0)[0].item() == pytest.approx(adapted, rel=1e-5)
     assert json.loads((tmp_path / "adapter" / "base.json").read_text()) == {"base": digest}
+    with pytest.raises(UserError, match="the adapter belongs to weights .* give the base that it"):
+        load_adapter(fresh(seed=1).model, tmp_path / "adapter")
+    with pytest.raises(UserError, match="this is an adapter without its base; .*load_adapter$"):
+        load_policy(tmp_path / "adapter")
+    (tmp_path / "adapter" / "base.json").unlink()
+    with pytest.raises(UserError, match="this is no adapter that posttrain saved"):
+        load_adapter(fresh().model, tmp_path / "adapter")
 
 
 def test_adapters_of_one_seed_are_equal_bytes(fresh, tmp_path):

@@ -1,6 +1,7 @@
 """What all regularizers share: a coefficient, and three places where they may act."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -23,6 +24,10 @@ class BatchShare(NamedTuple):
 
 class Regularizer(AlgorithmPart):
     """What is added to rewards, advantages or loss beside the surrogate."""
+
+    METRICS: ClassVar[Mapping[str, str]] = {}
+    """What its `loss` measures and no part that ships does, with a description; in the curve as
+    ``rl/<name>``, which schedules and the rule for stopping may follow."""
 
     coefficient: float = Field(gt=0.0)
     """Its weight."""
@@ -75,7 +80,8 @@ class Regularizer(AlgorithmPart):
             share: How this part of the batch counts.
 
         Returns:
-            This part's share of the loss and metrics as means over its tokens; None for nothing.
+            This part's share of the loss, and metrics as means over its tokens, of its own those
+            in `METRICS`; None for nothing.
 
         """
         return None
