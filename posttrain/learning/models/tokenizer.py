@@ -67,9 +67,16 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> "PreTrainedToke
 
 
 def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """SHA-256 of everything that decides how text becomes ids.
+    """Hash everything that decides how text becomes ids.
 
     The chat template is no part of it: it decides which text a prompt becomes.
+
+    Args:
+        tokenizer: A fast tokenizer.
+
+    Returns:
+        SHA-256, in hexadecimal.
+
     """
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     # Set by the last call that padded or truncated; no part of the tokenizer's identity.
@@ -87,6 +94,15 @@ def check_same_tokenizer(
     Chat templates may differ, as training may give a model its first one. Whoever compares models
     on prompts renders these for each by its own template; whoever measures a second model on
     tokens that the first has read (a reference) gives it these very ids, and renders nothing.
+
+    Args:
+        one: A tokenizer.
+        other: The one that must cut text alike.
+        where: What has the two, for the error.
+
+    Raises:
+        UserError: They differ.
+
     """
     first, second = tokenizer_digest(one), tokenizer_digest(other)
     if first != second:
