@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -106,7 +107,7 @@ class LiveDisplay(Display):
         if _OPENING in self._tasks:
             self._bars.remove_task(self._tasks.pop(_OPENING))
         self._bars.console.print(
-            f"  [cyan]{'running':<10}[/] {stage:<12} [dim]{_short(reasons)}[/]"
+            f"  [cyan]{'running':<10}[/] {stage:<12} [dim]{escape(_short(reasons))}[/]"
         )
         self._tasks[stage] = self._bars.add_task(stage, total=None, unit="")
 

@@ -18,7 +18,7 @@ def test_the_bars_follow_a_stage_and_claim_no_time_that_they_do_not_know():
     page = io.StringIO()
     with LiveDisplay(Console(file=page, width=100)) as display:
         assert "starting" in shown(display)
-        display.started("rl", ["it never ran"])
+        display.started("rl", ["paths: was [/tmp]"])
         assert "starting" not in shown(display)
         assert "rl" in shown(display)
         assert "left" not in shown(display)
@@ -28,5 +28,5 @@ def test_the_bars_follow_a_stage_and_claim_no_time_that_they_do_not_know():
         display.finished("rl", "failed", 2.5)
         assert not shown(display).strip()
     lines = [line.strip() for line in page.getvalue().splitlines() if line.strip()]
-    assert "running    rl           it never ran" in lines
+    assert "running    rl           paths: was [/tmp]" in lines
     assert "FAILED     rl           2.5 s" in lines
