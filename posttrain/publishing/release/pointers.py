@@ -201,10 +201,7 @@ def _settle(store: ReleaseStore) -> str:
     except FileNotFoundError:
         return ""
     if isinstance(note, list):
-        raise UserError(
-            "a release command of posttrain 0.1 was killed half-way; run posttrain release list "
-            "with that version once, which takes it back"
-        )
+        note = _note_of_0_1(store.root, note)
     undone = ""
     released = {release.tag for release in store.ledger.annotations.releases()}
     if "release" in note and note["release"] not in released:
@@ -219,6 +216,27 @@ def _settle(store: ReleaseStore) -> str:
             store.mirror().assign(name, environment, note["before"])
     store.journal.unlink()
     return undone
+
+
+def _note_of_0_1(root: Path, steps: list[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The note of a command of 0.1, which noted its steps one by one, each before it was made.
+
+    A release began with its folder, a promotion with MLflow's alias or, without it, with its tag.
+    """
+    by_kind = {step["kind"]: step for step in steps}
+    if folder := by_kind.get("folder"):
+        place = Path(folder["path"])
+        return {
+            "release": f"{place.parent.name}@{place.name}",
+            "mirrored": "model_version" in by_kind,
+        }
+    alias = by_kind.get("alias")
+    if alias is None:
+        return {"promotion": by_kind["stage_tag"]["ref"], "mirrored": False} if steps else {}
+    now = tags.current(root, alias["name"], alias["stage"])
+    following = f"{alias['name']}#{alias['stage']}#{now.number + 1 if now else 1}"
+    ref = by_kind.get("stage_tag", {}).get("ref", following)
+    return {"promotion": ref, "mirrored": True, "before": alias["before"]}
 
 
 def _unpublish(store: ReleaseStore, tag: Tag, *, mirrored: bool) -> None:

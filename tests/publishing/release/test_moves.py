@@ -1,5 +1,6 @@
 """Pointers move together or not at all, whatever fails and whenever the process is killed."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -285,12 +286,48 @@ def test_an_interrupt_after_the_last_step_takes_nothing_back(empty):
     assert not store.journal.exists()
 
 
-def test_what_an_older_version_left_half_done_is_said(empty):
+@pytest.mark.parametrize("steps", range(6))
+def test_a_release_that_0_1_left_half_done_is_taken_back(empty, steps):
+    store, release = empty
+    notes = [
+        {"kind": "folder", "path": str(store.root / "releases/mini/v1.0.0")},
+        {"kind": "archive", "path": str(store.root / "releases/mini/mini-v1.0.0.tar")},
+        {"kind": "model_version", "name": "mini", "version": "v1.0.0"},
+        {"kind": "tag", "ref": "mini@v1.0.0"},
+        {"kind": "ledger", "tag": "mini@v1.0.0"},
+    ]
+    store.registry.versions.discard(("mini", "v1.0.0"))
+    pointers.publish(store, store.root / "staging", release, "message")
+    # What is noted was made, and the last step may have been: then all of it stays.
+    is_done = steps == 5
+    if not is_done:
+        store.ledger.annotations.releases = list
+    store.journal.write_text(json.dumps(notes[:steps]))
+    undone = "" if is_done or not steps else "the release mini@v1.0.0"
+    assert pointers.repair(store) == undone
+    assert not store.journal.exists()
+    stays = not undone
+    assert (store.root / "releases/mini/v1.0.0").exists() == stays
+    assert (store.root / "releases/mini/mini-v1.0.0.tar").exists() == stays
+    assert tags.has_tag(store.root, "mini@v1.0.0") == stays
+    if steps > 2:
+        assert (("mini", "v1.0.0") in store.registry.versions) == stays
+
+
+@pytest.mark.parametrize("mirrored", [True, False])
+@pytest.mark.parametrize("tagged", [True, False])
+def test_a_promotion_that_0_1_left_half_done_is_taken_back(empty, mirrored, tagged):
     store, _ = empty
-    store.journal.write_text('[{"kind": "folder", "path": "releases/mini/v1.0.0"}]')
-    with pytest.raises(UserError, match=r"posttrain 0.1 was killed half-way; run posttrain rel"):
-        pointers.repair(store)
-    assert store.journal.exists()
+    subprocess.run(["git", "init", "-q"], cwd=store.root, check=True)
+    alias = {"kind": "alias", "name": "mini", "stage": "prod", "before": "v1.0.0"}
+    tag = {"kind": "stage_tag", "ref": "mini#prod#1"}
+    notes = [alias] * mirrored + [tag] * tagged
+    store.registry.versions = {("mini", "v1.0.0"), ("mini", "v1.1.0")}
+    store.registry.aliases["mini", "prod"] = "v1.1.0"
+    store.journal.write_text(json.dumps(notes))
+    assert pointers.repair(store) == ("the promotion mini#prod#1" if notes else "")
+    assert store.registry.aliases["mini", "prod"] == ("v1.0.0" if mirrored else "v1.1.0")
+    assert not store.journal.exists()
 
 
 def test_a_tag_that_cannot_be_deleted_is_said(project):
