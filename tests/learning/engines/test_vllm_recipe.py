@@ -84,7 +84,7 @@ def test_a_recipe_runs_on_vllm_and_runs_again_to_the_same_bytes(project):
     assert len(gaps) == STEPS
     assert gaps.max() < 1e-3
     rollouts = pl.read_parquet(project.root / "data/rl/rollouts.parquet")
-    assert rollouts["policy_version"].unique().sort().to_list() == list(range(STEPS))
+    assert rollouts["versions"].list.first().unique().sort().to_list() == list(range(STEPS))
     before = digests(project)
 
     again = project.cli("run", "--local", "--from", "probe")
