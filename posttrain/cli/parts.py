@@ -9,8 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, plain_table
-from posttrain.pipeline.flow import let_import
-from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
+from posttrain.cli.schema import recipe_at
 from posttrain.pipeline.recipe_schema import schedulable_fields
 from posttrain.pipeline.slots import (
     SLOTS,
@@ -19,7 +18,6 @@ from posttrain.pipeline.slots import (
     first_sentence,
     offered_parts,
 )
-from posttrain.pipeline.workspace import Workspace
 
 _COLUMNS = ("slot", "kind", "what it does", "source", "from")
 
@@ -56,7 +54,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
     """
     names = [find_slot(name).name for name in slots]
-    of = _recipe(recipe)
+    of = recipe_at(recipe)
     found = list(offered_parts(names, of.plugins if of else ()))
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
@@ -70,14 +68,6 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
         console.print(f"\nNumbers that take a schedule in recipes of {flow}:")
         for place, kind, fields in schedulable_fields(flow, Path.cwd()):
             console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
-
-
-def _recipe(given: Path | None) -> Recipe | None:
-    if given is None and not Path(RECIPE_FILE).is_file():
-        return None
-    recipe = load_recipe(given or Path())
-    let_import(Workspace.of(recipe).root)
-    return recipe
 
 
 def _table(found: Sequence[OfferedPart]) -> Table:

@@ -7,8 +7,10 @@ import click
 
 from posttrain.cli.files import replacing
 from posttrain.cli.options import Documented
-from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
+from posttrain.pipeline.flow import let_import
+from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
 from posttrain.pipeline.recipe_schema import recipe_schema
+from posttrain.pipeline.workspace import Workspace
 
 
 @click.command(cls=Documented)
@@ -18,9 +20,14 @@ from posttrain.pipeline.recipe_schema import recipe_schema
     help="Whose recipes [default: the flow of the recipe in this folder, or flows.post_training].",
 )
 @click.option(
+    "--recipe",
+    type=click.Path(path_type=Path),
+    help="Whose flow and plug-ins count [default: the recipe in this folder, if there is one].",
+)
+@click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write."
 )
-def schema(flow: str | None, output: Path | None) -> None:
+def schema(flow: str | None, recipe: Path | None, output: Path | None) -> None:
     """Print the JSON schema of recipes: an editor completes and checks recipe.yaml with it.
 
     An editor with the YAML language server (VS Code: the extension "YAML" by Red Hat; Neovim,
@@ -29,21 +36,22 @@ def schema(flow: str | None, output: Path | None) -> None:
       posttrain schema -o recipe.schema.json
       # yaml-language-server: $schema=recipe.schema.json
 
-    It knows the parts of the plug-ins that the recipe in this folder names, and of installed
-    packages. Write it anew after an update, and after plug-ins or the configs of your own tasks
-    changed.
+    It knows the parts of the plug-ins that the recipe names, and of installed packages. Write it
+    anew after an update, and after plug-ins or the configs of your own tasks changed.
 
     Examples:
       posttrain schema -o recipe.schema.json
       posttrain schema --flow flows.small | jq .properties.sft
+      posttrain schema --recipe recipes/mine -o recipes/mine/recipe.schema.json
 
     """
     from posttrain.publishing.release.config import ReleaseConfig
 
-    here = load_recipe(Path()) if Path(RECIPE_FILE).is_file() else None
-    named = flow or (here.flow if here else "flows.post_training")
-    plugins = here.plugins if here else ()
-    made = recipe_schema(named, Path.cwd(), release=ReleaseConfig, plugins=plugins)
+    of = recipe_at(recipe)
+    named = flow or (of.flow if of else "flows.post_training")
+    root = Workspace.of(of).root if of else Path.cwd()
+    plugins = of.plugins if of else ()
+    made = recipe_schema(named, root, release=ReleaseConfig, plugins=plugins)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
     if output is None:
         click.echo(text, nl=False)
@@ -51,3 +59,15 @@ def schema(flow: str | None, output: Path | None) -> None:
     with replacing(output) as partial:
         partial.write_text(text, encoding="utf-8")
     click.echo(f"written to {output}", err=True)
+
+
+def recipe_at(given: Path | None) -> Recipe | None:
+    """Load the recipe that an option names, or the one in this folder if there is one.
+
+    The code of its project can be imported afterwards.
+    """
+    if given is None and not Path(RECIPE_FILE).is_file():
+        return None
+    recipe = load_recipe(given or Path())
+    let_import(Workspace.of(recipe).root)
+    return recipe

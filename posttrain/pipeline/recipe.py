@@ -83,6 +83,12 @@ class Recipe:
         return self.path.parent
 
     @property
+    def place(self) -> str:
+        """The file as errors name it: from the present folder, where it lies below that."""
+        here = Path.cwd()
+        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
+
+    @property
     def name(self) -> str:
         """The recipe's folder under recipes/, or the flow's name for the one at the root."""
         in_recipes = self.directory.parent.name == "recipes"
@@ -92,11 +98,11 @@ class Recipe:
         """Let the flow declare its DAG from this recipe, and check the result."""
         let_import(root)
         build = FlowBuilder(self)
-        where = f"{self.path.name}: plugins"
+        where = f"{self.place}: plugins"
         check_plugins(parts_of_modules(self.plugins, where=where), where)
         try:
             with plugged(self.plugins):
-                load_flow(self.flow, root, where=self.path.name).declare(build)
+                load_flow(self.flow, root, where=self.place).declare(build)
         finally:
             _notice(self.path, build.changes)
         return build.finish()
@@ -180,7 +186,7 @@ class FlowBuilder:
         for name in self._recipe.sections:
             if name not in self._dag.stages:
                 hint = nearest(name, [*self._dag.stages, *_NO_STAGES])
-                raise UserError(f"{self._recipe.path.name}: unknown section '{name}'{hint}")
+                raise UserError(f"{self._recipe.place}: unknown section '{name}'{hint}")
         _refuse_odd_seeds(self._dag)
         self._dag.check()
         return self._dag

@@ -54,7 +54,18 @@ def test_resolved_states_every_field_and_loads_to_the_same_dag(toy):
 
 def test_unknown_section_names_the_nearest(toy):
     sentence = refused(toy, "secnd: {amount: 2}\n")
-    assert sentence == "recipe.yaml: unknown section 'secnd'; did you mean 'second'?"
+    place, _, rest = sentence.partition(": ")
+    assert place == str(toy.root / "recipe.yaml")
+    assert rest == "unknown section 'secnd'; did you mean 'second'?"
+
+
+@pytest.mark.parametrize("wrong", ["plugins: [nosuch]", "secnd: {amount: 2}", "flow: flows.nosuch"])
+def test_the_file_is_named_from_the_present_folder(toy, monkeypatch, wrong):
+    flow = "" if wrong.startswith("flow") else f"flow: {toy.flow}\n"
+    toy.write("recipes/mine/recipe.yaml", f"{flow}{wrong}\n")
+    monkeypatch.chdir(toy.root)
+    with pytest.raises(UserError, match=r"^recipes/mine/recipe\.yaml: "):
+        load_recipe(toy.root / "recipes/mine").resolve(toy.root)
 
 
 def test_unknown_parameter_names_the_nearest(toy):

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import jsonschema
@@ -161,3 +163,17 @@ def test_the_verb_writes_the_schema_of_the_recipe_here(toy, monkeypatch):
     assert json.loads(printed.stdout) == made
     with pytest.raises(UserError, match="there is no flow 'flows.pst_training'"):
         CliRunner().invoke(cli, ["schema", "--flow", "flows.pst_training"], catch_exceptions=False)
+
+
+def test_in_a_recipes_own_folder_plug_ins_are_those_of_the_project(toy):
+    part = (ROOT / "tests" / "extend" / "plugins" / "my_component.py").read_text()
+    (toy.root / "my_far_component.py").write_text(part)
+    mine = toy.root / "recipes" / "mine"
+    mine.mkdir(parents=True)
+    (mine / "recipe.yaml").write_text(f"flow: {toy.flow}\nplugins: [my_far_component]\n")
+    command = [sys.executable, "-m", "posttrain", "schema"]
+    here = subprocess.run(command, cwd=mine, capture_output=True, text=True, check=False)
+    assert here.returncode == 0, here.stderr
+    named = [*command, "--recipe", "recipes/mine"]
+    there = subprocess.run(named, cwd=toy.root, capture_output=True, text=True, check=False)
+    assert there.stdout == here.stdout
