@@ -75,8 +75,8 @@ def test_new_weights_reach_every_actor_and_are_stored_once(
     assert [s.token_ids for s in expected] != [s.token_ids for s in in_one_process(policy, prompts)]
     resources = some(2, rows=ROWS)
     with open_sampler(TorchEngine(), policy, batch_size=512, ray=resources) as sampler:
-        assert len({*sampler.crew.pids, os.getpid()}) == 3
-        assert {psutil.Process(pid).nice() for pid in sampler.crew.pids} == {os.nice(0)}
+        assert len({*sampler.workers.pids, os.getpid()}) == 3
+        assert {psutil.Process(pid).nice() for pid in sampler.workers.pids} == {os.nice(0)}
         assert sampler.sample(prompts, PARAMS) == in_one_process(policy, prompts)
         with pytest.raises(UserError, match="prompt 'long' has 64 tokens"):
             sampler.sample([Prompt("long", (3,) * 64)], PARAMS)
@@ -93,7 +93,7 @@ def test_new_weights_reach_every_actor_and_are_stored_once(
         assert sampler.sample(prompts, PARAMS) == expected
 
         # One that has others fetches these before it draws.
-        late = sampler.crew._actors[0]
+        late = sampler.workers._actors[0]
         *_, stale = cluster.get(late.do.remote(6, [put(old)], 0, (prompts[:1], PARAMS)))
         assert stale != expected[: len(stale)]
         assert {sample.policy_version for sample in stale} == {6}

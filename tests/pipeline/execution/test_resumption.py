@@ -38,7 +38,11 @@ def test_a_killed_stage_goes_on_in_the_mlflow_run_of_its_first_attempt(toy, edit
         [sys.executable, "-m", "posttrain", "run", "--local"], cwd=toy.root, env=environment
     )
     deadline = time.monotonic() + 120
-    while not (noted := list(toy.root.glob(".posttrain/scratch/*first*/mlflow_run_id"))):
+    # Past a checkpoint: an attempt that left none begins a run of its own.
+    while not (
+        list(toy.root.glob(".posttrain/scratch/*first*/waiting"))
+        and (noted := list(toy.root.glob(".posttrain/scratch/*first*/mlflow_run_id")))
+    ):
         assert first.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.05)
