@@ -8,7 +8,7 @@ from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.release_check import rebuild, verify
 from posttrain.cli.release_keys import choose_signer
 from posttrain.cli.release_keys import keys as keys_group
-from posttrain.cli.release_move import promote, push, repaired, rollback, serve
+from posttrain.cli.release_move import promote, push, rollback, serve, take_back_what_was_killed
 from posttrain.cli.release_show import diff, list_, show, show_gates
 from posttrain.publishing.release.names import ENVIRONMENTS
 
@@ -81,7 +81,8 @@ def create(
             return
         signer, notary = choose_signer(key, sign)
         store = pointers.ReleaseStore(root, state, session.ledger, open_registry(state))
-        with pointers.locked(state), repaired(store):
+        with pointers.locked(state):
+            take_back_what_was_killed(store)
             made = making.create(session, name, signer, store.registry, notary)
             show_gates(made.candidate.decided)
             click.echo(f"{made.tag}: {made.folder}\n{made.archive}\nstatement {made.statement}")

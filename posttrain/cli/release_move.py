@@ -31,14 +31,12 @@ environment_option = click.option(
 reason_option = click.option("--reason", default="", help="Why; it is kept in the history.")
 
 
-@contextmanager
-def repaired(store: "ReleaseStore") -> Iterator["ReleaseStore"]:
-    """The store, after what a killed command left half-done was taken back, and said."""
+def take_back_what_was_killed(store: "ReleaseStore") -> None:
+    """Take back what a killed command left half-done, and say so; only under `locked`."""
     from posttrain.publishing.release.pointers import repair
 
     if undone := repair(store):
         click.echo(f"note: a command that was killed had begun {undone}; it is undone", err=True)
-    yield store
 
 
 @contextmanager
@@ -49,11 +47,9 @@ def open_store() -> Iterator["ReleaseStore"]:
 
     root = workspace_root(None)
     state = root / STATE_DIR
-    with (
-        locked(state),
-        existing_ledger(None) as ledger,
-        repaired(ReleaseStore(root, state, ledger, open_registry(state))) as store,
-    ):
+    with locked(state), existing_ledger(None) as ledger:
+        store = ReleaseStore(root, state, ledger, open_registry(state))
+        take_back_what_was_killed(store)
         yield store
 
 

@@ -16,7 +16,7 @@ from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, read_format
 from posttrain.pipeline.slots import check_plugins
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, nearest, shown
 from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
@@ -83,12 +83,6 @@ class Recipe:
         return self.path.parent
 
     @property
-    def place(self) -> str:
-        """The file as errors name it: from the present folder, where it lies below that."""
-        here = Path.cwd()
-        return str(self.path.relative_to(here) if self.path.is_relative_to(here) else self.path)
-
-    @property
     def name(self) -> str:
         """The recipe's folder under recipes/, or the flow's name for the one at the root."""
         in_recipes = self.directory.parent.name == "recipes"
@@ -98,11 +92,11 @@ class Recipe:
         """Let the flow declare its DAG from this recipe, and check the result."""
         let_import(root)
         build = FlowBuilder(self)
-        where = f"{self.place}: plugins"
+        where = f"{shown(self.path)}: plugins"
         check_plugins(parts_of_modules(self.plugins, where=where), where)
         try:
             with plugged(self.plugins):
-                load_flow(self.flow, root, where=self.place).declare(build)
+                load_flow(self.flow, root, where=shown(self.path)).declare(build)
         finally:
             _notice(self.path, build.changes)
         return build.finish()
@@ -186,7 +180,7 @@ class FlowBuilder:
         for name in self._recipe.sections:
             if name not in self._dag.stages:
                 hint = nearest(name, [*self._dag.stages, *_NO_STAGES])
-                raise UserError(f"{self._recipe.place}: unknown section '{name}'{hint}")
+                raise UserError(f"{shown(self._recipe.path)}: unknown section '{name}'{hint}")
         _refuse_odd_seeds(self._dag)
         self._dag.check()
         return self._dag

@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, Literal, get_args, get_origin
 
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import nearest
+from posttrain.stage.errors import nearest, shown
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -47,11 +47,11 @@ def where_it_failed(error: BaseException) -> str:
     """
     name = type(error).__name__
     if isinstance(error, SyntaxError):
-        return f"{name}: {error.msg} ({_shown(str(error.filename))}:{error.lineno})"
+        return f"{name}: {error.msg} ({shown(Path(str(error.filename)))}:{error.lineno})"
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename[0] != "<"]
     libraries = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     own = [each for each in frames if not each.filename.startswith(libraries)] or frames
-    place = f" ({_shown(own[-1].filename)}:{own[-1].lineno})" if own else ""
+    place = f" ({shown(Path(own[-1].filename))}:{own[-1].lineno})" if own else ""
     return f"{name}: {error}{place}"
 
 
@@ -140,12 +140,6 @@ def _function(method: Any) -> Callable[..., Any]:
 
 def _place(part: type[Any]) -> str:
     try:
-        return _shown(inspect.getfile(part))
+        return shown(Path(inspect.getfile(part)))
     except (OSError, TypeError):
         return part.__module__
-
-
-def _shown(file: str) -> str:
-    """A file as a person in this folder would name it."""
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -60,11 +60,16 @@ def test_round_trip_is_byte_equal(filled, tmp_path):
         assert [each.holds for each in copy.annotations.verifications()] == [True, False]
 
 
+def exported_with_a_part(folder, make, part):
+    """The lines of a ledger in which a table has one part."""
+    with open_ledger(folder / "old.db") as old:
+        old.compositions.add(Composition(make.artifact("table", "d1"), (part,)))
+        return exported(old)
+
+
 def test_what_an_older_ledger_called_judges_are_verifiers(make, tmp_path):
     judge = make.artifact("judge", "j1", type="judge", path="judge:numeric")
-    with open_ledger(tmp_path / "old.db") as old:
-        old.compositions.add(Composition(make.artifact("table", "d1"), (judge,)))
-        text = exported(old)
+    text = exported_with_a_part(tmp_path, make, judge)
     with open_ledger(tmp_path / "new.db") as new:
         assert imported(new, text) == 1
         (found,) = new.compositions.parts_of(["d1"])["d1"]
@@ -74,9 +79,7 @@ def test_what_an_older_ledger_called_judges_are_verifiers(make, tmp_path):
 
 def test_what_a_project_itself_calls_judges_stays_so(make, tmp_path):
     judge = make.artifact("judge", "j1", type="judge", path="data/first/judge")
-    with open_ledger(tmp_path / "old.db") as old:
-        old.compositions.add(Composition(make.artifact("table", "d1"), (judge,)))
-        text = exported(old)
+    text = exported_with_a_part(tmp_path, make, judge)
     with open_ledger(tmp_path / "new.db") as new:
         assert imported(new, text) == 1
         assert new.compositions.parts_of(["d1"]) == {"d1": (judge,)}
