@@ -22,12 +22,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from benchmarks.learner.settings import GROUP, PROBLEMS, PROMPT_TOKENS, SFT_ROWS, SFT_TOKENS, SIZES
 from posttrain.learning.models import fast_llama, logprobs
-from posttrain.learning.models.row_layout import RowLayout
+from posttrain.learning.models.fast_llama import RowLayout
 
 
 def without_shared_prompts() -> AbstractContextManager[object]:
     """Every row computes its own prompt."""
-    own = "posttrain.learning.models.row_layout._owners"
+    own = "posttrain.learning.models.fast_llama._owners"
     return mock.patch(own, lambda ids_BT, _starts_B: torch.arange(len(ids_BT)))
 
 

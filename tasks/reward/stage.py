@@ -14,7 +14,7 @@ from posttrain.data.pairs import build_pairs
 from posttrain.data.rows import TokenBatch
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.maths.reward_model import bradley_terry_loss
+from posttrain.learning.maths.pairs import bradley_terry_loss
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.reward_head import RewardModel, save_reward_model, start_reward_model
 from posttrain.learning.training.curve import Curve

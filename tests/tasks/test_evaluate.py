@@ -18,9 +18,9 @@ from posttrain.learning.rollouts.strategies.vote import VoteStrategy
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.evaluate.config import EvaluateConfig
-from tasks.evaluate.estimates import estimates_of, mean_of_problems
 from tasks.evaluate.report import read_report
 from tasks.evaluate.stage import run
+from tasks.evaluate.summary import estimates_of, mean_of_problems
 
 
 def evaluate(folder, inputs, **config):

@@ -22,8 +22,9 @@ from posttrain.learning.algorithms.batches import (
 )
 from posttrain.learning.algorithms.config import Algorithm, OverlongConfig
 from posttrain.learning.algorithms.regularizers.base import BatchShare
+from posttrain.learning.maths.advantages import overlong_penalty, whiten
 from posttrain.learning.maths.correction import log_linear_proximal
-from posttrain.learning.maths.length import overlong_penalty
+from posttrain.learning.maths.gae import value_loss
 from posttrain.learning.maths.ratios import log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import (
     Metrics,
@@ -32,8 +33,6 @@ from posttrain.learning.maths.reduce import (
     loss_denominator,
     masked_mean,
 )
-from posttrain.learning.maths.value import value_loss
-from posttrain.learning.maths.whitening import whiten
 from posttrain.stage.errors import UserError
 
 

@@ -23,6 +23,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from posttrain.learning.maths.reduce import masked_mean, masked_sum
 from posttrain.learning.maths.segments import dense_ids, segment_size, segment_sum
 
 Baseline = Literal["none", "mean", "leave_one_out"]
@@ -173,3 +174,58 @@ def group_relative(
     scale_B = SCALES[scale](stats)
     divisor_B = torch.where(scale_B > 0, scale_B + epsilon, 1.0)
     return (BASELINES[baseline](stats) / divisor_B).to(rewards_B.dtype)
+
+
+def overlong_penalty(length_B: Tensor, *, limit: int, buffer: int, bounded: bool = True) -> Tensor:
+    """Penalize length: 0 up to ``limit - buffer``, then down by ``1 / buffer`` a token.
+
+    Judge by the reward *without* it whether a group has any variance, as NeMo-RL does: else lengths
+    alone make a solved problem look unsolved.
+
+    Args:
+        length_B: Tokens of each completion.
+        limit: Tokens at which the penalty is -1.
+        buffer: Tokens before the limit over which it grows. 0 gives 0 up to the limit, then -1
+            (-infinity if not bounded).
+        bounded: Beyond the limit, True stays at -1 (DAPO's paper, arXiv 2503.14476; TRL, OpenRLHF);
+            False goes on (verl, AReaL, NeMo-RL). A completion cannot pass the limit unless the
+            limit is below that of generation.
+
+    Returns:
+        What to add to the rewards, ``[B]``.
+
+    """
+    excess_B = (length_B - (limit - buffer)).clamp(min=0).float()
+    penalty_B = torch.where(excess_B > 0, -excess_B / buffer, 0.0)
+    return penalty_B.clamp(min=-1.0) if bounded else penalty_B
+
+
+Spread = Literal["sample", "population"]
+
+
+def whiten(values_BT: Tensor, mask_BT: Tensor, *, spread: Spread, epsilon: float = 1e-8) -> Tensor:
+    """Compute ``(x - mean) / sqrt(variance + epsilon)`` over the valid tokens of a batch.
+
+    It is the last step of GAE, of REINFORCE++ and of its baseline variant (arXiv 2501.03262), where
+    a rollout of many tokens counts many times. Needs the whole batch: call it before cutting the
+    batch into micro-batches.
+
+    Args:
+        values_BT: What to whiten, mostly advantages.
+        mask_BT: The valid tokens.
+        spread: ``sample`` divides the squares by n - 1 (verl, TRL, NeMo-RL's GAE), ``population``
+            by n (OpenRLHF, NeMo-RL's REINFORCE++).
+        epsilon: Added to the variance.
+
+    Returns:
+        Values ``[B, T]``; 0 at masked tokens. Equal values, a single token and an empty mask give
+        exactly 0.
+
+    """
+    mask_BT = mask_BT.bool()
+    least = torch.where(mask_BT, values_BT, torch.inf).amin()
+    above_BT = torch.where(mask_BT, values_BT - least, 0.0)
+    centered_BT = torch.where(mask_BT, above_BT - masked_mean(above_BT, mask_BT), 0.0)
+    num_free = mask_BT.sum() - (1 if spread == "sample" else 0)
+    variance = masked_sum(centered_BT.square(), mask_BT) / num_free.clamp(min=1)
+    return (centered_BT * (variance + epsilon).rsqrt()).to(values_BT.dtype)

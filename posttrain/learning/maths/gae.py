@@ -1,4 +1,4 @@
-"""Advantages from a critic and returns from rewards, over rollouts with observations in between.
+"""Advantages from a critic, its loss, and returns of rewards, over rollouts with observations.
 
 A masked token (a tool's answer, padding) is not an action: the recursions carry their state over it
 unchanged, so it costs no discount and the critic's value there is never read.
@@ -6,6 +6,8 @@ unchanged, so it costs no discount and the critic's value there is never read.
 
 import torch
 from torch import Tensor
+
+from posttrain.learning.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
 
 
 def generalized_advantages(
@@ -22,7 +24,7 @@ def generalized_advantages(
     the next **valid** token of the row; ``returns = advantages + values``. Source: arXiv
     1506.02438. Peers differ on gaps: verl, NeMo-RL and AReaL carry over as here; OpenRLHF decays
     once per masked token; SkyRL and slime let the values at masked tokens into the sum. Without
-    gaps all agree. ``whitening.whiten`` is the usual next step.
+    gaps all agree. ``advantages.whiten`` is the usual next step.
 
     Args:
         rewards_BT: Reward of each token; those at masked tokens are ignored, so the reward of the
@@ -77,3 +79,54 @@ def discounted_returns(rewards_BT: Tensor, mask_BT: Tensor, *, gamma: float) -> 
         returns_BT[:, t] = torch.where(mask_BT[:, t], here_B, 0.0)
         following_B = torch.where(mask_BT[:, t], here_B, following_B)
     return returns_BT
+
+
+def value_loss(
+    values_BT: Tensor,
+    returns_BT: Tensor,
+    *,
+    old_values_BT: Tensor,
+    mask_BT: Tensor,
+    clip: float | None,
+    aggregation: Aggregation,
+    denominator: Tensor | float,
+) -> tuple[Tensor, Metrics]:
+    """Compute ``1/2 max((V - R)^2, (clip(V, V_old - c, V_old + c) - R)^2)``, aggregated.
+
+    Source: OpenAI baselines' PPO. The factor 1/2 is that of verl, OpenRLHF, AReaL and NeMo-RL;
+    slime has none. The maximum makes it pessimistic: a value that moved too far but *nearer* to its
+    return keeps its larger, clipped loss, with gradient 0.
+
+    Args:
+        values_BT: The critic's values, with gradient.
+        returns_BT: Targets, from ``gae.generalized_advantages``.
+        old_values_BT: Values when the rollouts were made.
+        mask_BT: The valid tokens.
+        clip: How far a value may move before its gradient stops; None for the plain squared error.
+        aggregation: How tokens and sequences are averaged.
+        denominator: Of the whole batch.
+
+    Returns:
+        The loss, a scalar, 0 of an empty mask; and metrics, means over the valid tokens:
+        ``value_clip_fraction``, ``value_mean``, ``value_squared_error`` (without clip and 1/2).
+
+    """
+    plain_BT = (values_BT - returns_BT).square()
+    bounded_BT = plain_BT
+    if clip is not None:
+        near_BT = torch.minimum(
+            torch.maximum(values_BT, old_values_BT - clip), old_values_BT + clip
+        )
+        bounded_BT = (near_BT - returns_BT).square()
+    loss = aggregate(
+        torch.maximum(plain_BT, bounded_BT) / 2,
+        mask_BT,
+        aggregation=aggregation,
+        denominator=denominator,
+    )
+    metrics = {
+        "value_clip_fraction": masked_mean(bounded_BT > plain_BT, mask_BT),
+        "value_mean": masked_mean(values_BT, mask_BT),
+        "value_squared_error": masked_mean(plain_BT, mask_BT),
+    }
+    return loss, detached(metrics)

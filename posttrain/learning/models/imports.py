@@ -1,4 +1,7 @@
-"""A model from where a recipe says it is, and what is to be remembered about it."""
+"""A model from where a recipe says it is, and what is to be remembered about it.
+
+From the Hugging Face hub at one commit: data only, nothing that could run.
+"""
 
 import json
 from collections.abc import Mapping
@@ -7,12 +10,52 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from posttrain.learning.models.hub import fetch_model
+from posttrain.data.hub import check_network
 from posttrain.learning.models.source import ModelSource
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+# Weights as safetensors, configuration and tokenizer.
+_WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
+
+
+def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
+    """The folder of model `name` at commit `revision`, downloaded into `cache` where it is not."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    what = f"model '{name}' at {revision}"
+    check_network(
+        what, remedy="without a network, download the model elsewhere and give its folder as path"
+    )
+    try:
+        return Path(
+            snapshot_download(name, revision=revision, allow_patterns=_WANTED, cache_dir=cache)
+        )
+    except RevisionNotFoundError:
+        raise UserError(
+            f"{what}: the hub knows the model but not this commit; "
+            "take one from the model's page under 'Files and versions'"
+        ) from None
+    except RepositoryNotFoundError:
+        raise UserError(
+            f"{what}: the hub has no such model, or it is private or gated and HF_TOKEN is not set "
+            "or has no access; check the name, or give the folder of a local copy as path"
+        ) from None
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise UserError(
+            f"{what}: cannot be fetched: {reason}; "
+            "try again, or give the folder of a local copy as path"
+        ) from None
+
 
 DTYPES: Mapping[str, torch.dtype | None] = {
     "auto": None,

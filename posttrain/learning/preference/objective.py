@@ -9,15 +9,18 @@ from torch import Tensor
 
 from posttrain.data.rows import TokenBatch
 from posttrain.learning.algorithms.preference import PreferenceAlgorithm
-from posttrain.learning.maths.kto import kto_loss, kto_reference_point
 from posttrain.learning.maths.pairs import pair_metrics
 from posttrain.learning.maths.preference import (
     chosen_likelihood_loss,
+    desensitized_logprobs,
+    kto_loss,
+    kto_reference_point,
     optimism_loss,
+    orpo_loss,
     preference_loss,
+    sequence_logprobs,
+    simpo_loss,
 )
-from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
-from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
 from posttrain.learning.models.logprobs import batch_logprobs
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_sampler
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
-from posttrain.learning.rollouts.engines.ray_sampler import RaySampler
-from posttrain.learning.rollouts.engines.rollout_worker import RolloutWorker, read_weights
+from posttrain.learning.rollouts.engines.ray_sampler import RaySampler, RolloutWorker, read_weights
 from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 from posttrain.stage.errors import UserError
 

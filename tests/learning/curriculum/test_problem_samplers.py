@@ -8,8 +8,7 @@ from posttrain.data.schemas import Problem, problems_table, with_row_ids
 from posttrain.learning.curriculum.base import GroupResult, ProblemPool
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
 from posttrain.learning.curriculum.solve_rate import SolveRate, SolveRateStream
-from posttrain.learning.curriculum.sources import SourceShares
-from posttrain.learning.curriculum.start import start_sampler
+from posttrain.learning.curriculum.start import SourceShares, start_sampler
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.stage.errors import UserError
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from posttrain.learning.maths.calibration import (
+from tasks.reward.heldout import (
     brier_score,
     expected_calibration_error,
     reliability_table,

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.kto import kto_loss, kto_reference_point
+from posttrain.learning.maths.preference import kto_loss, kto_reference_point
 
 
 def sigmoid(x):

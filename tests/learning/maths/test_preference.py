@@ -8,10 +8,11 @@ import torch
 from posttrain.learning.maths.preference import (
     PAIR_LOSSES,
     chosen_likelihood_loss,
+    desensitized_logprobs,
     optimism_loss,
     preference_loss,
+    sequence_logprobs,
 )
-from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
 
 CHOSEN = torch.tensor([-10.0, -12.0]) - torch.tensor([-11.0, -12.5])
 REJECTED = torch.tensor([-14.0, -11.0]) - torch.tensor([-13.0, -11.5])

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
+from posttrain.learning.maths.preference import orpo_loss, simpo_loss
 
 CHOSEN, REJECTED = torch.tensor([-0.5, -2.0]), torch.tensor([-1.5, -1.0])
 

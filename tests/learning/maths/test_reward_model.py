@@ -3,8 +3,7 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.pairs import pair_accuracy
-from posttrain.learning.maths.reward_model import bradley_terry_loss
+from posttrain.learning.maths.pairs import bradley_terry_loss, pair_accuracy
 
 CHOSEN, REJECTED = torch.tensor([1.0, 0.2]), torch.tensor([0.5, 0.4])
 

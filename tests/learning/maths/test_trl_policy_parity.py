@@ -17,13 +17,12 @@ from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.token_weights.drift import DriftWeight
-from posttrain.learning.maths.advantages import group_relative
+from posttrain.learning.maths.advantages import group_relative, overlong_penalty
 from posttrain.learning.maths.entropy import entropy_from_logits
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
-from posttrain.learning.maths.length import overlong_penalty
+from posttrain.learning.maths.preference import sequence_logprobs
 from posttrain.learning.maths.ratios import log_ratio
 from posttrain.learning.maths.reduce import loss_denominator
-from posttrain.learning.maths.sequence_logprobs import sequence_logprobs
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 if not trl.__version__.startswith("1.16."):

@@ -6,11 +6,17 @@ import pytest
 import torch
 
 from posttrain.learning.maths.divergence import divergence
-from posttrain.learning.maths.kto import kto_loss, kto_reference_point
-from posttrain.learning.maths.preference import chosen_likelihood_loss, preference_loss
-from posttrain.learning.maths.reference_free import orpo_loss, simpo_loss
-from posttrain.learning.maths.reward_model import bradley_terry_loss
-from posttrain.learning.maths.sequence_logprobs import desensitized_logprobs, sequence_logprobs
+from posttrain.learning.maths.pairs import bradley_terry_loss
+from posttrain.learning.maths.preference import (
+    chosen_likelihood_loss,
+    desensitized_logprobs,
+    kto_loss,
+    kto_reference_point,
+    orpo_loss,
+    preference_loss,
+    sequence_logprobs,
+    simpo_loss,
+)
 
 trl = pytest.importorskip("trl", reason="TRL is not installed")
 if not trl.__version__.startswith("1.16."):

@@ -1,9 +1,8 @@
 import pytest
 import torch
 
-from posttrain.learning.maths.gae import generalized_advantages
+from posttrain.learning.maths.gae import generalized_advantages, value_loss
 from posttrain.learning.maths.reduce import loss_denominator
-from posttrain.learning.maths.value import value_loss
 
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 OLD = torch.tensor([[0.5, 0.4, 0.3], [0.2, 0.1, 0.0]])

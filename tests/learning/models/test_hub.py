@@ -61,7 +61,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from posttrain.stage.errors import UserError
-from posttrain.learning.models.hub import fetch_model
+from posttrain.learning.models.imports import fetch_model
 try:
     print(fetch_model(sys.argv[1], revision=sys.argv[2], cache=Path(sys.argv[3])))
 except UserError as error:

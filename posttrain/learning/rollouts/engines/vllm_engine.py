@@ -1,10 +1,17 @@
 """vLLM in this process, on the weights of the policy that is being trained."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import copy
+import os
+import random
+from collections.abc import Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from posttrain.learning.models.memory import free_memory
 from posttrain.learning.rollouts.engines.base import (
@@ -17,23 +24,36 @@ from posttrain.learning.rollouts.engines.base import (
 from posttrain.learning.rollouts.engines.rng import row_keys
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 from posttrain.learning.rollouts.engines.vllm_choice import ROW, Draws, choice_class
-from posttrain.learning.rollouts.engines.vllm_process import (
-    import_vllm,
-    random_states,
-    unchanged_process,
-)
-from posttrain.learning.rollouts.engines.vllm_weights import plain_weights, write_description
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
 
 if TYPE_CHECKING:
-    import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from posttrain.learning.rollouts.engines.vllm_settings import VllmSettings
 
+
 _REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _CPU_CACHE_GIB = 1.0
+
+_ENVIRONMENT = {
+    # The engine's loop in this process: its weights can be written, and its draws are ours.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # Of its two model runners the one that takes logits processors.
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    # Threads are the stage's to set.
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+}
+_ON_CPU = "pip install --no-deps --requirement requirements-engines.txt"
+_ON_GPU = "uv pip install --editable '.[vllm]'"
+
+_WRAPPED = ".base_layer."
 
 
 class VllmSampler:
@@ -163,7 +183,7 @@ class VllmSampler:
             self._asleep = False
 
 
-def _parameter_names(model: "torch.nn.Module") -> frozenset[str]:
+def _parameter_names(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, _ in model.named_parameters(remove_duplicate=False))
 
 
@@ -214,3 +234,80 @@ def _refusals() -> Iterator[None]:
             f"engine vllm cannot take this policy: {' '.join(lines[:3])}; lower max_num_seqs,"
             " kv_cache_gib or gpu_memory_utilization if it is about memory, else take engine torch"
         ) from error
+
+
+def import_vllm(device: torch.device) -> Any:
+    """The package, told to stay in this process and off the network; `UserError` without it."""
+    os.environ.update(_ENVIRONMENT)
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    try:
+        import vllm
+    except ModuleNotFoundError as error:
+        install = _ON_CPU if device.type == "cpu" else _ON_GPU
+        missing = "" if error.name == "vllm" else f" ({error.name} is missing)"
+        raise UserError(
+            f"engine vllm is not installed{missing}; run: {install} (see the README), or take"
+            " engine torch"
+        ) from None
+    return vllm
+
+
+def unchanged_process() -> ExitStack:
+    """Remembers, and on close restores, the random states and torch's functions that vLLM sets."""
+    stack = ExitStack()
+    stack.callback(setattr, torch, "set_num_threads", torch.set_num_threads)
+    return stack
+
+
+def random_states() -> ExitStack:
+    """Keeps the generators of Python, numpy and torch as they are over its context."""
+    stack = ExitStack()
+    stack.callback(random.setstate, random.getstate())
+    stack.callback(np.random.set_state, np.random.get_state())
+    stack.enter_context(torch.random.fork_rng())
+    return stack
+
+
+def write_description(
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path
+) -> None:
+    """All that an engine reads of a checkpoint but the weights, which it is handed in memory."""
+    config = copy.deepcopy(model.config)
+    # A config that was not read from a file does not say so, and vLLM would have to guess.
+    config.architectures = [type(model).__name__]
+    config.save_pretrained(path)
+    model.generation_config.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
+@torch.no_grad()
+def plain_weights(model: "PreTrainedModel", known: Container[str]) -> Iterator[tuple[str, Tensor]]:
+    """Go through the weights of a model as they are without adapters, these added to their base.
+
+    A tied weight comes under its further names too, where the engine has them: a CPU's output head
+    is a packed copy, which is made anew only when a tensor of its own name arrives.
+
+    Args:
+        model: The policy.
+        known: Names that the engine has.
+
+    Yields:
+        Name and tensor.
+
+    """
+    first_names = {name for name, _ in model.named_parameters()}
+    for name, tensor in model.named_parameters(remove_duplicate=False):
+        if ".lora_" in name or (name not in first_names and name not in known):
+            continue
+        if _WRAPPED not in name:
+            yield name, tensor.detach()
+            continue
+        layer, leaf = name.split(_WRAPPED)
+        yield f"{layer}.{leaf}", _merged(model.get_submodule(layer), leaf, tensor)
+
+
+def _merged(layer: Any, leaf: str, tensor: Tensor) -> Tensor:
+    """The base's weight plus the update of the adapters that are on; a bias has none."""
+    if leaf != "weight":
+        return tensor.detach()
+    return sum((layer.get_delta_weight(name) for name in layer.active_adapters), tensor.detach())
