@@ -1,8 +1,8 @@
-"""What is wrong with a part that came from outside, said before any stage starts."""
+"""What is wrong with a part that came from outside, said before any stage starts if it can be."""
 
 import inspect
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, partialmethod
 from pathlib import Path
 from sysconfig import get_paths
@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any, Literal, get_args, get_origin
 
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import nearest, shown
+from posttrain.stage.errors import UserError, nearest, shown
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -53,6 +53,26 @@ def where_it_failed(error: BaseException) -> str:
     own = [each for each in frames if not each.filename.startswith(libraries)] or frames
     place = f" ({shown(Path(own[-1].filename))}:{own[-1].lineno})" if own else ""
     return f"{name}: {error}{place}"
+
+
+def check_declared(found: Iterable[str], declared: Mapping[str, str], *, part: str) -> None:
+    """Refuse figures that a part gives without a word about them, so that nothing can follow them.
+
+    Args:
+        found: Names of the figures.
+        declared: The part's `METRICS`.
+        part: Slot and kind, for the error.
+
+    Raises:
+        UserError: A name is not declared.
+
+    """
+    for name in found:
+        if name not in declared:
+            raise UserError(
+                f"{part} measures '{name}', which its METRICS does not declare; add it there"
+                f"{nearest(name, declared)}"
+            )
 
 
 @cache

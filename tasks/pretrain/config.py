@@ -1,6 +1,6 @@
 """Parameters of pretraining and mid-training."""
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +24,7 @@ class PretrainOptimization(OptimizationConfig):
 class PretrainConfig(TrainingConfig):
     """The model's size, the mixture, and the optimization."""
 
+    STAGE: ClassVar[str] = "pretrain"
     vocab_size: int = Field(512, ge=259)
     """Most tokens of the vocabulary: 256 bytes, 3 special ones, the rest merges."""
     hidden: int = Field(64, ge=8)

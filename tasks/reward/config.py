@@ -1,6 +1,6 @@
 """Parameters of reward-model training."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,6 +9,7 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.metrics import PAIRS
 from posttrain.stage.slots import InSlot
 
 
@@ -24,6 +25,7 @@ class RewardOptimization(OptimizationConfig):
 class RewardConfig(TrainingConfig):
     """How rewards are read off the model, how pairs are built, and the optimization."""
 
+    STAGE: ClassVar[str] = "reward"
     parameterization: Literal["likelihood", "head"] = "likelihood"
     """`likelihood` scores by the mean log-probability of the completion, `head` by a scalar head;
     a small model trained on few pairs generalizes with the former only."""
@@ -41,6 +43,10 @@ class RewardConfig(TrainingConfig):
     """Pull of each pair's mean reward to 0 (0.01 is usual with a head)."""
     optimization: RewardOptimization = RewardOptimization()
     """Optimizer, learning rate and its schedule."""
+
+    def metrics(self) -> dict[str, str]:
+        """Describe what the steps measure; see `TrainingConfig.metrics`."""
+        return {**super().metrics(), **PAIRS}
 
     @model_validator(mode="after")
     def _is_saved_whole(self) -> Self:

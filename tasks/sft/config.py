@@ -1,6 +1,6 @@
 """Parameters of supervised fine-tuning."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -22,6 +22,7 @@ class SftOptimization(OptimizationConfig):
 class SftConfig(TrainingConfig):
     """Training on the completions; prompt tokens bear no loss."""
 
+    STAGE: ClassVar[str] = "sft"
     template: Annotated[Template, InSlot(TEMPLATES)] = OwnTemplate()
     """How a prompt is written; the model remembers it, and every later stage follows."""
     optimization: SftOptimization = SftOptimization()

@@ -52,6 +52,14 @@ def go(inputs, folder, **config):
     return metrics, outputs, json.loads(outputs["report"].read_text())
 
 
+def measured(outputs):
+    return set(pl.read_parquet(outputs["curve"])["metric"])
+
+
+def declared(**config):
+    return {f"preference/{name}" for name in TASK.config(**QUICK | config).metrics()}
+
+
 def pass_at_1(path, coins_path):
     """Share of right answers among 20 samples of each problem."""
     policy, problems = load_policy(path), read_problems(coins_path)
@@ -84,12 +92,13 @@ def test_it_orders_heldout_pairs_and_solves_more_than_before(guesser, coins_path
 @pytest.mark.parametrize("name", [name for name in PREFERENCE_PRESETS if name != "xpo"])
 def test_every_offline_algorithm_orders_heldout_pairs(guesser, probed, tmp_path, name):
     rate = {"orpo": 3e-3, "kto": 3e-3}.get(name, 1e-3)
-    _, _, report = go(
+    _, outputs, report = go(
         {"policy": guesser, "samples": probed},
         tmp_path,
         algorithm=name,
         optimization={"learning_rate": rate},
     )
+    assert measured(outputs) == declared(algorithm=name)
     assert report["accuracy"] > 0.6
     assert report["algorithm_digest"] == digest(PREFERENCE_PRESETS[name].algorithm)
 
@@ -182,6 +191,7 @@ def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_pa
         algorithm = {"optimism_coefficient": coefficient}
         folder = tmp_path / str(coefficient)
         _, outputs, _ = go(inputs, folder, rounds=1, algorithm=algorithm, steps=1)
+        assert measured(outputs) == declared(rounds=1, algorithm=algorithm)
         curves.append(dict(pl.read_parquet(outputs["curve"]).select("metric", "value").rows()))
     # The weights are still equal, so the losses differ by the coefficient times what they found.
     found = curves[0]["preference/sampled_logprob"]

@@ -11,14 +11,13 @@ from posttrain.data.schemas import CURVE, ROLLOUTS, SOLVE_RATES
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.identity import digest
 from posttrain.learning.algorithms.presets import PRESETS
-from posttrain.learning.curriculum.solve_rate import SolveRate
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.components.verifier import verify
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, METRICS
+from posttrain.learning.rl.metrics import METRICS
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
@@ -293,7 +292,9 @@ def test_every_metric_has_a_stable_name_and_a_meaning(inputs, tmp_path):
     }
     train(inputs, tmp_path / "run", steps=3, staleness=1, algorithm=everything)
     found = set(read_table(tmp_path / "run" / "curve.parquet", CURVE)["metric"])
-    assert found <= METRICS.keys() | {CURRICULUM + name for name in SolveRate.METRICS}
+    config = RlStageConfig.parse({"algorithm": everything}, where="rl")
+    assert found <= METRICS.keys() | config.part_metrics.keys()
+    assert config.part_metrics.keys() <= found
     assert {"rl/kl", "rl/value_loss", "rl/entropy_exact", "rl/drift", "rl/logprob_gap"} <= found
 
 

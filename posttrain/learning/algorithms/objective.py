@@ -34,6 +34,7 @@ from posttrain.learning.maths.reduce import (
     masked_mean,
 )
 from posttrain.stage.errors import UserError
+from posttrain.stage.part_checks import check_declared
 
 
 def advantages(
@@ -132,6 +133,7 @@ def policy_objective(
 
     Raises:
         ValueError: A tensor that the algorithm needs is missing.
+        UserError: A regularizer measures what it does not declare.
 
     """
     mask_BT = batch.mask_BT
@@ -151,6 +153,7 @@ def policy_objective(
             logprobs_BT, log_ratio_BT=log_ratio_BT, entropy_BT=entropy_BT, batch=batch, share=share
         )
         if added is not None:
+            check_declared(added[1], each.METRICS, part=f"regularizer {each.kind}")
             loss, metrics = loss + added[0], metrics | added[1]
     return loss, metrics
 

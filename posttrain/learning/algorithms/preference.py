@@ -9,6 +9,15 @@ from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import nearest
 from posttrain.stage.part_schema import PresetOf
 
+_KTO = {
+    "desirable_reward": "mean of beta x log-ratio over the chosen",
+    "undesirable_reward": "mean of beta x log-ratio over the rejected",
+    "reference_point": "divergence from the reference that KTO counts from, in nats",
+}
+_NLL = {"chosen_nll": "mean negative log-likelihood of the chosen, in nats per token"}
+_ODDS = {"log_odds_ratio": "mean log odds of the chosen minus those of the rejected"}
+_SAMPLED = {"sampled_logprob": "mean log-probability of the reference's samples, in nats"}
+
 
 class PreferenceAlgorithm(StageConfig):
     """Which loss on which quantity of a pair; the name it goes by is no part of it."""
@@ -43,6 +52,16 @@ class PreferenceAlgorithm(StageConfig):
     def needs_mismatched(self) -> bool:
         """True where the loss compares with prompts that were given another prompt's completion."""
         return self.loss == "kto"
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """What a step measures beside the figures of its pairs, with a description by name."""
+        by_loss: Mapping[str, Mapping[str, str]] = {"kto": _KTO, "orpo": _NLL | _ODDS}
+        return {
+            **by_loss.get(self.loss, {}),
+            **(_NLL if self.sft_coefficient else {}),
+            **(_SAMPLED if self.optimism_coefficient else {}),
+        }
 
     def describe(self) -> str:
         """Sum it up: `sigmoid β 0.1 · smoothing 0.1 · sums`."""

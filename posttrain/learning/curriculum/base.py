@@ -131,7 +131,9 @@ class ProblemSampler(Part):
     """Which problems a step's rollouts are drawn for."""
 
     METRICS: ClassVar[Mapping[str, str]] = {}
-    """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``."""
+    """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``, which
+    schedules and the rule for stopping may follow. What is measured and not declared ends the run.
+    """
 
     def start(self, pool: ProblemPool) -> ProblemStream:
         """Begin to draw from a pool of problems.

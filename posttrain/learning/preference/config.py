@@ -1,6 +1,6 @@
 """Parameters of preference optimization."""
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, Prefere
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.metrics import PAIRS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
@@ -65,6 +66,7 @@ class PreferenceOptimization(OptimizationConfig):
 class PreferenceConfig(TrainingConfig):
     """The algorithm, its pairs, and the optimization (of each round, where there are rounds)."""
 
+    STAGE: ClassVar[str] = "preference"
     algorithm: PreferenceAlgorithmConfig = PREFERENCE_PRESETS["dpo"].algorithm
     """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
     xpo, ld_dpo), or switches that change `dpo` or the `preset` beside them."""
@@ -78,6 +80,10 @@ class PreferenceConfig(TrainingConfig):
     """How the policy is sampled."""
     optimization: PreferenceOptimization = PreferenceOptimization()
     """Optimizer, learning rate and its schedule."""
+
+    def metrics(self) -> dict[str, str]:
+        """Describe what the steps measure; see `TrainingConfig.metrics`."""
+        return {**super().metrics(), **PAIRS, **self.algorithm.metrics}
 
     @model_validator(mode="after")
     def _rounds_are_there(self) -> Self:

@@ -15,8 +15,9 @@ from posttrain.learning.rl.metrics import CURRICULUM, METRICS
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
+from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, schedules_in
 
 # What the learner of this stage can compute: a rollout has one turn, and no states.
@@ -93,6 +94,17 @@ class RlConfig(Schedulable):
         """Optimizer updates that a step with enough groups makes."""
         return self.updates.epochs * self.updates.minibatches
 
+    @property
+    def part_metrics(self) -> dict[str, str]:
+        """Slot and kind of the part that declares it, by the name of a metric."""
+        found = {
+            f"rl/{name}": f"regularizer {part.kind}"
+            for part in self.algorithm.regularizers.values()
+            for name in part.METRICS
+        }
+        sampler = self.draw.sampler
+        return found | {CURRICULUM + n: f"problem_sampler {sampler.kind}" for n in sampler.METRICS}
+
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         self._check_algorithm()
@@ -155,18 +167,16 @@ class RlConfig(Schedulable):
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         if self.stop is not None:
             followed["stop.metric"] = self.stop.metric
-        of_step = [*METRICS]
-        for part in self.algorithm.regularizers.values():
-            of_step += [f"rl/{name}" for name in part.METRICS]
-        sampler = self.draw.sampler
-        of_sampler = [CURRICULUM + name for name in sampler.METRICS]
         for path, metric in followed.items():
-            known, why = of_step, ""
-            if metric.startswith(CURRICULUM):
-                known, why = of_sampler, f", which the sampler {sampler.kind} does not measure"
-            if metric not in known:
-                remedy = nearest(metric, known) or "; name another metric"
-                raise ValueError(f"{path}: no metric is called '{metric}'{why}{remedy}")
+            of_sampler, why = metric.startswith(CURRICULUM), ""
+            if of_sampler:
+                why = f", which the sampler {self.draw.sampler.kind} does not measure"
+            known = [
+                name
+                for name in (*METRICS, *self.part_metrics)
+                if name.startswith(CURRICULUM) == of_sampler
+            ]
+            check_metric(metric, known, where=path, why=why)
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""

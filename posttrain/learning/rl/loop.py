@@ -17,6 +17,7 @@ from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.progress import Progress
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.part_checks import check_declared
 from posttrain.stage.seeds import purpose_seed
 
 
@@ -71,8 +72,10 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         # Only now everything is known of a group that a problem sampler may ask.
         state.rollouter.observe(generation.groups)
         named = measure(generation, totals, config)
-        named |= {CURRICULUM + n: value for n, value in state.rollouter.stream.metrics().items()}
+        named |= measure_curriculum(state, config)
         named |= state.schedules.metrics(step)
+        if step == first:
+            note_unmeasured(state, config, named, context)
         state.curve.log(step + 1, named)
         state.store.add(generation.groups, step=step + 1)
         state.observe(named, step=step)
@@ -131,6 +134,24 @@ class _Saving:
             self.store.flush(step)
             self.progress.save(now)
             self.last = now
+
+
+def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
+    """Return what the problem sampler measures; `UserError` for what it does not declare."""
+    sampler, found = config.draw.sampler, state.rollouter.stream.metrics()
+    check_declared(found, sampler.METRICS, part=f"problem_sampler {sampler.kind}")
+    return {CURRICULUM + name: value for name, value in found.items()}
+
+
+def note_unmeasured(
+    state: RlState, config: RlConfig, measured: Mapping[str, float], context: StageContext
+) -> None:
+    """Say which metrics are followed, and were declared by a part that did not measure them."""
+    for name in sorted((state.followed & config.part_metrics.keys()) - measured.keys()):
+        context.note(
+            f"{config.part_metrics[name]} did not measure {name}, which its METRICS declares; what"
+            " follows it stays as it begins until a step does"
+        )
 
 
 def measure(

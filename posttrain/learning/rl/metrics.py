@@ -39,8 +39,6 @@ METRICS: Mapping[str, str] = {
     "rl/approx_kl": "KL(old || policy) by k1, in nats per token",
     "rl/approx_kl_k3": "the same by k3",
     "rl/ratio_mean": "mean ratio of policy to old",
-    "rl/kl": "divergence from the reference, in nats per token",
-    "rl/entropy_exact": "exact entropy of the policy at the drawn tokens, in nats",
     "rl/weight_mean": "mean importance weight",
     "rl/weight_zero_fraction": "share of tokens whose weight is 0",
     "rl/value_loss": "loss of the critic",
@@ -53,8 +51,8 @@ METRICS: Mapping[str, str] = {
 }
 """Metrics of a step by name, as they stand in the curve and in the tracker.
 
-Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`; a
-regularizer that does not ship with posttrain has `METRICS` too, which come after "rl/".
+Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`, and
+those of the regularizers after "rl/", likewise.
 The tracker has two more, `rl/seconds_sampling` and `rl/seconds_learning`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.

@@ -40,6 +40,11 @@ class RlState:
         """Steps that were learned from."""
         return self.queue.num_drawn - len(self.queue.waiting)
 
+    @property
+    def followed(self) -> frozenset[str]:
+        """Names of the metrics that numbers of the run follow, or the rule for stopping."""
+        return self.schedules.followed | ({self.stopping.metric} if self.stopping else set())
+
     def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
         """Let schedules and the stopping rule see what 0-based `step` measured."""
         self.schedules.observe(metrics)

@@ -27,6 +27,7 @@ class Stopping:
     def __init__(self, config: StopConfig) -> None:
         self._config = config
         self._rule = StopRule(config, better=config.better)
+        self.metric = config.metric
         self.reason = ""
         self.improved = False
         """Whether the step that was observed last is the best so far."""

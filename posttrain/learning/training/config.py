@@ -1,14 +1,16 @@
 """The parameters that every supervised training stage shares."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
+from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import StageConfig
+from posttrain.stage.schedule import schedules_in
 
 if TYPE_CHECKING:
     from posttrain.data.batching import Mixture
@@ -64,6 +66,9 @@ class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
     MECHANICS = frozenset({"micro_batch_tokens", "checkpoint_every"})
+    STAGE: ClassVar[str] = ""
+    """Name before those of the metrics, `sft` of `sft/loss`; without one, none are declared."""
+
     epochs: float = Field(1.0, gt=0.0)
     """Passes over the data; a fraction ends within a pass."""
     steps: int | None = Field(None, ge=1)
@@ -91,6 +96,25 @@ class TrainingConfig(StageConfig):
                 f"{self.batch_tokens}; make it smaller or leave it out"
             )
         return self
+
+    @model_validator(mode="after")
+    def _metrics_are_there(self) -> Self:
+        followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
+        for path, metric in followed.items() if self.STAGE else ():
+            unmeasured = metric in {f"{self.STAGE}/{name}" for name in HELDOUT}
+            why = ", as learner.early_stop is not set" if unmeasured else ""
+            known = [f"{self.STAGE}/{name}" for name in self.metrics()]
+            check_metric(metric, known, where=path, why=why)
+        return self
+
+    def metrics(self) -> dict[str, str]:
+        """Describe what the steps of this config measure.
+
+        Returns:
+            A sentence by name; in the curve a name comes after that of the stage, `sft/loss`.
+
+        """
+        return {**STEP, **(HELDOUT if self.learner.early_stop else {})}
 
     def plan(
         self, lengths: Sequence[int], *, seed: int, mixture: "Mixture | None" = None

@@ -26,8 +26,8 @@ class Regularizer(AlgorithmPart):
     """What is added to rewards, advantages or loss beside the surrogate."""
 
     METRICS: ClassVar[Mapping[str, str]] = {}
-    """What its `loss` measures and no part that ships does, with a description; in the curve as
-    ``rl/<name>``, which schedules and the rule for stopping may follow."""
+    """What its `loss` measures, with a description; in the curve as ``rl/<name>``, which schedules
+    and the rule for stopping may follow. What is measured and not declared ends the run."""
 
     coefficient: float = Field(gt=0.0)
     """Its weight."""
@@ -80,8 +80,8 @@ class Regularizer(AlgorithmPart):
             share: How this part of the batch counts.
 
         Returns:
-            This part's share of the loss, and metrics as means over its tokens, of its own those
-            in `METRICS`; None for nothing.
+            This part's share of the loss, and metrics as means over its tokens, by the names in
+            `METRICS`; None for nothing.
 
         """
         return None

@@ -1,6 +1,7 @@
 """A bonus for an undecided policy."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from posttrain.learning.algorithms.batches import PolicyBatch, needed
 from posttrain.learning.algorithms.regularizers.base import BatchShare, Regularizer
@@ -15,6 +16,10 @@ class EntropyRegularizer(Regularizer):
     """A bonus for an undecided policy, in nats."""
 
     SOURCE = "Williams 1992: -log p as a reward has the entropy's gradient; arXiv 1602.01783"
+
+    METRICS: ClassVar[Mapping[str, str]] = {
+        "entropy_exact": "exact entropy of the policy at the drawn tokens, in nats",
+    }
 
     kind: Literal["entropy"] = "entropy"
     """More entropy is better."""

@@ -1,6 +1,7 @@
 """A pull towards the reference policy."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,6 +21,10 @@ class KlRegularizer(Regularizer):
     """
 
     SOURCE = "Schulman 2020 for k1 to k3; gradients: arXiv 2506.09477, 2510.01555"
+
+    METRICS: ClassVar[Mapping[str, str]] = {
+        "kl": "divergence from the reference, in nats per token",
+    }
 
     kind: Literal["kl"] = "kl"
     """A divergence from the reference, estimated from the tokens drawn."""
