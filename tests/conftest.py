@@ -282,7 +282,7 @@ class Toy:
 def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, StageRun]:
     from posttrain.pipeline.execution.display import Display
     from posttrain.pipeline.execution.local import run_locally
-    from posttrain.views.tracking.memory import MemoryTracker
+    from posttrain.views.tracking.base import MemoryTracker
 
     session.run(
         decisions,

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posttrain.pipeline.old_imports import old_imports
+from posttrain.pipeline.moved import old_imports
 from posttrain.stage.errors import UserError, nearest
 
 

@@ -1,6 +1,11 @@
-"""Where the modules of posttrain 0.1 are today: results that it recorded name them as they were."""
+"""Where the modules of posttrain 0.1 are today: its records, and code of projects, name them so."""
 
-from collections.abc import Mapping
+import ast
+import importlib.util
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from posttrain.provenance.code import Renaming
 
 MOVED: Mapping[str, str] = {
     "posttrain.errors": "posttrain.stage.errors",
@@ -49,11 +54,9 @@ MOVED: Mapping[str, str] = {
     "posttrain.housekeeping": "posttrain.operations.maintenance",
     "posttrain.project": "posttrain.operations.project",
     "posttrain.cluster.crew": "posttrain.backends.cluster.worker_pool",
-    "posttrain.cluster.hand": "posttrain.backends.cluster.worker",
     "posttrain.curation.contamination": "posttrain.data.filters.overlap",
     "posttrain.curation.dedup": "posttrain.data.filters.minhash",
     "posttrain.curation.spread": "posttrain.data.filters.parallel",
-    "posttrain.curation.tally": "posttrain.data.filters.count",
     "posttrain.data.huggingface": "posttrain.data.sources.huggingface",
     "posttrain.execution.fitness": "posttrain.pipeline.execution.compatibility",
     "posttrain.pipeline.code.normalise": "posttrain.provenance.code.normalize",
@@ -99,15 +102,21 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.algorithms.weighting": "posttrain.learning.algorithms.token_weights.base",
     "posttrain.cli.release_run": "posttrain.cli.release_check",
     "posttrain.cli.release_trust": "posttrain.cli.release_keys",
+    "posttrain.cluster.hand": "posttrain.backends.cluster.worker_pool",
     "posttrain.curation.difficulty": "posttrain.data.filters.bucket_size",
+    "posttrain.curation.order": "posttrain.data.filters.apply",
     "posttrain.curation.sieve": "posttrain.data.filters.apply",
+    "posttrain.curation.tally": "posttrain.data.filters.apply",
+    "posttrain.data.packing": "posttrain.data.rows",
     "posttrain.data.readers": "posttrain.data.sources.table",
+    "posttrain.endpoint.retry": "posttrain.backends.endpoint.client",
     "posttrain.execution.allocator": "posttrain.pipeline.determinism",
     "posttrain.execution.interrupt": "posttrain.pipeline.execution.supervise",
     "posttrain.execution.resumption": "posttrain.pipeline.execution.attempt",
     "posttrain.housekeeping.budget": "posttrain.operations.maintenance.policy",
     "posttrain.housekeeping.checks.extras": "posttrain.operations.maintenance.checks.installation",
     "posttrain.housekeeping.checks.restore": "posttrain.operations.maintenance.checks.owners",
+    "posttrain.lineage.render.comparison": "posttrain.cli.compare",
     "posttrain.lineage.render.dot": "posttrain.provenance.lineage.render.mermaid",
     "posttrain.maths.calibration": "tasks.reward.heldout",
     "posttrain.maths.comparison": "posttrain.publishing.release.statistics",
@@ -134,7 +143,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.pipeline.code.changes": "posttrain.provenance.code.symbols",
     "posttrain.pipeline.digest": "posttrain.stage.hashing",
     "posttrain.pipeline.dvc.remotes": "posttrain.provenance.dvc.remote",
-    "posttrain.pipeline.ledger.additions": "posttrain.provenance.ledger.compositions",
+    "posttrain.pipeline.ledger.additions": "posttrain.provenance.ledger.ledger",
     "posttrain.pipeline.ledger.interning": "posttrain.provenance.ledger.writing",
     "posttrain.pipeline.ledger.marks": "posttrain.provenance.ledger.annotations",
     "posttrain.pipeline.ledger.patience": "posttrain.provenance.ledger.server",
@@ -165,12 +174,16 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.sampling.vllm_process": "posttrain.learning.rollouts.engines.vllm_engine",
     "posttrain.sampling.vllm_weights": "posttrain.learning.rollouts.engines.vllm_engine",
     "posttrain.tracking.dataset_source": "posttrain.views.tracking.mlflow_writer",
+    "posttrain.tracking.memory": "posttrain.views.tracking.base",
     "tasks.curate.filters": "posttrain.data.filters.registry",
     "tasks.evaluate.estimates": "tasks.evaluate.summary",
     "tasks.rl.credit": "posttrain.learning.rl.batch",
     "tasks.rl.drawing": "posttrain.learning.rl.generations",
     "tasks.synthesize.files": "posttrain.data.sources.table",
     "tasks.synthesize.gym": "posttrain.data.sources.reasoning_gym",
+    "tasks.synthesize.teachers.arithmetic": "posttrain.data.teachers.programs",
+    "tasks.synthesize.teachers.legs": "posttrain.data.teachers.programs",
+    "tasks.synthesize.teachers.sorting": "posttrain.data.teachers.programs",
 }
 """Module of 0.1 that is no more -> where to look first for what it held."""
 
@@ -181,3 +194,52 @@ NAMES: Mapping[str, str] = {
     "posttrain.curation.sieve.sift": "posttrain.data.filters.apply.split_by_reason",
 }
 """What the project that 0.1 made imports by a name of then -> by which name of today."""
+
+_FOLDERS = ("flows", "tasks", "tests")
+
+
+def old_imports(root: Path) -> Iterator[str]:
+    """Find what a project imports by a name of 0.1.
+
+    Args:
+        root: The project's root.
+
+    Yields:
+        A clause for each import: the line, the old name and today's.
+
+    """
+    for folder in _FOLDERS:
+        for file in sorted((root / folder).rglob("*.py")):
+            try:
+                tree = ast.parse(file.read_text(encoding="utf-8"))
+            except (SyntaxError, ValueError):
+                continue
+            where = file.relative_to(root)
+            for node in ast.walk(tree):
+                for old, new in _imports_of_then(node):
+                    yield f"{where}:{getattr(node, 'lineno', 1)}: {old} is now {new}"
+
+
+def _imports_of_then(node: ast.AST) -> Iterator[tuple[str, str]]:
+    if isinstance(node, ast.Import):
+        yield from _moved_modules(*(alias.name for alias in node.names))
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        whole = [f"{node.module}.{alias.name}" for alias in node.names]
+        named = {each: NAMES[each] for each in whole if each in NAMES}
+        yield from named.items()
+        if len(named) < len(whole):
+            yield from _moved_modules(node.module)
+
+
+def _moved_modules(*modules: str) -> Iterator[tuple[str, str]]:
+    for module in modules:
+        today = TAKEN_APART.get(module) or Renaming(MOVED).current(module)
+        if today != module and not _exists(module):
+            yield module, today
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ImportError:
+        return False

@@ -8,11 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.data.filters.apply import apply_filters
+from posttrain.data.filters.apply import ORDERS, apply_filters, count_reasons, count_reasons_by
 from posttrain.data.filters.base import FilterInputs
 from posttrain.data.filters.bucket_size import bucket
-from posttrain.data.filters.count import count_reasons, count_reasons_by
-from posttrain.data.filters.order import ORDERS
 from posttrain.data.filters.parallel import parallel_over
 from posttrain.data.schemas import COMPLETIONS, DROPPED, PROBLEMS
 from posttrain.data.tables import read_table, write_table

@@ -107,7 +107,7 @@ class Extended:
         from posttrain.pipeline.execution.display import Display
         from posttrain.pipeline.execution.local import run_locally
         from posttrain.pipeline.execution.session import open_session
-        from posttrain.views.tracking.memory import MemoryTracker
+        from posttrain.views.tracking.base import MemoryTracker
 
         forget()
         with open_session(self.root) as session, session.workspace.locked("test"):

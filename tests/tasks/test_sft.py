@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 import torch
 
-from posttrain.data.filters.order import ORDERS
+from posttrain.data.filters.apply import ORDERS
 from posttrain.data.rows import encode_rows
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.adapters import load_adapter

@@ -2,26 +2,35 @@
 
 import json
 import os
+import random
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from posttrain.backends.endpoint.cache import RequestCache, default_path, request_key
 from posttrain.backends.endpoint.config import Endpoint
-from posttrain.backends.endpoint.retry import RETRIED, wait_seconds
 from posttrain.stage.errors import UserError, nearest
 
 if TYPE_CHECKING:
     import httpx2
+
 
 T = TypeVar("T")
 
 _CONNECT_S = 10.0
 _SAID_CHARS = 200
 _KEPT = "what was answered so far is kept and is not asked again"
+
+RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+"""Statuses that may pass by themselves."""
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -243,3 +252,31 @@ def _read_key(variable: str | None) -> str:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= _SAID_CHARS else line[:_SAID_CHARS] + "..."
+
+
+def wait_seconds(attempt: int, headers: Mapping[str, str], *, now: datetime | None = None) -> float:
+    """Seconds to wait after the 0-based `attempt` failed.
+
+    What the server asks for in Retry-After, in seconds or as a date, and never less than the
+    back-off: half to all of 0.5 * 2^attempt, drawn anew so that clients do not come back together
+    (Brooker, "Exponential backoff and jitter", 2015). At most a minute.
+    """
+    ceiling = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt)
+    backoff: float = ceiling * random.uniform(0.5, 1.0)
+    asked = _retry_after(headers.get("retry-after", ""), now or datetime.now(UTC))
+    return min(LONGEST_WAIT_S, max(backoff, asked))
+
+
+def _retry_after(value: str, now: datetime) -> float:
+    """Seconds until the time that the header names; 0 where it names none."""
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return 0.0
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())

@@ -1,10 +1,15 @@
-"""Splitting a table by the reasons that filters give."""
+"""What becomes of a table: split by the reasons that filters give, counted by them, ordered."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import polars as pl
 
 from posttrain.data.filters.base import KEEP, Filter, FilterInputs, reasons_from
+
+Count = dict[str, Any]
+
+Order = Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"]
 
 
 def split_by_reason(
@@ -51,3 +56,60 @@ def apply_filters(
         frame, losses = split_by_reason(frame, each.reasons(frame, inputs))
         dropped.append(losses)
     return frame, pl.concat(dropped)
+
+
+def count_reasons(kept: pl.DataFrame, dropped: pl.DataFrame) -> Count:
+    """Count rows read, kept and dropped per reason, the most frequent reason first."""
+    reasons = dropped.group_by("reason").len().sort("len", "reason", descending=[True, False])
+    return {
+        "read": len(kept) + len(dropped),
+        "kept": len(kept),
+        "dropped": dict(reasons.iter_rows()),
+    }
+
+
+def count_reasons_by(
+    kept: pl.DataFrame, dropped: pl.DataFrame, name: str, group: pl.Expr
+) -> list[Count]:
+    """Count as `count_reasons` does, for each value of an expression.
+
+    Args:
+        kept: Rows that stay, with `difficulty`.
+        dropped: Rows that go, with `difficulty` and `reason`.
+        name: What the expression's value is called in each count.
+        group: The expression, over both tables.
+
+    Returns:
+        A count per value; groups of low difficulty come first.
+
+    """
+    key = group.cast(pl.String).alias(name)
+    rows = pl.concat([frame.select(key, "difficulty") for frame in (kept, dropped)])
+    groups = rows.group_by(name).agg(pl.col("difficulty").min()).sort("difficulty", name)
+    return [
+        {name: value} | count_reasons(kept.filter(key == value), dropped.filter(key == value))
+        for value in groups[name]
+    ]
+
+
+def easy_to_hard(frame: pl.DataFrame) -> pl.DataFrame:
+    """By difficulty; among equals by id, which mixes the sources."""
+    return frame.sort("difficulty", "id")
+
+
+def easy_to_hard_then_short(frame: pl.DataFrame) -> pl.DataFrame:
+    """By difficulty, among equals the shortest first: for data that come without difficulties."""
+    text = "text" if "text" in frame.columns else "prompt"
+    return frame.sort("difficulty", pl.col(text).str.len_chars(), "id")
+
+
+def mixed(frame: pl.DataFrame) -> pl.DataFrame:
+    """By id, as good as random and the same on every machine."""
+    return frame.sort("id")
+
+
+ORDERS: dict[Order, Callable[[pl.DataFrame], pl.DataFrame]] = {
+    "easy_to_hard": easy_to_hard,
+    "easy_to_hard_then_short": easy_to_hard_then_short,
+    "mixed": mixed,
+}

@@ -11,16 +11,66 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from posttrain.data.teachers.arithmetic import solve_expression
 from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest
-from posttrain.data.teachers.legs import solve_legs
 from posttrain.data.teachers.notes import Metadata, Notes
-from posttrain.data.teachers.sorting import solve_sorting
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import stable_seed
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+
+_GENERATOR = "source_dataset"
+"""Key of a generated problem's metadata, whose value is the generator's name."""
+
+
+def solve_sorting(metadata: Metadata, notes: Notes) -> str:
+    """Write the sorted list; a slip picks any number that is left."""
+    left = [int(float(number)) for number in metadata["original_numbers"]]
+    best = min if metadata["direction"] == "ascending" else max
+    picked = []
+    while left:
+        number = notes.choice(best(left), left)
+        left.remove(number)
+        picked.append(number)
+    return f"[{', '.join(map(str, picked))}]"
+
+
+def solve_legs(metadata: Metadata, notes: Notes) -> str:
+    """Multiply, then add, one line each."""
+    from reasoning_gym.arithmetic.leg_counting import ANIMALS
+
+    total: int | None = None
+    for animal, count in metadata["animals"].items():
+        legs = notes.value(count * ANIMALS[animal])
+        notes.lines.append(f"{count} {animal} = {legs}")
+        total = legs if total is None else notes.calculate(total, "+", legs)
+    return str(total)
+
+
+def solve_expression(metadata: Metadata, notes: Notes) -> str:
+    """Evaluate the problem's expression, one line per operation."""
+    value, rest = _sum(metadata["expression"].split(), notes)
+    if rest:
+        raise ValueError(f"cannot read '{metadata['expression']}' beyond '{' '.join(rest)}'")
+    return str(value)
+
+
+def _sum(tokens: list[str], notes: Notes) -> tuple[int, list[str]]:
+    """The value of `tokens` up to a closing parenthesis, and the tokens from there on."""
+    value, tokens = _term(tokens, notes)
+    while tokens and tokens[0] in ("+", "-"):
+        operator, tokens = tokens[0], tokens[1:]
+        right, tokens = _term(tokens, notes)
+        value = notes.calculate(value, operator, right)
+    return value, tokens
+
+
+def _term(tokens: list[str], notes: Notes) -> tuple[int, list[str]]:
+    if tokens[0] != "(":
+        return int(tokens[0]), tokens[1:]
+    value, tokens = _sum(tokens[1:], notes)
+    return value, tokens[1:]
+
 
 # Generator -> a function that works one problem out in `notes` and returns the answer.
 PROGRAMS: Mapping[str, Callable[[Metadata, Notes], str]] = {
@@ -29,8 +79,6 @@ PROGRAMS: Mapping[str, Callable[[Metadata, Notes], str]] = {
     "leg_counting": solve_legs,
     "number_sorting": solve_sorting,
 }
-_GENERATOR = "source_dataset"
-"""Key of a generated problem's metadata, whose value is the generator's name."""
 
 
 class ProgramTeacher(Teacher):

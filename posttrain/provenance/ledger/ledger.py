@@ -1,23 +1,42 @@
 """The ledger's interface: append runs and stage runs, ask what is known under a key."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
 from posttrain.provenance.ledger.annotations import Annotations
-from posttrain.provenance.ledger.compositions import Compositions
-from posttrain.provenance.ledger.history import StageHistory
 from posttrain.provenance.ledger.processes import is_gone, this_process
-from posttrain.provenance.ledger.reading import IS_PROVEN, StageRunReader, annotated
-from posttrain.provenance.ledger.records import Run, RunStatus, StageRun
-from posttrain.provenance.ledger.store import Params, Row, SqliteStore, Store, insert_rows
+from posttrain.provenance.ledger.reading import (
+    IS_DONE,
+    IS_PROVEN,
+    StageRunReader,
+    annotated,
+    read_edges,
+)
+from posttrain.provenance.ledger.records import (
+    ArtifactRecord,
+    Composition,
+    Run,
+    RunStatus,
+    StageRun,
+)
+from posttrain.provenance.ledger.store import Params, Row, SqliteStore, Store, insert_rows, query_in
 from posttrain.provenance.ledger.version import HEAD, ensure_current, stored_version
-from posttrain.provenance.ledger.writing import write_stage_runs
+from posttrain.provenance.ledger.writing import Derivation, intern_derivations, write_stage_runs
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import KeyDigest, canonical_json
+
+_OF_RECIPE = "run_id IN (SELECT id FROM runs WHERE recipe=:recipe)"
+
+_ALL = "SELECT derivation FROM compositions ORDER BY num"
+_OF_WHOLES = (
+    "SELECT c.num,c.derivation FROM compositions c"
+    " JOIN edges e ON e.derivation=c.derivation AND e.direction=1"
+    " JOIN artifacts a ON a.num=e.artifact WHERE a.digest IN ({values})"
+)
 
 _READ = (
     "id,recipe,started,command,ended,status,git_commit,git_dirty,prefect_run_id,overrides,process,"
@@ -29,6 +48,91 @@ _FINISH = (
     " prefect_run_id=COALESCE(:prefect_run_id,prefect_run_id)"
     " WHERE id=:id AND status='running'"
 )
+
+
+class StageHistory:
+    """Questions about stages by name, whatever their keys."""
+
+    def __init__(self, store: Store, reader: StageRunReader) -> None:
+        self._store = store
+        self._reader = reader
+
+    def latest(self, stage: str, recipe: str | None = None) -> StageRun | None:
+        """Find the stage run that last put outputs of a stage in place, reused ones included.
+
+        Args:
+            stage: Name of the stage.
+            recipe: Name of the recipe whose runs alone count; None for any.
+
+        Returns:
+            The stage run; None where there is none.
+
+        """
+        condition = f"stage=:stage AND {IS_DONE}"
+        if recipe is not None:
+            condition += f" AND {_OF_RECIPE}"
+        found = self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=1)
+        return found[0] if found else None
+
+    def executions(self, stage: str, recipe: str, *, limit: int) -> list[StageRun]:
+        """The stage runs that really executed `stage`, failed ones included, newest first."""
+        condition = f"stage=:stage AND status IN ('succeeded','failed') AND {_OF_RECIPE}"
+        return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
+
+    def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
+        """Look up how long the last execution of each stage took.
+
+        Args:
+            stages: Names of stages.
+            recipe: Count its own executions alone: another one's stage may be of any size.
+
+        Returns:
+            Seconds by stage; one that was never executed is absent.
+
+        """
+        own = "" if recipe is None else " AND r.recipe=:recipe"
+        sql = (
+            "SELECT stage,ended-started AS seconds FROM stage_runs WHERE num IN (SELECT MAX(s.num)"
+            " FROM stage_runs s LEFT JOIN runs r ON r.id=s.run_id WHERE s.stage IN ({values})"
+            f" AND s.status='succeeded'{own} GROUP BY s.stage)"
+        )
+        fixed = {} if recipe is None else {"recipe": recipe}
+        rows = query_in(self._store, sql, list(stages), fixed=fixed)
+        # A clock that was set back during a stage must not make it take negative time.
+        return {row.stage: max(0.0, row.seconds) for row in rows}
+
+
+class Compositions:
+    """The parts of artifacts, as recorded; append-only."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, *compositions: Composition) -> None:
+        """Append compositions, all or none; what is known already stays as it was."""
+        if not compositions:
+            return
+        derivations = [
+            Derivation(f"parts:{each.whole.digest}", each.parts, (each.whole,))
+            for each in compositions
+        ]
+        with self._store.transaction():
+            numbers = intern_derivations(self._store, derivations)
+            rows = [{"derivation": number} for number in numbers]
+            insert_rows(self._store, "compositions", rows, conflict="DO NOTHING")
+
+    def all(self) -> list[Composition]:
+        """Every artifact with parts, oldest first."""
+        return self._read(self._store.column(_ALL))
+
+    def parts_of(self, digests: Sequence[str]) -> dict[str, tuple[ArtifactRecord, ...]]:
+        """Parts of each of these artifacts, as recorded last; those without any are absent."""
+        rows = sorted(query_in(self._store, _OF_WHOLES, digests))
+        return {each.whole.digest: each.parts for each in self._read([r.derivation for r in rows])}
+
+    def _read(self, derivations: Sequence[int]) -> list[Composition]:
+        edges = read_edges(self._store, derivations)
+        return [Composition(edges[each][1][0], edges[each][0]) for each in derivations]
 
 
 class Ledger:

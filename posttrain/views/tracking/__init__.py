@@ -13,7 +13,7 @@ def open_tracker(state: Path) -> Tracker:
     `POSTTRAIN_TRACKING=off` turns it off.
     """
     if os.environ.get("POSTTRAIN_TRACKING") == "off":
-        from posttrain.views.tracking.memory import MemoryTracker
+        from posttrain.views.tracking.base import MemoryTracker
 
         return MemoryTracker()
     from posttrain.views.tracking.mlflow import MlflowTracker

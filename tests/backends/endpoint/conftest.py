@@ -130,7 +130,7 @@ def server():
 def own_cache(tmp_path, monkeypatch):
     """A request cache and clients of its own for every test, and waits of milliseconds."""
     monkeypatch.setenv("POSTTRAIN_REQUESTS", str(tmp_path / "requests.db"))
-    monkeypatch.setattr("posttrain.backends.endpoint.retry.FIRST_WAIT_S", 0.001)
+    monkeypatch.setattr("posttrain.backends.endpoint.client.FIRST_WAIT_S", 0.001)
     client_module._client.cache_clear()
     yield
     client_module._client.cache_clear()

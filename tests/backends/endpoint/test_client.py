@@ -114,7 +114,7 @@ def test_a_fault_that_stays_ends_with_one_sentence(server):
 
 def test_the_refusal_is_said_not_who_was_waiting_for_another_try(server, monkeypatch):
     """One waits a minute after a 429 while the other is refused: that ends the wait."""
-    monkeypatch.setattr("posttrain.backends.endpoint.retry.FIRST_WAIT_S", 60)
+    monkeypatch.setattr("posttrain.backends.endpoint.client.FIRST_WAIT_S", 60)
     server.delay = 0.1
     server.faults = [(429, "later"), (400, {"error": {"message": "too long"}})]
     assert "refused a request (400: too long)" in refusal(server.endpoint(), "a", "b")

@@ -1,9 +1,13 @@
 import polars as pl
 import pytest
 
-from posttrain.data.filters.apply import apply_filters, split_by_reason
+from posttrain.data.filters.apply import (
+    apply_filters,
+    count_reasons,
+    count_reasons_by,
+    split_by_reason,
+)
 from posttrain.data.filters.base import Filter, FilterInputs, reasons_from
-from posttrain.data.filters.count import count_reasons, count_reasons_by
 
 _FRAME = pl.DataFrame({"id": ["a", "b", "c"], "size": [1, 2, 3]})
 

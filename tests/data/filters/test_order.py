@@ -3,7 +3,7 @@ from typing import get_args
 import polars as pl
 import pytest
 
-from posttrain.data.filters.order import ORDERS, Order
+from posttrain.data.filters.apply import ORDERS, Order
 from tasks.curate.config import CurateConfig
 
 _FRAME = pl.DataFrame(

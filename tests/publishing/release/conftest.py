@@ -16,7 +16,7 @@ from posttrain.pipeline.execution.session import open_session
 from posttrain.publishing.release import keys
 from posttrain.publishing.release.create import create
 from posttrain.publishing.release.names import parse_tag
-from posttrain.views.tracking.memory import MemoryTracker
+from posttrain.views.tracking.base import MemoryTracker
 
 ROOT = Path(__file__).parents[3]
 FLOW = """

@@ -1,7 +1,7 @@
 """Ledger records as a tracker sees them."""
 
 from posttrain.provenance.ledger.records import ArtifactRecord, Run, StageRun
-from posttrain.views.tracking.memory import MemoryTracker
+from posttrain.views.tracking.base import MemoryTracker
 from posttrain.views.tracking.projection import replay
 
 TABLE = ArtifactRecord("problems", "problems", "data/a/problems.parquet", "aa", 10, 3, "a")
