@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, plain_table
-from posttrain.cli.schema import recipe_at
+from posttrain.cli.schema import recipe_and_root
 from posttrain.pipeline.recipe_schema import schedulable_fields
 from posttrain.pipeline.slots import (
     SLOTS,
@@ -27,7 +27,7 @@ _COLUMNS = ("slot", "kind", "what it does", "source", "from")
 @click.option(
     "--recipe",
     type=click.Path(path_type=Path),
-    help="Whose plug-ins are listed too [default: the recipe in this folder, if there is one].",
+    help="Whose plug-ins are listed too [default: the nearest, from this folder up].",
 )
 @click.option("--tsv", is_flag=True, help="Print tab-separated lines, with a heading.")
 def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
@@ -54,7 +54,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
     """
     names = [find_slot(name).name for name in slots]
-    of = recipe_at(recipe)
+    of, root = recipe_and_root(recipe)
     found = list(offered_parts(names, of.plugins if of else ()))
     if tsv:
         rows = [(each.slot, each.kind, each.summary, each.source, each.origin) for each in found]
@@ -66,7 +66,7 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
     if "schedule" in names:
         flow = of.flow if of else "flows.post_training"
         console.print(f"\nNumbers that take a schedule in recipes of {flow}:")
-        for place, kind, fields in schedulable_fields(flow, Path.cwd()):
+        for place, kind, fields in schedulable_fields(flow, root):
             console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
 
 

@@ -1,5 +1,6 @@
 """`posttrain schema`: the JSON schema of recipes, for editors."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -11,18 +12,20 @@ from posttrain.pipeline.flow import let_import
 from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
 from posttrain.pipeline.recipe_schema import recipe_schema
 from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.ledger.location import project_root
+from posttrain.stage.errors import UserError, shown
 
 
 @click.command(cls=Documented)
 @click.option(
     "--flow",
     metavar="MODULE",
-    help="Whose recipes [default: the flow of the recipe in this folder, or flows.post_training].",
+    help="Whose recipes [default: the flow of the project's recipe, or flows.post_training].",
 )
 @click.option(
     "--recipe",
     type=click.Path(path_type=Path),
-    help="Whose flow and plug-ins count [default: the recipe in this folder, if there is one].",
+    help="Whose flow and plug-ins count [default: the nearest, from this folder up].",
 )
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="File to write."
@@ -47,9 +50,8 @@ def schema(flow: str | None, recipe: Path | None, output: Path | None) -> None:
     """
     from posttrain.publishing.release.config import ReleaseConfig
 
-    of = recipe_at(recipe)
+    of, root = recipe_and_root(recipe)
     named = flow or (of.flow if of else "flows.post_training")
-    root = Workspace.of(of).root if of else Path.cwd()
     plugins = of.plugins if of else ()
     made = recipe_schema(named, root, release=ReleaseConfig, plugins=plugins)
     text = json.dumps(made, indent=1, ensure_ascii=False) + "\n"
@@ -61,13 +63,29 @@ def schema(flow: str | None, recipe: Path | None, output: Path | None) -> None:
     click.echo(f"written to {output}", err=True)
 
 
-def recipe_at(given: Path | None) -> Recipe | None:
-    """Load the recipe that an option names, or the one in this folder if there is one.
+def recipe_and_root(given: Path | None) -> tuple[Recipe | None, Path]:
+    """Load the recipe that an option names, or the nearest one at or above this folder.
 
     The code of its project can be imported afterwards.
+
+    Args:
+        given: A recipe's file or folder; None looks from this folder up to the project's root.
+
+    Returns:
+        The recipe, or None where there is none, and the root of its project. Outside any project
+        the root is this folder.
+
     """
-    if given is None and not Path(RECIPE_FILE).is_file():
-        return None
-    recipe = load_recipe(given or Path())
-    let_import(Workspace.of(recipe).root)
-    return recipe
+    if given is None:
+        here = Path.cwd()
+        root = here
+        with contextlib.suppress(UserError):
+            root = project_root(here)
+        inside = [each for each in (here, *here.parents) if each.is_relative_to(root)]
+        given = next((each for each in inside if (each / RECIPE_FILE).is_file()), None)
+        if given is None:
+            return None, root
+    recipe = load_recipe(Path(shown(given)))
+    root = Workspace.of(recipe).root
+    let_import(root)
+    return recipe, root

@@ -7,6 +7,7 @@ from typing import Any
 
 from posttrain.pipeline.moved import old_imports
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.installed import beside
 
 
 def let_import(root: Path) -> None:
@@ -20,7 +21,7 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
 
     Args:
         flow: Its dotted name, such as flows.post_training.
-        root: The project's root, in which flows of a similar name are looked for.
+        root: The project's root; flows of a similar name are looked for there and beside posttrain.
         where: The recipe or command that names it, for errors.
 
     Returns:
@@ -42,14 +43,20 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
                     " change"
                 ) from None
             raise
-        packages = dict.fromkeys([flow.rpartition(".")[0] or "flows", "flows"])
-        flows = [
-            f"{package}.{file.stem}"
-            for package in packages
-            for file in root.joinpath(*package.split(".")).glob("[!_]*.py")
-        ]
-        hint = nearest(flow, flows)
+        flows = sorted(_flows_like(flow, root))
+        hint = nearest(flow, flows) or f"; there are {', '.join(flows)}"
         raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
     if not callable(getattr(module, "declare", None)):
         raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
     return module
+
+
+def _flows_like(flow: str, root: Path) -> set[str]:
+    """Name the modules in the package that a flow names, and all flows, of the project or not."""
+    packages = {flow.rpartition(".")[0] or "flows", "flows"}
+    return {
+        f"{package}.{file.stem}"
+        for package in packages
+        for folder in beside(package, [str(root.joinpath(*package.split(".")))])
+        for file in Path(folder).glob("[!_]*.py")
+    }

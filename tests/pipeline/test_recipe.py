@@ -108,7 +108,20 @@ def test_malformed_yaml_names_file_and_line(toy):
 def test_missing_flow_names_the_nearest_of_the_folder(toy):
     toy.write("flows/post.py", "def declare(build): ...")
     sentence = refused(toy, "flow: flows.pst\n")
-    assert "there is no flow 'flows.pst'" in sentence
+    assert sentence.endswith("there is no flow 'flows.pst'; did you mean 'flows.post'?")
+
+
+@pytest.mark.parametrize("flow", ["flows.post_trainin", "flow.post_training", "post_training"])
+def test_missing_flow_names_the_nearest_that_comes_with_posttrain(toy, flow):
+    toy.write("flows/small.py", "def declare(build): ...")
+    sentence = refused(toy, f"flow: {flow}\n")
+    assert sentence.endswith(f"there is no flow '{flow}'; did you mean 'flows.post_training'?")
+
+
+def test_a_flow_that_is_like_none_is_refused_with_all_of_them(toy):
+    toy.write("flows/small.py", "def declare(build): ...")
+    sentence = refused(toy, "flow: zzz\n")
+    assert sentence.endswith("there is no flow 'zzz'; there are flows.post_training, flows.small")
 
 
 def test_override_without_a_value(toy):

@@ -228,6 +228,15 @@ def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch
         RlStageConfig.parse({"steps": RAMP}, where="rl")
 
 
+def test_from_a_folder_of_a_project_its_recipe_and_its_root_count(toy, monkeypatch):
+    (toy.root / "data" / "inner").mkdir(parents=True)
+    monkeypatch.chdir(toy.root / "data" / "inner")
+    shown = CliRunner().invoke(cli, ["parts", "schedule"], catch_exceptions=False).output
+    assert f"Numbers that take a schedule in recipes of {toy.flow}:" in shown
+    made = CliRunner().invoke(cli, ["schema"], catch_exceptions=False).output
+    assert {"first", "second", "third"} <= json.loads(made)["properties"].keys()
+
+
 def test_what_no_recipe_can_name_is_listed_with_the_reason(package, plugin, monkeypatch):
     from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
 

@@ -131,4 +131,6 @@ def _short(reasons: Sequence[str]) -> str:
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    # In one piece: print writes the end of a line by itself, after what another thread wrote.
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()

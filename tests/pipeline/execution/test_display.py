@@ -1,10 +1,11 @@
 """What a terminal shows at three moments of a stage."""
 
 import io
+import sys
 
 from rich.console import Console
 
-from posttrain.pipeline.execution.display import LiveDisplay
+from posttrain.pipeline.execution.display import LiveDisplay, PlainDisplay
 
 
 def shown(display):
@@ -30,3 +31,35 @@ def test_the_bars_follow_a_stage_and_claim_no_time_that_they_do_not_know():
     lines = [line.strip() for line in page.getvalue().splitlines() if line.strip()]
     assert "running    rl           paths: was [/tmp]" in lines
     assert "FAILED     rl           2.5 s" in lines
+
+
+class Pipe(io.StringIO):
+    """A stream that remembers what was written at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.pieces = []
+
+    def write(self, text):
+        self.pieces.append(text)
+        return super().write(text)
+
+
+def test_in_a_pipe_each_line_names_its_stage_and_is_written_in_one_piece(monkeypatch):
+    pipe = Pipe()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    monkeypatch.setattr("posttrain.pipeline.execution.display._PLAIN_SECONDS", 0.0)
+    display = PlainDisplay()
+    for stage in ("rl", "reward"):
+        display.started(stage, ["input policy changed", "code changed"])
+    for stage in ("rl", "reward"):
+        display.progress(stage, 3, 8, "step")
+        display.finished(stage, "succeeded", 2.5)
+    assert pipe.pieces == [
+        "rl: running (input policy changed and 1 more)\n",
+        "reward: running (input policy changed and 1 more)\n",
+        "rl: step 3/8\n",
+        "rl: ran in 2.5 s\n",
+        "reward: step 3/8\n",
+        "reward: ran in 2.5 s\n",
+    ]
