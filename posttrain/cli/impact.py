@@ -38,7 +38,7 @@ def impact(node: str, as_json: bool, limit: int, ledger_at: str | None) -> None:
     root = workspace_root(ledger_at)
     with existing_ledger(ledger_at) as ledger:
         selected = find_node(ledger, node, root=root, cwd=Path.cwd())
-        found = measure(ledger, selected, limit=limit or None)
+        found = measure(ledger, selected, root, limit=limit or None)
     click.echo(_as_json(found) if as_json else _as_text(found))
 
 

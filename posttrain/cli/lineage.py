@@ -15,6 +15,7 @@ from posttrain.cli.recall import recall, recalls
 from posttrain.provenance.lineage import queries
 from posttrain.provenance.lineage.graph import Graph
 from posttrain.provenance.lineage.names import find_node
+from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.queries import LIMIT
 from posttrain.provenance.lineage.render.view import Direction
 from posttrain.stage.errors import UserError
@@ -69,7 +70,8 @@ def lineage() -> None:
     """Follow artifacts and stage runs up and down the graph that the ledger remembers.
 
     A NODE is a digest (4 characters or more), a path, STAGE@RUN (also STAGE@latest), a release tag,
-    verifier:NAME, template:plain, or PATH#tokenizer and PATH#template of a model.
+    verifier:NAME, template:plain, or PATH#tokenizer and PATH#template of a model. Paths are shown
+    from the project's root, since its recipes share a ledger.
 
     Examples:
       posttrain lineage up data/rl/policy           what the policy was made from
@@ -140,7 +142,7 @@ def _answer(
         depth = options["depth"] or (_TREE_DEPTH if form == "tree" else None)
         if depth is not None:
             graph = graph.within(depth)
-        text = FORMATS[form](View(graph, direction, ledger, root))
+        text = FORMATS[form](View(from_root(graph, ledger, root), direction, ledger, root))
     if out is None:
         click.echo(text, nl=False)
         return

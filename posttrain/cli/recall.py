@@ -51,7 +51,7 @@ def recall(
             return
         cleared = [] if predicate is None else _cleared(ledger, selected, predicate, root)
         mark(ledger, selected, reason=reason, predicate=predicate, cleared=cleared)
-        found = impact(ledger, selected)
+        found = impact(ledger, selected, root)
         refused = _refused(ledger, found)
     click.echo(f"Recalled. {len(refused)} of {len(found.affected)} nodes after it are refused now:")
     for each in refused:

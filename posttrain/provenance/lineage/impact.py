@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.reading import IS_DONE
 from posttrain.provenance.lineage import walk
 from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.queries import LIMIT, down
 from posttrain.stage.artifact_kinds import kind_named
 
@@ -30,9 +32,9 @@ class Impact:
     rebuild: tuple[Rebuild, ...]
 
 
-def impact(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Impact:
+def impact(ledger: Ledger, node: Selected, root: Path, *, limit: int | None = LIMIT) -> Impact:
     """What depends on `node`; only stages whose newest outputs do are in the rebuild plan."""
-    graph = down(ledger, node, limit=limit)
+    graph = from_root(down(ledger, node, limit=limit), ledger, root)
     affected = [
         each for each in graph.nodes.values() if each.kind != "stage" and each.id != graph.root
     ]

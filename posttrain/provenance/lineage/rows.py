@@ -1,5 +1,6 @@
 """Row-level lineage: follow ids and parents through tables of any size, one column at a time."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -192,4 +193,5 @@ def _among(ids: pl.Series, wanted: pl.Series) -> pl.Series:
 def _is_called(table: Table, name: str) -> bool:
     """By path, by the stage that made it, or by `stage.output`."""
     stage = table.maker.name if table.maker else ""
-    return name in (table.path, stage, f"{stage}.{Path(table.path).stem}", table.id)
+    in_recipe = re.sub("^recipes/[^/]+/", "", table.path)
+    return name in (table.path, in_recipe, stage, f"{stage}.{Path(table.path).stem}", table.id)

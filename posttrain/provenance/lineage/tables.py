@@ -9,6 +9,7 @@ from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
+from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.queries import up
 from posttrain.stage.errors import UserError, nearest
 
@@ -73,10 +74,11 @@ class Tables:
 
     ledger: Ledger
     finder: Finder
+    root: Path
 
     def of_node(self, node: Selected) -> Table:
         """The table that a node is."""
-        graph = up(self.ledger, node)
+        graph = from_root(up(self.ledger, node), self.ledger, self.root)
         found = graph.nodes[node.id]
         if found.kind != "artifact" or not found.name.endswith(".parquet"):
             raise UserError(f"{found.name} is not a table; name an artifact that is a parquet file")
@@ -88,6 +90,7 @@ class Tables:
     def along(self, graph: Graph) -> tuple[list[Table], list[str]]:
         """Tables of a graph in the order of making, and the paths of those that are gone."""
         found, gone = [], []
+        graph = from_root(graph, self.ledger, self.root)
         for name in making_order(graph):
             node = graph.nodes[name]
             if node.kind != "artifact" or not node.name.endswith(".parquet"):
@@ -108,7 +111,7 @@ class Tables:
 
 def open_tables(ledger: Ledger, root: Path) -> Tables:
     """Tables of the project at `root`."""
-    return Tables(ledger, Finder(root))
+    return Tables(ledger, Finder(root), root)
 
 
 def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:

@@ -66,7 +66,7 @@ def test_walks_go_level_by_level_and_avoid_what_they_are_told_to(chain):
 
 
 def test_impact_and_recall(chain):
-    found = impact(chain, find(chain, "bbbb"))
+    found = impact(chain, find(chain, "bbbb"), Path())
     assert [node.name for node in found.affected][0] == "v1"
     assert [each.stage for each in found.rebuild] == ["make", "train", "use"]
     recall(chain, find(chain, "aaaa"), reason="bad")

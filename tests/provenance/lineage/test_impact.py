@@ -9,7 +9,7 @@ from posttrain.provenance.lineage.names import find_node
 
 def ask(project, name):
     node = find_node(project.ledger, name, root=project.root, cwd=project.root)
-    return impact(project.ledger, node)
+    return impact(project.ledger, node, project.root)
 
 
 def names(project, found):

@@ -71,7 +71,7 @@ def test_a_newer_checkpoint_finds_the_tokenizer_under_its_own_name_too(composed)
 
 
 def test_replacing_a_tokenizer_takes_every_stage_that_wrote_it_and_what_follows(composed):
-    found = impact(composed.ledger, node(composed, "data/sft/policy#tokenizer"))
+    found = impact(composed.ledger, node(composed, "data/sft/policy#tokenizer"), composed.root)
     assert found.affected[0].kind == "release"
     assert [each.stage for each in found.rebuild] == ["sft", "rl", "evaluate"]
 
