@@ -1,19 +1,20 @@
 """`posttrain lineage diff`: two runs side by side."""
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from posttrain.cli.ledger import existing_ledger, ledger_option
 from posttrain.cli.options import Documented
-from posttrain.provenance.ledger import Run, StageRun
+from posttrain.cli.tables import colored, print_table
+from posttrain.provenance.ledger import StageRun
 from posttrain.provenance.lineage.compare import StageComparison, ValueChange, compare_runs
 from posttrain.provenance.lineage.names import find_run
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 
 @click.command(short_help="Compare two runs, stage by stage.", cls=Documented)
@@ -38,39 +39,34 @@ def diff(before: str, after: str, everything: bool, as_json: bool, ledger_at: st
     if as_json:
         click.echo(json.dumps([as_object(each) for each in compared], indent=2))
         return
-    console = Console()
     shown = [each for each in compared if everything or not each.same]
     if shown:
-        console.print(as_table(old, new, shown))
+        print_table(("stage", "what", f"run {old.id}", f"run {new.id}"), _rows(shown))
     equal = sum(each.same for each in compared)
-    console.print(f"{equal} of {len(compared)} stages are equal")
+    click.echo(f"{equal} of {len(compared)} stages are equal")
 
 
-def as_table(old: Run, new: Run, compared: Sequence[StageComparison]) -> Table:
+def _rows(compared: Sequence[StageComparison]) -> "Iterator[Sequence[str | Text]]":
     """Per stage its outcome, the first cause, and every artifact and number that changed."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("stage", "what", f"run {old.id}", f"run {new.id}"):
-        table.add_column(heading, overflow="fold")
     for each in compared:
-        statuses = _status(each.before), _status(each.after)
-        table.add_row(f"[bold]{escape(each.stage)}[/]", "status", *statuses)
+        stage = colored(each.stage, "bold")
+        yield stage, "status", _status(each.before), _status(each.after)
         if each.cause:
-            table.add_row("", "cause", escape(each.cause), "")
+            yield "", "cause", each.cause, ""
         for change in (*each.outputs, *each.metrics):
-            table.add_row("", escape(change.name), _shown(change.before), _shown(change.after))
-    return table
+            yield "", change.name, _shown(change.before), _shown(change.after)
 
 
-def _status(run: StageRun | None) -> str:
+def _status(run: StageRun | None) -> "str | Text":
     if run is None:
-        return "[dim]not in this run[/]"
+        return colored("not in this run", "dim")
     return f"{run.status}, {run.ended - run.started:.1f} s"
 
 
-def _shown(value: float | str | None) -> str:
+def _shown(value: float | str | None) -> "str | Text":
     if value is None:
-        return "[dim]none[/]"
-    return f"{value:.6g}" if isinstance(value, float) else escape(str(value))
+        return colored("none", "dim")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def as_object(each: StageComparison) -> dict[str, Any]:
