@@ -33,6 +33,23 @@ KNOWN = {
     },
 }
 
+# Small modules with one importer that are two ideas all the same, and why. None may be added;
+# parts and registries, one file each, are not counted.
+SMALL_LINES = 45
+KEPT_APART = {
+    "posttrain.cli.schema": "one file a command",
+    "posttrain.learning.algorithms.digests_format_1": "a table of data",
+    "posttrain.learning.models.build": "a model that a library, tests and benchmarks build too",
+    "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
+    "posttrain.learning.rl.draw_config": "the config of RL would import more than fifteen modules",
+    "posttrain.learning.rl.tools": "opening engines needs what no other code of a stage does",
+    "posttrain.operations.schedule.policy": "a pure function of times",
+    "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",
+    "posttrain.pipeline.execution.preload": "the fork server imports it by name",
+    "posttrain.provenance.lineage.render.mermaid": "one file a format",
+    "posttrain.provenance.lineage.render.tree": "one file a format",
+}
+
 
 @cache
 def modules():
@@ -102,9 +119,11 @@ def classes():
 
 
 def code_lines(text, node):
-    """How many lines of a definition in this text hold code."""
+    """How many lines of a definition in this text, or of the whole module, hold code."""
     text = text.splitlines()
-    lines = set(range(node.lineno, node.end_lineno + 1))
+    whole = 1, len(text)
+    first, last = whole if isinstance(node, ast.Module) else (node.lineno, node.end_lineno)
+    lines = set(range(first, last + 1))
     for part in ast.walk(node):
         if isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant):
             lines -= set(range(part.lineno, part.end_lineno + 1))
@@ -128,6 +147,23 @@ def over_class_methods():
 
 def over_fan_out():
     return {module for module in modules() if len(imported(module)) > MAX_FAN_OUT}
+
+
+def small_modules_imported_once():
+    """Modules of few lines that one other alone imports, without parts and registries."""
+    importers = defaultdict(set)
+    for module in modules():
+        for other in imported(module):
+            importers[other].add(module)
+    found = set()
+    for module, path in modules().items():
+        (importer, *others) = importers[module] or [""]
+        if not importer or others or path.name in ("__init__.py", "registry.py"):
+            continue
+        lines = code_lines(path.read_text(), parsed(module))
+        if lines < SMALL_LINES and not importer.endswith(".registry"):
+            found.add(module)
+    return found
 
 
 def shared_names():
@@ -209,6 +245,10 @@ def test_a_class_has_few_methods():
 
 def test_a_module_imports_few_others_of_ours():
     assert over("fan-out") == []
+
+
+def test_a_small_module_that_one_other_imports_is_an_idea_of_its_own():
+    assert small_modules_imported_once() == {*KEPT_APART}
 
 
 def test_no_two_public_classes_share_a_name():

@@ -18,7 +18,7 @@ def mlflow() -> None:
 @click.option("--uri", metavar="URI", help="Another tracking store to fill instead of our own.")
 def rebuild(recipe: Path, uri: str | None) -> None:
     """Recreate every run and stage of the ledger in a fresh MLflow store."""
-    from posttrain.views.tracking.rebuild import rebuild as replay
+    from posttrain.views.tracking.projection import rebuild as replay
 
     with open_session(recipe) as session, session.workspace.locked("posttrain mlflow rebuild"):
         told = replay(session.ledger, session.workspace.state, uri=uri)

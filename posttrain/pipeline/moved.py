@@ -175,6 +175,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.sampling.vllm_weights": "posttrain.learning.rollouts.engines.vllm_engine",
     "posttrain.tracking.dataset_source": "posttrain.views.tracking.mlflow_writer",
     "posttrain.tracking.memory": "posttrain.views.tracking.base",
+    "posttrain.tracking.rebuild": "posttrain.views.tracking.projection",
     "tasks.curate.filters": "posttrain.data.filters.registry",
     "tasks.evaluate.estimates": "tasks.evaluate.summary",
     "tasks.rl.credit": "posttrain.learning.rl.batch",
@@ -183,6 +184,7 @@ TAKEN_APART: Mapping[str, str] = {
     "tasks.synthesize.gym": "posttrain.data.sources.reasoning_gym",
     "tasks.synthesize.teachers.arithmetic": "posttrain.data.teachers.programs",
     "tasks.synthesize.teachers.legs": "posttrain.data.teachers.programs",
+    "tasks.synthesize.teachers.notes": "posttrain.data.teachers.programs",
     "tasks.synthesize.teachers.sorting": "posttrain.data.teachers.programs",
 }
 """Module of 0.1 that is no more -> where to look first for what it held."""

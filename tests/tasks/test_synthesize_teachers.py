@@ -7,8 +7,7 @@ import re
 
 import pytest
 
-from posttrain.data.teachers.notes import Notes
-from posttrain.data.teachers.programs import PROGRAMS
+from posttrain.data.teachers.programs import PROGRAMS, Notes
 
 OPERATIONS = {"+": operator.add, "-": operator.sub}
 STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")

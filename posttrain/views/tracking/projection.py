@@ -1,10 +1,17 @@
-"""Ledger records as a tracker sees them: the same for a run that is going on and for a replay."""
+"""Ledger records as a tracker sees them: the same for a run that is going on and for a replay.
+
+The MLflow view holds nothing that the ledger does not: it can be made anew.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from posttrain.provenance.ledger.annotations import TRACKED
+from posttrain.provenance.ledger.ledger import Ledger
 from posttrain.provenance.ledger.records import Run, StageRun, StageStatus
+from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Finished, Started, Status, Tracker
 
 _EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
@@ -81,3 +88,32 @@ def replay(history: Iterable[tuple[Run, Sequence[StageRun]]], tracker: Tracker) 
 def _plain(text: str) -> str:
     """A parameter as people write it: the key has JSON, in which words wear quotation marks."""
     return str(json.loads(text)) if text.startswith('"') else text
+
+
+def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
+    """Replay the ledger, oldest run first; return the number of stages in it.
+
+    Without `uri`, our own SQLite database is built beside the old one and then takes its place, so
+    that a failure leaves the old one as it was; the ledger then knows the new ids. Curves of
+    single steps are not in the ledger: they stay in the artifacts.
+    """
+    from posttrain.views.tracking.mlflow import MlflowTracker
+    from posttrain.views.tracking.sqlite import take_place
+
+    database = state / "mlflow.db"
+    fresh = state / "mlflow-fresh.db"
+    fresh.unlink(missing_ok=True)
+    tracker = MlflowTracker(state, uri=uri or f"sqlite:///{fresh.resolve()}")
+    runs = reversed(ledger.runs())
+    told = replay(((run, ledger.stage_runs(run.id)) for run in runs), tracker)
+    problem = tracker.close()
+    if problem is not None:
+        fresh.unlink(missing_ok=True)
+        raise UserError(f"the MLflow view was not rebuilt: {problem}")
+    if uri is None and fresh.exists():
+        take_place(fresh, database)
+        ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
+        ledger.annotations.note(
+            TRACKED, {each: name for each, name in ids.items() if name is not None}
+        )
+    return len(told.stages)

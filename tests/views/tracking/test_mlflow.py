@@ -26,12 +26,12 @@ from posttrain.views.tracking import mlflow_process, open_tracker
 from posttrain.views.tracking.base import Finished, MemoryTracker, Started
 from posttrain.views.tracking.mlflow import MlflowTracker
 from posttrain.views.tracking.projection import (
+    rebuild,
     run_finished,
     run_started,
     stage_finished,
     stage_started,
 )
-from posttrain.views.tracking.rebuild import rebuild
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = ArtifactRecord("traces", "completions", "data/a/t.parquet", "ab" * 32, 10, 3, "curate")
