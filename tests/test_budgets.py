@@ -48,6 +48,7 @@ KEPT_APART = {
     "posttrain.pipeline.execution.preload": "the fork server imports it by name",
     "posttrain.provenance.lineage.render.mermaid": "one file a format",
     "posttrain.provenance.lineage.render.tree": "one file a format",
+    "tasks.preference.config": "every stage has the same three files",
 }
 
 

@@ -1,7 +1,7 @@
 """Preference: optimize a policy on pairs of better and worse completions, offline or in rounds."""
 
-from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.stage.spec import ArtifactKind, Port, Task
+from tasks.preference.config import PreferenceConfig
 
 TASK = Task(
     package="tasks.preference",
