@@ -158,7 +158,7 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
         factor = learning_rate_factor(
             step,
             num_steps=settings.steps,
-            schedule="linear",
+            lr_schedule="linear",
             warmup_steps=settings.warmup_steps,
         )
         optimizer.step(

@@ -56,7 +56,7 @@ def main() -> None:
         optimization={
             "optimizer": "adamw",
             "learning_rate": 1e-3,
-            "schedule": "constant",
+            "lr_schedule": "constant",
             "warmup_steps": 0,
         },
         updates={"minibatches": job["minibatches"], "epochs": job["epochs"]},

@@ -74,7 +74,7 @@ def train(
         "optimization": {
             "optimizer": "adamw",
             "learning_rate": LEARNING_RATE,
-            "schedule": "constant",
+            "lr_schedule": "constant",
             "warmup_steps": 0,
         },
         "checkpoint_every": 0,

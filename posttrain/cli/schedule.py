@@ -15,7 +15,7 @@ from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.operations.schedule.admit import clock
 from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
 from posttrain.operations.schedule.schedule import (
-    Schedule,
+    CronSchedule,
     checked,
     parse_concurrency,
     parse_missed,
@@ -88,7 +88,7 @@ def add(recipe: Path, **options: Any) -> None:
     missed, backfill = parse_missed(options.pop("on_missed"))
     again, given = options.pop("again"), options.pop("name")
     declared = checked(
-        Schedule(
+        CronSchedule(
             name=given or title.replace(".", "-").lower(),
             recipe=folder,
             title=title,
@@ -115,7 +115,7 @@ def _recipe(recipe: Path, root: Path, overrides: Sequence[str]) -> tuple[str, st
     return loaded.directory.relative_to(root.resolve()).as_posix(), loaded.name
 
 
-def _put(journal: Journal, declared: Schedule, *, again: bool) -> None:
+def _put(journal: Journal, declared: CronSchedule, *, again: bool) -> None:
     known = {each.name: each for each in journal.schedules()}
     if declared.name in known:
         if not again:
@@ -156,7 +156,7 @@ def resume(name: str) -> None:
     click.echo(f"{name}: next {_next(_set_paused(name, paused=False))}")
 
 
-def _set_paused(name: str, *, paused: bool) -> Schedule:
+def _set_paused(name: str, *, paused: bool) -> CronSchedule:
     from posttrain.operations.schedule.schedule import paused_or_resumed
 
     with _open() as journal:
@@ -206,7 +206,7 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
         if name is not None:
             journal.schedule(name)
         for tick in journal.history(name, limit=limit):
-            owner = declared.get(tick.schedule) or Schedule(tick.schedule, "", "* * * * *")
+            owner = declared.get(tick.schedule) or CronSchedule(tick.schedule, "", "* * * * *")
             why = _explain_tick(journal, owner, tick, verbose=verbose)
             table.add_row(
                 clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), escape(why)
@@ -214,7 +214,7 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
     _print(table)
 
 
-def _explain_tick(journal: Journal, owner: Schedule, tick: Tick, *, verbose: bool) -> str:
+def _explain_tick(journal: Journal, owner: CronSchedule, tick: Tick, *, verbose: bool) -> str:
     story = journal.story(tick)
     if verbose:
         return "\n".join(f"{clock(owner, at, seconds=True)} {said}" for at, said in story)
@@ -263,7 +263,7 @@ def _write_prefect_yaml(root: Path, journal: Journal) -> None:
     (root / "prefect.yaml").write_text(prefect_yaml(journal.schedules()), encoding="utf-8")
 
 
-def _next(each: Schedule) -> str:
+def _next(each: CronSchedule) -> str:
     from posttrain.operations.schedule.times import next_ticks
 
     coming = next_ticks(each, time.time(), 1)

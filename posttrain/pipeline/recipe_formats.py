@@ -44,6 +44,7 @@ RENAMES: Mapping[str, str] = {
     "*.warmup_steps": "*.optimization.warmup_steps",
     "*.decay_fraction": "*.optimization.decay_fraction",
     "*.max_grad_norm": "*.optimization.max_grad_norm",
+    "*.optimization.schedule": "*.optimization.lr_schedule",
     "*.engine.name": "*.engine.kind",
     "*.sampling.engine.name": "*.sampling.engine.kind",
     "*.parameterisation": "*.parameterization",

@@ -6,9 +6,9 @@ A config class that derives from `Schedulable` takes, wherever it has a number, 
     entropy_weight: {metric: rl/entropy, from: 0.01, to: 0.0, low: 0.2, high: 0.6}
 
 Such a field then holds a `ScheduledNumber`, with which nobody can calculate by mistake. A loop
-keeps one `Schedules` over its config and asks it, at every step, for the plain config:
+keeps one `NumberSchedules` over its config and asks it, at every step, for the plain config:
 
-    schedules = Schedules(config)
+    schedules = NumberSchedules(config)
     for step in range(steps):
         now = schedules.at(step)          # every number is a number
         ...
@@ -135,7 +135,7 @@ class Schedulable(StageConfig):
     """A config whose numbers (int, float, or these or null) may be written as schedules.
 
     Both ends of a schedule must be valid for the field, each with the rest of the config. Derive
-    from it only what is asked for its values by `Schedules.at`: elsewhere the field is no number.
+    from it only what `NumberSchedules.at` resolves at every step: elsewhere the field is no number.
     """
 
     FIXED: ClassVar[frozenset[str]] = frozenset()
@@ -202,7 +202,7 @@ class Schedulable(StageConfig):
         return dumped | {k: v.written() for k, v in kept.items() if k not in left_out}
 
 
-class Schedules(Generic[C]):
+class NumberSchedules(Generic[C]):
     """A config, and what its schedules go by: the last values of the metrics that they follow.
 
     Args:

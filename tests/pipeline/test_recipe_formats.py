@@ -236,7 +236,7 @@ def test_an_own_task_keeps_the_names_that_its_config_has():
     assert migrated.values["balance"] == {
         "learning_rate": 2.0,
         "engine": {"name": "own"},
-        "optimization": {"weight_decay": 0.5, "schedule": 1},
+        "optimization": {"weight_decay": 0.5, "lr_schedule": 1},
     }
     plain = migrate({"balance": {"learning_rat": 2, "weight_decay": 1}}, {"balance": PLAIN})
     assert plain.changes == ()

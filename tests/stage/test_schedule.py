@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.identity import identity
-from posttrain.stage.schedule import Schedulable, Schedules, schedules_in
+from posttrain.stage.schedule import NumberSchedules, Schedulable, schedules_in
 from posttrain.stage.shapes.base import ScheduleShape
 from posttrain.stage.shapes.linear import Linear
 from posttrain.stage.slots import InSlot, Part, Slot, parts_in
@@ -83,14 +83,14 @@ def test_a_whole_number_stays_one():
 
 def test_it_follows_a_metric_and_remembers_the_last_one():
     following = {"metric": "rl/entropy", "from": 0.01, "to": 0.0, "low": 0.2, "high": 0.6}
-    schedules = Schedules(parse(limit=following))
+    schedules = NumberSchedules(parse(limit=following))
     assert schedules.followed == {"rl/entropy"}
     assert schedules.at(7).limit == 0.01
     schedules.observe({"rl/entropy": 0.5, "rl/reward": 1.0})
     assert schedules.at(7).limit == pytest.approx(0.0025)
     schedules.observe({"rl/reward": 1.0})
     assert schedules.metrics(7) == {"schedule/limit": pytest.approx(0.0025)}
-    resumed = Schedules(parse(limit=following))
+    resumed = NumberSchedules(parse(limit=following))
     resumed.load_state_dict(json.loads(json.dumps(schedules.state_dict())))
     assert resumed.at(7) == schedules.at(7)
     assert schedules.state_dict() == {"seen": {"rl/entropy": 0.5}}
@@ -112,7 +112,7 @@ def test_schedules_count_wherever_they_are():
 def test_a_config_without_schedules_is_returned_as_it_is():
     config = parse(rate=0.5)
     assert config.at(3) is config
-    assert Schedules(config).at(3) is config
+    assert NumberSchedules(config).at(3) is config
 
 
 def test_a_schedule_is_dumped_as_it_was_written_and_parses_again():

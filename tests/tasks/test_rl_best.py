@@ -23,7 +23,7 @@ SMALL = {
         "optimizer": "adamw",
         "learning_rate": 5e-3,
         "warmup_steps": 0,
-        "schedule": "constant",
+        "lr_schedule": "constant",
     },
     "updates": {"minibatches": 2},
     "checkpoint_every": 3,

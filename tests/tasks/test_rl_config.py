@@ -9,13 +9,13 @@ from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.errors import UserError
-from posttrain.stage.schedule import Schedulable, Schedules
+from posttrain.stage.schedule import NumberSchedules, Schedulable
 from posttrain.stage.slots import plugged
 from tasks.rl.config import RlStageConfig
 
 FALLING = {"from": 1e-3, "to": 1e-4, "over": 4}
 RAMP = {"from": 1.0, "to": 0.5, "low": 0.0, "high": 1.0}
-CONSTANT = {"schedule": "constant", "warmup_steps": 0}
+CONSTANT = {"lr_schedule": "constant", "warmup_steps": 0}
 
 
 class Sampler(Uniform, Schedulable):
@@ -178,7 +178,7 @@ def test_importance_weights_make_up_for_a_missing_ratio():
     ("settings", "found"),
     [
         ({}, "schedule linear with warmup_steps 5"),
-        ({"schedule": "constant"}, "schedule constant with warmup_steps 5"),
+        ({"lr_schedule": "constant"}, "lr_schedule constant with warmup_steps 5"),
         ({"warmup_steps": 0}, "schedule linear with warmup_steps 0"),
     ],
 )
@@ -230,7 +230,7 @@ def test_what_a_regularizer_of_ones_own_measures_may_be_followed():
     with plugged(lambda: PARTS):
         measuring = {"algorithm": {"regularizers": {"mine": mine}}}
         config = RlStageConfig.parse(followed | measuring, where="rl")
-        assert Schedules(config).followed == {"rl/spread"}
+        assert NumberSchedules(config).followed == {"rl/spread"}
         with pytest.raises(UserError, match="no metric is called 'rl/spred'; did you mean 'rl/sp"):
             RlStageConfig.parse(measuring | {"stop": {"metric": "rl/spred"}}, where="rl")
     with pytest.raises(UserError, match="no metric is called 'rl/spread'"):

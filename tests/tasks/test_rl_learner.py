@@ -317,7 +317,7 @@ def test_a_critic_learns_what_to_expect(guesser, trunk):
     groups = groups_of(policy, rewards=[[1.0, 1.0]])
     critic = Critic(policy.model, ValueModelConfig(trunk=trunk, learning_rate=1e-2))
     optimizer = build_optimizer(policy.model)
-    given = {"algorithm": PPO, "optimization": {"warmup_steps": 0, "schedule": "constant"}}
+    given = {"algorithm": PPO, "optimization": {"warmup_steps": 0, "lr_schedule": "constant"}}
     learner = learner_of(policy, optimizer, critic=critic, **given)
     errors = []
     for step in range(40):

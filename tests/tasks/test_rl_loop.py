@@ -27,7 +27,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.schedule import Schedules
+from posttrain.stage.schedule import NumberSchedules
 from tasks.rl.config import RlStageConfig
 from tests.scripted import LOGPROB, FakeSampler
 
@@ -93,7 +93,7 @@ class Loop:
             seed=0,
         )
         state = RlState(
-            schedules=Schedules(config),
+            schedules=NumberSchedules(config),
             rollouter=rollouter,
             learner=Listener(self.policy.model),
             curve=Curve(context),

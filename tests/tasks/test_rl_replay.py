@@ -81,7 +81,7 @@ CASES = {
         "temperature": {"metric": "rl/length", "from": 1.0, "to": 1.4, "low": 3.0, "high": 6.0},
         "optimization": {
             "learning_rate": {"from": 5e-3, "to": 1e-3, "over": 3},
-            "schedule": "constant",
+            "lr_schedule": "constant",
             "warmup_steps": 0,
         },
     },

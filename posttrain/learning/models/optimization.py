@@ -8,7 +8,7 @@ from pydantic import Field
 from posttrain.stage.schedule import Schedulable, schedules_in
 
 OptimizerKind = Literal["adamw", "muon"]
-ScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
+LrScheduleKind = Literal["constant", "linear", "cosine", "constant_then_decay"]
 
 
 class OptimizationConfig(Schedulable):
@@ -24,12 +24,12 @@ class OptimizationConfig(Schedulable):
     learning_rate: float = Field(default=1e-3, gt=0.0)
     """Peak learning rate, on AdamW's scale for both optimizers.
 
-    A schedule in its place asks for `schedule: constant` and `warmup_steps: 0`, by which it would
-    be multiplied otherwise.
+    A schedule in its place asks for `lr_schedule: constant` and `warmup_steps: 0`, by which it
+    would be multiplied otherwise.
     """
     weight_decay: float = Field(default=0.0, ge=0.0)
     """Decoupled weight decay of the matrices."""
-    schedule: ScheduleKind = "linear"
+    lr_schedule: LrScheduleKind = "linear"
     """Shape of the learning rate after the warm-up."""
     warmup_steps: int = Field(default=20, ge=0)
     """Optimizer steps over which the learning rate rises to its peak."""
@@ -41,15 +41,15 @@ class OptimizationConfig(Schedulable):
     @property
     def is_constant(self) -> bool:
         """True where the factor is 1 at every step."""
-        return self.schedule == "constant" and self.warmup_steps == 0
+        return self.lr_schedule == "constant" and self.warmup_steps == 0
 
     def _refuse_schedules(self) -> None:
         """Refuse two schedules of one number."""
         scheduled = {name for name, _ in schedules_in(self)}
         if "learning_rate" in scheduled and not self.is_constant:
             raise ValueError(
-                f"learning_rate is a schedule, and schedule {self.schedule} with warmup_steps"
-                f" {self.warmup_steps} would multiply it; set schedule to constant and"
+                f"learning_rate is a schedule, and lr_schedule {self.lr_schedule} with warmup_steps"
+                f" {self.warmup_steps} would multiply it; set lr_schedule to constant and"
                 " warmup_steps to 0"
             )
 
@@ -67,7 +67,7 @@ class OptimizationConfig(Schedulable):
         return learning_rate_factor(
             step,
             num_steps=num_steps,
-            schedule=self.schedule,
+            lr_schedule=self.lr_schedule,
             warmup_steps=self.warmup_steps,
             decay_fraction=self.decay_fraction,
         )
@@ -77,7 +77,7 @@ def learning_rate_factor(
     step: int,
     *,
     num_steps: int,
-    schedule: ScheduleKind,
+    lr_schedule: LrScheduleKind,
     warmup_steps: int = 0,
     decay_fraction: float = 0.2,
 ) -> float:
@@ -88,7 +88,7 @@ def learning_rate_factor(
     Args:
         step: Number of the optimizer step, from 0.
         num_steps: Optimizer steps of the whole run.
-        schedule: Shape after the warm-up.
+        lr_schedule: Shape after the warm-up.
         warmup_steps: Steps of the warm-up; step `t` of them is at (t + 1) / (warmup_steps + 1).
         decay_fraction: Share of the steps after the warm-up over which `constant_then_decay` falls.
 
@@ -99,7 +99,7 @@ def learning_rate_factor(
     if step < warmup_steps:
         return (step + 1) / (warmup_steps + 1)
     left = (num_steps - step) / max(1, num_steps - warmup_steps)
-    return SCHEDULES[schedule](min(1.0, max(0.0, left)), decay_fraction)
+    return LR_SCHEDULES[lr_schedule](min(1.0, max(0.0, left)), decay_fraction)
 
 
 def _constant(_left: float, _decay_fraction: float) -> float:
@@ -118,7 +118,7 @@ def _constant_then_decay(left: float, decay_fraction: float) -> float:
     return min(1.0, left / decay_fraction) if decay_fraction > 0 else 1.0
 
 
-SCHEDULES = {
+LR_SCHEDULES = {
     "constant": _constant,
     "linear": _linear,
     "cosine": _cosine,

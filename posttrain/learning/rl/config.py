@@ -190,7 +190,7 @@ class RlConfig(Schedulable):
             if not self.optimization.is_constant:
                 raise ValueError(
                     f"{path} is a schedule, and those of optimization would multiply it;"
-                    " set optimization.schedule to constant and optimization.warmup_steps to 0"
+                    " set optimization.lr_schedule to constant and optimization.warmup_steps to 0"
                 )
 
     def _check_learner(self) -> None:

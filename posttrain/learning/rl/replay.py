@@ -15,7 +15,7 @@ from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.schedule import Schedules
+from posttrain.stage.schedule import NumberSchedules
 from posttrain.stage.seeds import purpose_seed
 
 
@@ -44,7 +44,7 @@ def replay(
     policy = load_policy(inputs["policy"], device=context.device)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
-    schedules, configs = Schedules(config), dict[int, RlConfig]()
+    schedules, configs = NumberSchedules(config), dict[int, RlConfig]()
     for number, groups in stored_groups(table):
         if number > config.steps:
             raise UserError(

@@ -9,7 +9,11 @@ from torch import Tensor
 
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors, MainsOwn, SharedValues
-from posttrain.learning.models.distributed.group import Dismissed, Group, current_group
+from posttrain.learning.models.distributed.group import (
+    Dismissed,
+    ProcessGroup,
+    current_process_group,
+)
 from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
 from posttrain.learning.models.distributed.shard import Sharded, lend_whole, restore, shard
 from posttrain.learning.models.load import bit_sums
@@ -32,7 +36,7 @@ from posttrain.stage.errors import UserError
 class ShardedPasses(ModelPasses):
     """One of several processes, which all ask for the same rows and all get them."""
 
-    group: Group
+    group: ProcessGroup
     sharded: Sharded
 
     def present_logprobs(self, batch: TrainBatch) -> Tensor:
@@ -74,7 +78,7 @@ class ShardedPolicyLearner(PolicyLearner):
     are given the denominator of the whole update, so gradients add up over the processes.
     """
 
-    group: Group
+    group: ProcessGroup
     sharded: Sharded
     whole: Trainable
 
@@ -145,7 +149,7 @@ def in_shards(learner: PolicyLearner) -> ShardedPolicyLearner:
     """The same learner as one of several processes; its model lends its weights and is whole."""
     _refuse_whole_weights(learner)
     passes = learner.passes
-    group = current_group(passes.device)
+    group = current_process_group(passes.device)
     sharded = shard(learner.model, group)
     optimizer = build_optimizer(
         sharded.model,

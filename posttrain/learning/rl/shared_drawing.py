@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posttrain.learning.models.distributed.group import Group
+from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.components.verifier import Answer, VerifierCache
 from posttrain.learning.rewards.score import Score
@@ -63,7 +63,7 @@ def shared_tools(
 
 
 def _from_main(
-    group: Group, verify: VerifierCache | None
+    group: ProcessGroup, verify: VerifierCache | None
 ) -> Callable[[Sequence[Answer]], list[Score]]:
     """Let one process verify, and send the scores to all."""
 

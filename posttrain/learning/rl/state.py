@@ -17,14 +17,14 @@ from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import Progress, Stateful
 from posttrain.stage.context import StageContext
-from posttrain.stage.schedule import ScheduledNumber, Schedules
+from posttrain.stage.schedule import NumberSchedules, ScheduledNumber
 
 
 @dataclass(frozen=True)
 class RlState:
     """Everything that takes part in a run, and changes while it goes on."""
 
-    schedules: Schedules[RlConfig]
+    schedules: NumberSchedules[RlConfig]
     rollouter: Rollouter
     learner: PolicyLearner
     curve: Curve
@@ -107,7 +107,7 @@ def start_state(
         UserError: The problem sampler cannot begin from this pool.
 
     """
-    schedules = Schedules(config)
+    schedules = NumberSchedules(config)
     count, problems = _most(config.problems_per_step), problems_of(pool.problems)
     stream = start_sampler(config.draw.sampler, pool, count=count, sources=config.draw.sources)
     rollouter = Rollouter(

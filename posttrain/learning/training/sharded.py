@@ -8,7 +8,11 @@ from typing import Any, TypeVar
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.distributed.gather import GatheredTensors, SharedValues
-from posttrain.learning.models.distributed.group import Dismissed, Group, current_group
+from posttrain.learning.models.distributed.group import (
+    Dismissed,
+    ProcessGroup,
+    current_process_group,
+)
 from posttrain.learning.models.distributed.optim import ShardedMuon, ShardedOptimizer
 from posttrain.learning.models.distributed.shard import restore, shard
 from posttrain.learning.models.optim import Optimizer, build_optimizer
@@ -20,7 +24,7 @@ from posttrain.learning.training.task import TrainingTask
 from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
 
-Part = TypeVar("Part")
+MicroBatch = TypeVar("MicroBatch")
 
 
 class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
@@ -33,7 +37,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     def __init__(
         self, trainable: Trainable, task: TrainingTask[AnyBatch], context: StageContext
     ) -> None:
-        self._group = current_group(context.device)
+        self._group = current_process_group(context.device)
         self._whole = trainable
         self._sharded = shard(trainable.model, self._group)
         batches = replace(task.batches, at_least=self._group.size)
@@ -111,7 +115,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 class SharedProgress(Progress):
     """A checkpoint that the main process writes and reads for all."""
 
-    group: Group
+    group: ProcessGroup
 
     def save(
         self,
@@ -137,7 +141,7 @@ class SharedProgress(Progress):
         return step
 
 
-def shares(parts: Sequence[Part], group: Group) -> list[tuple[Part, bool]]:
+def shares(parts: Sequence[MicroBatch], group: ProcessGroup) -> list[tuple[MicroBatch, bool]]:
     """Take every how-manieth part, and say of each whether it counts.
 
     Parameters are put together by all processes at once, so each makes as many passes: one that

@@ -15,7 +15,7 @@ from posttrain.learning.training.progress import Stateful, run_identity
 from posttrain.learning.training.task import TrainingTask
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
-from posttrain.stage.schedule import Schedules
+from posttrain.stage.schedule import NumberSchedules
 
 
 def train(
@@ -52,7 +52,7 @@ def train(
     trainer = open_trainer(trainable, task, context)
     trainable, optimizer = trainer.trainable, trainer.optimizer(config.optimization)
     early_stop = EarlyStop(config.learner.early_stop, trainable, context)
-    schedules = Schedules(config)
+    schedules = NumberSchedules(config)
     changing: dict[str, Stateful] = {"optimizer": optimizer, "curve": curve, **early_stop.parts()}
     progress = trainer.progress(
         {"schedules": schedules, **changing} if schedules.followed else changing,

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from posttrain.operations.schedule.journal import Journal, Tick
 from posttrain.operations.schedule.moved import fingerprint, moved
 from posttrain.operations.schedule.policy import decide
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.schedule.times import is_tick, ticks_between
 from posttrain.operations.schedule.worktree import head
 from posttrain.provenance.ledger.processes import is_gone, this_process
@@ -28,7 +28,7 @@ class Admission:
     tick: Tick
 
 
-def settle_missed(journal: Journal, schedule: Schedule, now: float) -> list[Tick]:
+def settle_missed(journal: Journal, schedule: CronSchedule, now: float) -> list[Tick]:
     """Give every missed tick its row: waiting if the policy makes it good, skipped if not."""
     last = journal.last_scheduled(schedule.name)
     after = max(schedule.since, last or 0.0) - 1e-3
@@ -46,7 +46,7 @@ def settle_missed(journal: Journal, schedule: Schedule, now: float) -> list[Tick
 
 def admit(
     journal: Journal,
-    schedule: Schedule,
+    schedule: CronSchedule,
     due: float,
     *,
     flow_run_id: str,
@@ -76,7 +76,7 @@ def admit(
     return _claim(journal, tick)
 
 
-def _row(journal: Journal, schedule: Schedule, due: float) -> Tick:
+def _row(journal: Journal, schedule: CronSchedule, due: float) -> Tick:
     added = journal.add(
         schedule.name, due, kind="scheduled", status="waiting", reason="its time has come"
     )
@@ -85,7 +85,7 @@ def _row(journal: Journal, schedule: Schedule, due: float) -> Tick:
     return found
 
 
-def _void(schedule: Schedule, due: float) -> str | None:
+def _void(schedule: CronSchedule, due: float) -> str | None:
     """Why a flow run that was laid out earlier has no ground any more."""
     if schedule.paused:
         return "the schedule is paused"
@@ -102,7 +102,7 @@ def _holder(journal: Journal, tick: Tick) -> Tick | None:
     return None
 
 
-def _behind(journal: Journal, schedule: Schedule, tick: Tick, other: Tick) -> Admission:
+def _behind(journal: Journal, schedule: CronSchedule, tick: Tick, other: Tick) -> Admission:
     if schedule.collision == "cancel-new":
         reason = f"the run of {clock(schedule, other.due)} still runs (--concurrency 1:cancel-new)"
         return _over(journal, tick, "skipped", reason)
@@ -133,7 +133,7 @@ def _claim(journal: Journal, tick: Tick) -> Admission:
     return Admission("run", claimed)
 
 
-def _unmoved(journal: Journal, schedule: Schedule, root: Path) -> str | None:
+def _unmoved(journal: Journal, schedule: CronSchedule, root: Path) -> str | None:
     """Why there is nothing to do; None if something moved, or it cannot be known."""
     last = journal.last_success(schedule.name)
     frozen = last.frozen_values() if last else {}
@@ -154,7 +154,7 @@ def _unmoved(journal: Journal, schedule: Schedule, root: Path) -> str | None:
     )
 
 
-def clock(schedule: Schedule, moment: float, *, seconds: bool = False) -> str:
+def clock(schedule: CronSchedule, moment: float, *, seconds: bool = False) -> str:
     """An instant as the schedule's owner reads it."""
     form = "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
     return datetime.fromtimestamp(moment, ZoneInfo(schedule.timezone)).strftime(form)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 
 FLOW_NAME = "posttrain"
 ENTRYPOINT = "posttrain.operations.schedule.flow.scheduled"
@@ -19,12 +19,12 @@ _HEADER = """\
 """
 
 
-def tags(schedule: Schedule) -> list[str]:
+def tags(schedule: CronSchedule) -> list[str]:
     """By what a schedule's runs are found in Prefect's pages."""
     return [f"recipe:{schedule.title or schedule.recipe}", f"schedule:{schedule.name}"]
 
 
-def description(schedule: Schedule) -> str:
+def description(schedule: CronSchedule) -> str:
     """What the deployment's page says."""
     lines = [
         f"Recipe `{schedule.title or schedule.recipe}`, `{schedule.cron}` ({schedule.timezone}).",
@@ -35,7 +35,7 @@ def description(schedule: Schedule) -> str:
     return "\n\n".join(line for line in lines if line)
 
 
-def prefect_yaml(schedules: Sequence[Schedule]) -> str:
+def prefect_yaml(schedules: Sequence[CronSchedule]) -> str:
     """The text of prefect.yaml."""
     text = io.StringIO()
     yaml = YAML()
@@ -45,7 +45,7 @@ def prefect_yaml(schedules: Sequence[Schedule]) -> str:
     return _HEADER + text.getvalue()
 
 
-def _deployment(schedule: Schedule) -> dict[str, Any]:
+def _deployment(schedule: CronSchedule) -> dict[str, Any]:
     cron = {"cron": schedule.cron, "timezone": schedule.timezone, "active": not schedule.paused}
     return {
         "name": schedule.name,

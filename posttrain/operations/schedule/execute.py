@@ -13,7 +13,7 @@ from typing import Any
 from posttrain.data.sources.base import Source
 from posttrain.operations.schedule.journal import Journal, Tick
 from posttrain.operations.schedule.moved import fingerprint, moved
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.schedule.worktree import record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
@@ -37,7 +37,7 @@ def take(journal: Journal, tick: Tick) -> Tick | None:
     return journal.change(tick, {"process": this_process()}, note="its process is there")
 
 
-def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> Tick:
+def execute(journal: Journal, schedule: CronSchedule, tick: Tick, project: Path) -> Tick:
     """Run the recipe in `project` to its end and write down how it ended."""
     try:
         with open_session(project / schedule.recipe, schedule.overrides) as session:
@@ -57,7 +57,7 @@ def execute(journal: Journal, schedule: Schedule, tick: Tick, project: Path) -> 
     return _end(journal, tick, {"status": "succeeded", "reason": said, "run_id": run_id})
 
 
-def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None, str]:
+def _bring_up_to_date(session: Session, schedule: CronSchedule) -> tuple[str | None, str]:
     from posttrain.pipeline.execution.prefect import run_with_prefect
 
     decisions = session.planner.plan()
@@ -86,7 +86,7 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
     return run.id, f"{len(made)} of {len(decisions)} stages ran"
 
 
-def _freeze(journal: Journal, schedule: Schedule, tick: Tick, session: Session) -> Tick:
+def _freeze(journal: Journal, schedule: CronSchedule, tick: Tick, session: Session) -> Tick:
     """Write down what this run starts from, and what of it is not as it was the last time."""
     watched = [*schedule.watch, *_inputs(session)]
     root = session.workspace.root
@@ -158,7 +158,7 @@ def _end(journal: Journal, tick: Tick, values: Mapping[str, Any]) -> Tick:
     return ended or journal.tick(tick.num)
 
 
-def _release(schedule: Schedule, project: Path, promote: str | None) -> str:
+def _release(schedule: CronSchedule, project: Path, promote: str | None) -> str:
     """Make a release candidate; its gates decide, and only the recipe's own word promotes it."""
     name = str(schedule.release)
     try:

@@ -17,7 +17,7 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, create_engine, event, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.schedule.tables import METADATA, NOTES, SCHEDULES, TICKS
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.server import patient
@@ -87,7 +87,7 @@ class Journal:
                 connection.execute(text(f"SELECT pg_advisory_xact_lock({_WRITER_LOCK})"))
             yield connection
 
-    def put(self, schedule: Schedule) -> None:
+    def put(self, schedule: CronSchedule) -> None:
         """Declare a schedule or change it."""
         body = json.dumps(schedule.as_values(), sort_keys=True)
         values = {"body": body, "removed": False}
@@ -105,13 +105,15 @@ class Journal:
                 update(SCHEDULES).where(SCHEDULES.c.name == name).values(removed=True)
             )
 
-    def schedules(self) -> list[Schedule]:
+    def schedules(self) -> list[CronSchedule]:
         """Every schedule that is not removed, by name."""
         query = select(SCHEDULES.c.body).where(~SCHEDULES.c.removed).order_by(SCHEDULES.c.name)
         with self._engine.connect() as connection:
-            return [Schedule.from_values(json.loads(body)) for (body,) in connection.execute(query)]
+            return [
+                CronSchedule.from_values(json.loads(body)) for (body,) in connection.execute(query)
+            ]
 
-    def schedule(self, name: str) -> Schedule:
+    def schedule(self, name: str) -> CronSchedule:
         """One schedule, or a sentence with the nearest name."""
         known = {schedule.name: schedule for schedule in self.schedules()}
         if name not in known:

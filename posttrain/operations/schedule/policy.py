@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class TickDecision:
 
 
 def decide(
-    schedule: Schedule, ticks: Sequence[float], *, known: frozenset[float], now: float
+    schedule: CronSchedule, ticks: Sequence[float], *, known: frozenset[float], now: float
 ) -> list[TickDecision]:
     """Verdicts on those of `ticks` that are missed at `now`; others are left to their time.
 
@@ -40,7 +40,7 @@ def decide(
 
 
 def _decide_missed(
-    schedule: Schedule, tick: float, runs: bool, now: float, num_missed: int
+    schedule: CronSchedule, tick: float, runs: bool, now: float, num_missed: int
 ) -> TickDecision:
     late = f"missed by {lateness(now - tick)}, one of {num_missed}"
     what = "made good" if runs else "skipped"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from posttrain.operations.schedule.admit import settle_missed
 from posttrain.operations.schedule.journal import Journal, Tick
-from posttrain.operations.schedule.schedule import Schedule, paused_or_resumed
+from posttrain.operations.schedule.schedule import CronSchedule, paused_or_resumed
 from posttrain.operations.schedule.server import FlowRun, Server, deployment_digest, failure
 from posttrain.operations.schedule.times import next_ticks, ticks_between
 from posttrain.provenance.ledger.processes import is_gone, this_process
@@ -77,7 +77,7 @@ def reconcile(
     return stop
 
 
-def _lay_out(journal: Journal, server: Server, schedule: Schedule) -> None:
+def _lay_out(journal: Journal, server: Server, schedule: CronSchedule) -> None:
     """Flow runs for what is due and not missed, and for what comes next."""
     if schedule.paused:
         return
@@ -119,7 +119,7 @@ def _just_taken(run: FlowRun) -> bool:
 
 
 def _check_waiting(
-    journal: Journal, server: Server, schedule: Schedule, tick: Tick, run: FlowRun | None
+    journal: Journal, server: Server, schedule: CronSchedule, tick: Tick, run: FlowRun | None
 ) -> None:
     """A waiting tick needs a flow run that waits too."""
     if run is None:
@@ -134,7 +134,7 @@ def _check_waiting(
 
 
 def _after_failure(
-    journal: Journal, server: Server, schedule: Schedule, tick: Tick, root: Path
+    journal: Journal, server: Server, schedule: CronSchedule, tick: Tick, root: Path
 ) -> None:
     """Try again while the policy allows it, else notify, once."""
     allowed = schedule.retries + (CRASHES if tick.status == "crashed" else 0)
@@ -153,7 +153,7 @@ def _after_failure(
     journal.change(tick, {"settled": True}, note=said)
 
 
-def _tell(schedule: Schedule, tick: Tick, root: Path) -> str:
+def _tell(schedule: CronSchedule, tick: Tick, root: Path) -> str:
     """Give the local command the failure as JSON on its standard input."""
     assert schedule.notify_command is not None
     notice: Mapping[str, object] = failure(tick, schedule.recipe)

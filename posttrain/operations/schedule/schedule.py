@@ -20,7 +20,7 @@ RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class Schedule:
+class CronSchedule:
     """When one recipe runs, and what to do where that is not possible. Times in UTC seconds."""
 
     name: str
@@ -59,20 +59,20 @@ class Schedule:
         return values | {"watch": list(self.watch), "overrides": list(self.overrides)}
 
     @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "Schedule":
+    def from_values(cls, values: Mapping[str, Any]) -> "CronSchedule":
         """The inverse of `as_values`."""
         lists = {name: tuple(values[name]) for name in ("watch", "overrides")}
         return cls(**{**values, **lists})
 
 
-def paused_or_resumed(schedule: Schedule, *, paused: bool) -> Schedule:
+def paused_or_resumed(schedule: CronSchedule, *, paused: bool) -> CronSchedule:
     """The schedule after a pause or a resume; what fell into the pause was not missed."""
     if paused or not schedule.paused:
         return replace(schedule, paused=paused)
     return replace(schedule, paused=False, since=time.time())
 
 
-def checked(schedule: Schedule) -> Schedule:
+def checked(schedule: CronSchedule) -> CronSchedule:
     """`schedule`, or a sentence about the first thing that is wrong with it."""
     if not _NAME.fullmatch(schedule.name):
         raise UserError(

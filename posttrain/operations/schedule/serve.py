@@ -17,7 +17,7 @@ from posttrain.operations.schedule import flow
 from posttrain.operations.schedule.deployments import ENTRYPOINT, description, tags
 from posttrain.operations.schedule.journal import journal_location, open_journal
 from posttrain.operations.schedule.running import end_runs
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.schedule.server import Server, away, connect
 from posttrain.operations.schedule.worker import ScheduleWorker, say, tend
 
@@ -38,7 +38,7 @@ class Served(Server):
     def require_pool(self) -> None:
         """There is none."""
 
-    def deploy(self, schedule: Schedule, root: str) -> None:
+    def deploy(self, schedule: CronSchedule, root: str) -> None:
         """Make or change a deployment, and let the runner ask for its runs from now on."""
         from prefect.client.schemas.schedules import CronSchedule
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from posttrain.operations.schedule.deployments import ENTRYPOINT, FLOW_NAME, description, tags
 from posttrain.operations.schedule.journal import Tick
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 
 FAILED_EVENT = "posttrain.schedule.failed"
 _SCHEDULE = "posttrain.schedule"
@@ -74,7 +74,7 @@ class Server:
             work_pool_name=self._pool, worker_name=worker, heartbeat_interval_seconds=seconds
         )
 
-    def deploy(self, schedule: Schedule, root: str) -> None:
+    def deploy(self, schedule: CronSchedule, root: str) -> None:
         """Make or change the deployment of a schedule, with its clock and its alarm."""
         from prefect.client.schemas.actions import DeploymentScheduleCreate
         from prefect.client.schemas.schedules import CronSchedule
@@ -126,13 +126,18 @@ class Server:
                 found[str(each.id)] = _flow_run(each)
         return found
 
-    def has_laid_out(self, schedule: Schedule, due: float) -> bool:
+    def has_laid_out(self, schedule: CronSchedule, due: float) -> bool:
         """Return whether `lay_out` did this lately; after a minute it is worth asking again."""
         told = self._laid_out.get((schedule.name, due), float("-inf"))
         return time.monotonic() - told < _ASK_SECONDS
 
     def lay_out(
-        self, schedule: Schedule, due: float, *, key: str | None = None, reason: str = "laid out"
+        self,
+        schedule: CronSchedule,
+        due: float,
+        *,
+        key: str | None = None,
+        reason: str = "laid out",
     ) -> FlowRun:
         """The flow run of an instant; asked twice, by us or by Prefect's scheduler, still one.
 
@@ -204,7 +209,7 @@ class Server:
         }
         self.client.request("POST", "/events", json=[event])
 
-    def set_alarm(self, schedule: Schedule) -> None:
+    def set_alarm(self, schedule: CronSchedule) -> None:
         """Let an automation of the server call the schedule's webhook, if it has one."""
         if not schedule.notify_url:
             return
@@ -265,7 +270,7 @@ def failure(tick: Tick, recipe: str) -> dict[str, Any]:
     }
 
 
-def deployment_digest(schedule: Schedule, pool: str) -> str:
+def deployment_digest(schedule: CronSchedule, pool: str) -> str:
     """Return a text that changes with everything that is sent to the server."""
     told = [description(schedule), tags(schedule), schedule.cron, schedule.timezone, pool]
     return json.dumps([*told, schedule.paused, schedule.notify_url])

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 
 _AHEAD = 500
 
 
-def ticks_between(schedule: Schedule, after: float, until: float) -> list[float]:
+def ticks_between(schedule: CronSchedule, after: float, until: float) -> list[float]:
     """Instants of `schedule` in (after, until], oldest first, in UTC epoch seconds."""
     ticks: list[float] = []
     for tick in _from(schedule, after):
@@ -25,17 +25,17 @@ def ticks_between(schedule: Schedule, after: float, until: float) -> list[float]
     return ticks
 
 
-def next_ticks(schedule: Schedule, after: float, count: int) -> list[float]:
+def next_ticks(schedule: CronSchedule, after: float, count: int) -> list[float]:
     """The `count` instants that follow `after`."""
     return list(islice(_from(schedule, after), count))
 
 
-def is_tick(schedule: Schedule, moment: float) -> bool:
+def is_tick(schedule: CronSchedule, moment: float) -> bool:
     """Return whether the schedule, as it is now, names this instant."""
     return moment in ticks_between(schedule, moment - 1, moment)
 
 
-def _from(schedule: Schedule, after: float) -> Iterator[float]:
+def _from(schedule: CronSchedule, after: float) -> Iterator[float]:
     from prefect.server.schemas.schedules import CronSchedule
 
     cron = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)

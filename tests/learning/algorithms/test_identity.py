@@ -232,7 +232,7 @@ OTHER_METHOD = [
     {"problems_per_step": 16},
     {"updates": {"epochs": 2}},
     {"updates": {"minibatches": 2}},
-    {"optimization": {"schedule": "constant"}},
+    {"optimization": {"lr_schedule": "constant"}},
     {"temperature": 0.7},
     {"max_tokens": 128},
     {"staleness": 1},

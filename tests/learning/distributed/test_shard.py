@@ -8,7 +8,7 @@ import torch.distributed as dist
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from posttrain.learning.models.distributed.gather import GatheredTensors
-from posttrain.learning.models.distributed.group import current_group
+from posttrain.learning.models.distributed.group import current_process_group
 from posttrain.learning.models.distributed.shard import lend_whole, shard
 from posttrain.learning.models.fast_llama import is_fast_llama
 from posttrain.learning.models.load import weights_digest
@@ -24,7 +24,7 @@ from tasks.rl.config import RlStageConfig
 def group(tmp_path):
     store = dist.FileStore(str(tmp_path / "store"), 1)
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield current_group("cpu")
+    yield current_process_group("cpu")
     dist.destroy_process_group()
 
 

@@ -8,20 +8,20 @@ from torch import nn
 from posttrain.learning.models.adapters import attach_adapter
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optim import build_optimizer
-from posttrain.learning.models.optimization import SCHEDULES, learning_rate_factor
+from posttrain.learning.models.optimization import LR_SCHEDULES, learning_rate_factor
 from posttrain.stage.errors import UserError
 
 
 def factors(schedule, num_steps=10, **options):
     return [
-        learning_rate_factor(step, num_steps=num_steps, schedule=schedule, **options)
+        learning_rate_factor(step, num_steps=num_steps, lr_schedule=schedule, **options)
         for step in range(num_steps)
     ]
 
 
 def test_warm_up_rises_linearly_and_then_each_schedule_has_its_shape():
     # Three warm-up steps: 1/4, 2/4, 3/4 of the peak; the peak itself comes next.
-    for schedule in SCHEDULES:
+    for schedule in LR_SCHEDULES:
         assert factors(schedule, warmup_steps=3)[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
     assert factors("constant") == [1.0] * 10
     assert factors("linear") == pytest.approx([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1])
@@ -33,7 +33,7 @@ def test_warm_up_rises_linearly_and_then_each_schedule_has_its_shape():
 
 
 def test_factors_are_always_positive_and_never_above_one():
-    for schedule in SCHEDULES:
+    for schedule in LR_SCHEDULES:
         for num_steps in (1, 2, 7):
             for warmup in (0, 3, 20):
                 values = factors(schedule, num_steps, warmup_steps=warmup)

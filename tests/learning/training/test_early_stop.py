@@ -97,7 +97,7 @@ def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
         config = TrainingConfig(
             steps=steps,
             batch_tokens=120,
-            optimization={"learning_rate": 0.03, "schedule": "constant", "warmup_steps": 1},
+            optimization={"learning_rate": 0.03, "lr_schedule": "constant", "warmup_steps": 1},
             checkpoint_every=4,
             learner=learner,
         )

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from posttrain.operations.schedule.journal import journal_location, open_journal
-from posttrain.operations.schedule.schedule import Schedule
+from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.services.plan import addresses
 from posttrain.operations.services.process import alive
 
@@ -81,7 +81,7 @@ def declare():
     """Make schedules of the toy recipe."""
 
     def make(name="s", **fields):
-        return Schedule(name, ".", **{"cron": "* * * * *", "since": 0.0, **fields})
+        return CronSchedule(name, ".", **{"cron": "* * * * *", "since": 0.0, **fields})
 
     return make
 

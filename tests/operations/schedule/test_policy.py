@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from posttrain.operations.schedule.policy import decide
-from posttrain.operations.schedule.schedule import Schedule, paused_or_resumed
+from posttrain.operations.schedule.schedule import CronSchedule, paused_or_resumed
 from posttrain.operations.schedule.times import is_tick, next_ticks, ticks_between
 
 HOUR = 3600.0
@@ -16,7 +16,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 def declared(missed="latest", backfill=0, **fields):
     given = {"cron": "0 * * * *", "since": 0.0, **fields}
-    return Schedule("s", ".", on_missed=missed, backfill=backfill, **given)
+    return CronSchedule("s", ".", on_missed=missed, backfill=backfill, **given)
 
 
 def chosen(schedule, ticks, now, known=()):
@@ -94,7 +94,7 @@ def test_any_story_of_clocks_and_downtimes_decides_each_tick_once():
 
 def walls(cron, start, hours):
     """Instants in Berlin's and in universal time."""
-    schedule = Schedule("s", ".", cron=cron, timezone="Europe/Berlin", since=0)
+    schedule = CronSchedule("s", ".", cron=cron, timezone="Europe/Berlin", since=0)
     begun = start.replace(tzinfo=BERLIN).timestamp()
     ticks = ticks_between(schedule, begun, begun + hours * HOUR)
     assert all(is_tick(schedule, tick) and not is_tick(schedule, tick + 60) for tick in ticks)
@@ -127,7 +127,7 @@ def test_an_hourly_run_over_both_changes():
 
 
 def test_a_downtime_over_the_change_makes_each_night_good_once():
-    schedule = Schedule(
+    schedule = CronSchedule(
         "s", ".", "30 2 * * *", timezone="Europe/Berlin", on_missed="backfill", backfill=9, since=0
     )
     last = datetime(2026, 10, 23, 2, 30, tzinfo=BERLIN).timestamp()

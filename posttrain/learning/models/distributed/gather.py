@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from posttrain.learning.models.distributed.group import Group
+from posttrain.learning.models.distributed.group import ProcessGroup
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -16,7 +16,7 @@ def whole(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def placed(full: Tensor | None, like: Tensor, group: Group) -> Tensor:
+def placed(full: Tensor | None, like: Tensor, group: ProcessGroup) -> Tensor:
     """The main process's `full` tensor, laid out as `like`; the others give None."""
     source = full if group.is_main else torch.empty(like.shape, dtype=like.dtype)
     assert source is not None
@@ -35,7 +35,7 @@ class GatheredTensors:
     the main process holds it: elsewhere it is empty.
     """
 
-    def __init__(self, part: Any, group: Group) -> None:
+    def __init__(self, part: Any, group: ProcessGroup) -> None:
         self._part = part
         self._group = group
 
@@ -58,7 +58,7 @@ class GatheredTensors:
 class MainsOwn:
     """A part of a checkpoint that the main process alone keeps; the others forget theirs."""
 
-    def __init__(self, part: Any, group: Group) -> None:
+    def __init__(self, part: Any, group: ProcessGroup) -> None:
         self._part = part
         self._group = group
 
@@ -74,7 +74,7 @@ class MainsOwn:
 class SharedValues:
     """A part of a checkpoint that every process holds alike, as a curve."""
 
-    def __init__(self, part: Any, group: Group) -> None:
+    def __init__(self, part: Any, group: ProcessGroup) -> None:
         self._part = part
         self._group = group
 

@@ -17,7 +17,7 @@ class Dismissed(Exception):  # noqa: N818 - not an error
 
 
 @dataclass(frozen=True)
-class Group:
+class ProcessGroup:
     """One process of a group; process 0 is the main one, which writes and reports."""
 
     rank: int
@@ -61,10 +61,10 @@ def open_group(device: str) -> None:
     dist.init_process_group(backend, timeout=_TIMEOUT)
 
 
-def current_group(device: str) -> Group:
+def current_process_group(device: str) -> ProcessGroup:
     """The group that `open_group` joined."""
     mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
-    return Group(dist.get_rank(), dist.get_world_size(), torch.device(device), mesh)
+    return ProcessGroup(dist.get_rank(), dist.get_world_size(), torch.device(device), mesh)
 
 
 def close_group() -> None:

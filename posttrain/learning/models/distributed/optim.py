@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from posttrain.learning.models.distributed.gather import placed, whole
-from posttrain.learning.models.distributed.group import Group
+from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.muon import BatchedMuon
 from posttrain.learning.models.optim import Optimizer
 
@@ -16,7 +16,7 @@ from posttrain.learning.models.optim import Optimizer
 class ShardedOptimizer(Optimizer):
     """As `Optimizer`, on parameters in shards; the norm is that of the whole gradient."""
 
-    def __init__(self, inner: Optimizer, group: Group) -> None:
+    def __init__(self, inner: Optimizer, group: ProcessGroup) -> None:
         super().__init__(inner.parameters, inner.parts)
         self._group = group
 

@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.fsdp import FSDPModule, fully_shard
 
 from posttrain.learning.models.distributed.gather import whole
-from posttrain.learning.models.distributed.group import Group
+from posttrain.learning.models.distributed.group import ProcessGroup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -32,7 +32,7 @@ class Sharded(nn.Module):
         return function(self.model, *arguments)
 
 
-def shard(model: "PreTrainedModel", group: Group) -> Sharded:
+def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
     """Make a twin of a model in shards, which takes its weights: `restore` gives them back.
 
     Gradients are summed over the processes, as each is given its share of one loss.
@@ -64,7 +64,7 @@ def shard(model: "PreTrainedModel", group: Group) -> Sharded:
 
 
 @torch.no_grad()
-def restore(model: "PreTrainedModel", sharded: Sharded, group: Group) -> None:
+def restore(model: "PreTrainedModel", sharded: Sharded, group: ProcessGroup) -> None:
     """In the main process, give `model` the weights of its twin; every process takes part."""
     pairs = zip(model.parameters(), sharded.model.parameters(), strict=True)
     for parameter, mine in pairs:
