@@ -177,9 +177,9 @@ def test_importance_weights_make_up_for_a_missing_ratio():
 @pytest.mark.parametrize(
     ("settings", "found"),
     [
-        ({}, "schedule linear with warmup_steps 5"),
+        ({}, "lr_schedule linear with warmup_steps 5"),
         ({"lr_schedule": "constant"}, "lr_schedule constant with warmup_steps 5"),
-        ({"warmup_steps": 0}, "schedule linear with warmup_steps 0"),
+        ({"warmup_steps": 0}, "lr_schedule linear with warmup_steps 0"),
     ],
 )
 def test_two_schedules_of_one_learning_rate_are_refused(settings, found):
