@@ -37,7 +37,6 @@ KNOWN = {
 # parts and registries, one file each, are not counted.
 SMALL_LINES = 45
 KEPT_APART = {
-    "posttrain.cli.schema": "one file a command",
     "posttrain.learning.algorithms.digests_format_1": "a table of data",
     "posttrain.learning.models.build": "a model that a library, tests and benchmarks build too",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
