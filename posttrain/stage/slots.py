@@ -294,6 +294,12 @@ def load_part(point: EntryPoint) -> type[Any]:
     return loaded
 
 
+def name_of(part: Part) -> str:
+    """Name a part by its slot and its kind, such as `component.verifier`."""
+    slots = [slot.name for slot in _known.values() if isinstance(part, slot.base)]
+    return ".".join([*slots[:1], part.kind])
+
+
 def parts_in(value: Any) -> Iterator[Part]:
     """All parts in a config, at any depth, outer ones first."""
     return (each for each in configs_in(value) if isinstance(each, Part))

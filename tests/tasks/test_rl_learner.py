@@ -36,6 +36,11 @@ from posttrain.learning.training.prepare import Trainable
 from posttrain.stage.errors import UserError
 from tasks.rl.config import RlStageConfig
 
+PPO = {
+    "advantage": {"kind": "gae", "gamma": 0.9, "lam": 0.8},
+    "critic": {"coefficient": 0.5, "clip": None},
+}
+
 
 def drew(prompt, index, *, ids, logprobs):
     return Sample(prompt.id, index, ids, logprobs, "", FinishReason.STOP, 0)
@@ -252,6 +257,23 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_the_update(guesser, tmp_
         learner.accumulate(parts, where="again")
 
 
+def test_a_loss_that_is_not_finite_names_the_part_that_began_it(guesser, tmp_path, monkeypatch):
+    policy = load_policy(guesser)
+    learner = learner_of(policy, build_optimizer(policy.model), folder=tmp_path)
+    (samples,) = samples_of(learner, groups_of(policy, rewards=[[1.0, 0.0]]))
+    surrogate = type(learner.passes.config.algorithm.surrogate)
+    honest = surrogate.token_loss
+
+    def broken(*given):
+        loss_BT, clipped_BT = honest(*given)
+        return loss_BT / 0, clipped_BT
+
+    monkeypatch.setattr(surrogate, "token_loss", broken)
+    said = "loss is nan, so training stopped; surrogate.clip: `token_loss` gave NaN .* kept in "
+    with pytest.raises(NotFiniteError, match=said):
+        learner.update(samples, step=0, index=0, seed=0)
+
+
 def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
     """The loss is finite, but a hook makes one gradient infinite."""
     policy = load_policy(guesser)
@@ -267,6 +289,25 @@ def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):
     optimizer = build_optimizer(policy.model)
     learner.accumulate([TrainBatch(**part) for part in kept.parts], where="again")
     assert not all(p.grad.isfinite().all() for p in policy.model.parameters())
+
+
+@pytest.mark.parametrize("broken", ["policy", "critic"])
+def test_neither_policy_nor_critic_moves_where_one_gradient_is_not_finite(
+    guesser, broken, tmp_path
+):
+    policy = load_policy(guesser)
+    critic = Critic(policy.model, ValueModelConfig(learning_rate=1e-2))
+    weight = {"policy": policy.model.lm_head.weight, "critic": critic.head.weight}[broken]
+    weight.register_hook(lambda grad: grad * float("inf"))
+    optimizer = build_optimizer(policy.model)
+    learner = learner_of(policy, optimizer, folder=tmp_path, critic=critic, algorithm=PPO)
+    (samples,) = samples_of(learner, groups_of(policy, rewards=[[1.0, 0.0]]))
+    before = weights_digest(policy.model), copy.deepcopy(critic.state_dict())
+    with pytest.raises(NotFiniteError, match="the gradient is (nan|inf)"):
+        learner.update(samples, step=0, index=0, seed=0)
+    assert weights_digest(policy.model) == before[0]
+    assert torch.equal(critic.head.weight, before[1]["head"]["weight"])
+    assert critic.state_dict()["optimizer"]["critic"]["state"] == {}
 
 
 @pytest.mark.parametrize(
@@ -291,12 +332,6 @@ def test_the_ratio_is_clipped_higher_above_than_below(guesser, reward, shift, cl
     metrics = learner_of(policy).update([replace(sample, logprobs=old)], step=0, index=0, seed=0)
     assert metrics["clip_fraction"] == float(clipped)
     assert metrics["logprob_gap"] == pytest.approx(abs(shift), abs=1e-4)
-
-
-PPO = {
-    "advantage": {"kind": "gae", "gamma": 0.9, "lam": 0.8},
-    "critic": {"coefficient": 0.5, "clip": None},
-}
 
 
 def test_a_critic_starts_at_zero_so_advantages_are_discounted_rewards(guesser):

@@ -6,6 +6,7 @@ micro-batches and of ranks add up to the loss of the batch, and so do their grad
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +22,10 @@ from posttrain.learning.algorithms.batches import (
     needed,
 )
 from posttrain.learning.algorithms.config import Algorithm, OverlongConfig
+from posttrain.learning.algorithms.part import AlgorithmPart
+from posttrain.learning.algorithms.part_outputs import PartOutputs, refusal, refuse_shape
 from posttrain.learning.algorithms.regularizers.base import BatchShare
+from posttrain.learning.algorithms.surrogates.base import Surrogate
 from posttrain.learning.maths.advantages import overlong_penalty, whiten
 from posttrain.learning.maths.correction import log_linear_proximal
 from posttrain.learning.maths.gae import value_loss
@@ -33,7 +37,6 @@ from posttrain.learning.maths.reduce import (
     loss_denominator,
     masked_mean,
 )
-from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 
 
@@ -54,17 +57,43 @@ def advantages(
 
     Raises:
         ValueError: A tensor that the algorithm needs is missing.
+        UserError: A part gives a tensor of another shape, or numbers that are not finite.
 
     """
     rewards_B = rollouts.rewards_B
     if algorithm.overlong is not None:
         rewards_B = rewards_B + _penalty(algorithm.overlong, rollouts, max_tokens)
     costs = [
-        TokenCost(each.coefficient, cost_BT)
+        TokenCost(each.coefficient, _generated(each, "token_cost", cost_BT, rollouts))
         for each in algorithm.regularizers.values()
         if (cost_BT := each.token_cost(rollouts)) is not None
     ]
     return _assigned(algorithm.advantage, rollouts, rewards_B=rewards_B, costs=costs)
+
+
+def generation_weights(
+    algorithm: Algorithm, rollouts: RolloutBatch, advantages_BT: Tensor
+) -> Tensor | None:
+    """Multiply the token weights that are fixed before the first update.
+
+    Args:
+        algorithm: The algorithm.
+        rollouts: The whole generation, with what its parts need.
+        advantages_BT: `[B, T]`, or `[B, 1]` where all tokens of a rollout share one.
+
+    Returns:
+        Weights `[B, T]` or `[B, 1]`; None where there are none.
+
+    Raises:
+        UserError: A part gives a tensor of another shape, or numbers that are not finite.
+
+    """
+    found = [
+        _generated(each, "of_generation", weights_BT, rollouts, shared=True)
+        for each in algorithm.token_weights.values()
+        if (weights_BT := each.of_generation(rollouts, advantages_BT)) is not None
+    ]
+    return multiplied(found)
 
 
 def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
@@ -114,6 +143,7 @@ def policy_objective(
     batch: PolicyBatch,
     denominator: Tensor | float,
     entropy_BT: Tensor | None = None,
+    outputs: PartOutputs | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Give this part's share of the policy's loss.
 
@@ -127,34 +157,41 @@ def policy_objective(
         batch: What the rollouts bring along.
         denominator: Of the whole batch, see `denominator`.
         entropy_BT: Exact entropies in nats, with gradient, where a part needs them.
+        outputs: Takes note of what the parts give, for several batches.
 
     Returns:
         The loss, a scalar, and the metrics.
 
     Raises:
         ValueError: A tensor that the algorithm needs is missing.
-        UserError: A regularizer measures what it does not declare.
+        UserError: A part gives something of another shape than it has to, or a regularizer
+            measures what it does not declare.
 
     """
     mask_BT = batch.mask_BT
+    outputs = PartOutputs() if outputs is None else outputs
+    outputs.given(logprobs_BT, mask_BT)
     old_BT = old_logprobs(algorithm, logprobs_BT, batch)
     log_ratio_BT = log_ratio(logprobs_BT, old_BT, mask_BT=mask_BT, level="token")
     advantages_BT = batch.advantages_BT
     for each in algorithm.regularizers.values():
         if (bonus_BT := each.advantage_bonus(old_BT)) is not None:
+            bonus_BT = outputs.take(each, "advantage_bonus", bonus_BT, mask_BT, shared=True)
             advantages_BT = advantages_BT + bonus_BT
     paid = replace(batch, advantages_BT=advantages_BT)
-    loss_BT = algorithm.surrogate.token_loss(logprobs_BT, log_ratio_BT, paid)
+    token_loss = _token_loss(algorithm.surrogate, logprobs_BT, log_ratio_BT, paid, outputs)
     share = BatchShare(mask_BT, algorithm.aggregation.kind, denominator)
-    loss, metrics = policy_loss(loss_BT, share, _weights(algorithm, logprobs_BT, old_BT, batch))
+    weights_BT = _weights(algorithm, logprobs_BT, old_BT, batch, outputs)
+    loss, metrics = policy_loss(token_loss, share, weights_BT)
     metrics |= ratio_metrics(log_ratio_BT, mask_BT)
     for each in algorithm.regularizers.values():
         added = each.loss(
             logprobs_BT, log_ratio_BT=log_ratio_BT, entropy_BT=entropy_BT, batch=batch, share=share
         )
         if added is not None:
-            check_declared(added[1], each.METRICS, part=f"regularizer {each.kind}")
-            loss, metrics = loss + added[0], metrics | added[1]
+            more, measured = _pair(each, "loss", added, "the loss, and metrics by name")
+            check_declared(measured, each.METRICS, part=f"regularizer {each.kind}")
+            loss, metrics = loss + outputs.take(each, "loss", more, None), metrics | measured
     return loss, metrics
 
 
@@ -250,16 +287,55 @@ def old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch) 
     return log_linear_proximal(batch.sampled_logprobs_BT, logprobs_BT, position=batch.position_BT)
 
 
+def _token_loss(
+    surrogate: Surrogate,
+    logprobs_BT: Tensor,
+    log_ratio_BT: Tensor,
+    batch: PolicyBatch,
+    outputs: PartOutputs,
+) -> TokenLoss:
+    found = surrogate.token_loss(logprobs_BT, log_ratio_BT, batch)
+    wanted = "the loss of each token, and where it was clipped"
+    tensors = _pair(surrogate, "token_loss", found, wanted)
+    return TokenLoss(
+        *(outputs.take(surrogate, "token_loss", each, batch.mask_BT) for each in tensors)
+    )
+
+
 def _weights(
-    algorithm: Algorithm, logprobs_BT: Tensor, old_BT: Tensor, batch: PolicyBatch
+    algorithm: Algorithm,
+    logprobs_BT: Tensor,
+    old_BT: Tensor,
+    batch: PolicyBatch,
+    outputs: PartOutputs,
 ) -> Tensor | None:
     """The weights that came with the batch, times those of this update."""
     now_BT = logprobs_BT.detach()
     made = [
-        each.of_update(now_BT, old_logprobs_BT=old_BT, batch=batch)
+        outputs.take(each, "of_update", weights_BT, batch.mask_BT, shared=True)
         for each in algorithm.token_weights.values()
+        if (weights_BT := each.of_update(now_BT, old_logprobs_BT=old_BT, batch=batch)) is not None
     ]
-    return multiplied([each for each in (batch.weights_BT, *made) if each is not None])
+    return multiplied(made if batch.weights_BT is None else [batch.weights_BT, *made])
+
+
+def _generated(
+    part: AlgorithmPart, method: str, value: object, rollouts: RolloutBatch, *, shared: bool = False
+) -> Tensor:
+    """What a part gave for a whole generation, if it has a finite number for each token."""
+    like_BT = rollouts.rewards_B[:, None] if rollouts.mask_BT is None else rollouts.mask_BT
+    shape = value.shape if isinstance(value, Tensor) else value
+    refuse_shape(part, method, shape, like_BT, shared=shared)
+    assert isinstance(value, Tensor)
+    if not bool(value.isfinite().all()):
+        raise refusal(part, method, "NaN or infinity", "finite numbers")
+    return value
+
+
+def _pair(part: AlgorithmPart, method: str, value: object, wanted: str) -> tuple[Any, Any]:
+    if isinstance(value, tuple) and len(value) == 2:
+        return value
+    raise refusal(part, method, f"a {type(value).__name__}", f"two things: {wanted}")
 
 
 def _assigned(
@@ -271,10 +347,12 @@ def _assigned(
 ) -> TokenAdvantages:
     """Estimate, whiten and weigh; statistics are those of the whole generation."""
     include_B = _included(rollouts, dropped=advantage.truncated == "drop")
-    values_BT, returns_BT = advantage.estimate(
-        rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B
-    )
-    _refuse_odd(values_BT, rollouts, advantage)
+    found = advantage.estimate(rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B)
+    wanted = "advantages, and targets of a critic or None"
+    values_BT, returns_BT = _pair(advantage, "estimate", found, wanted)
+    values_BT = _generated(advantage, "estimate", values_BT, rollouts, shared=True)
+    if returns_BT is not None:
+        returns_BT = _generated(advantage, "estimate", returns_BT, rollouts)
     if advantage.whiten != "none":
         mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
         counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
@@ -289,19 +367,6 @@ def _assigned(
     if (good, bad) != (1.0, 1.0):
         values_BT = torch.where(values_BT > 0, values_BT * good, values_BT * bad)
     return TokenAdvantages(values_BT, returns_BT, bears_loss_B)
-
-
-def _refuse_odd(values_BT: Tensor, rollouts: RolloutBatch, advantage: Advantage) -> None:
-    """Refuse advantages that are not finite, or not one per rollout or per token."""
-    num_rollouts = len(rollouts.group_B)
-    width = values_BT.shape[-1] if rollouts.mask_BT is None else rollouts.mask_BT.shape[1]
-    shapes = [[num_rollouts, 1], [num_rollouts, width]]
-    if list(values_BT.shape) not in shapes or not bool(values_BT.isfinite().all()):
-        raise UserError(
-            f"rl: advantage.{advantage.kind}: `estimate` gave a tensor of shape"
-            f" {list(values_BT.shape)}; let it give finite numbers, one per rollout or one per"
-            f" token, of shape {shapes[0]} or {shapes[1]}"
-        )
 
 
 def _included(rollouts: RolloutBatch, *, dropped: bool) -> Tensor | None:

@@ -40,25 +40,41 @@ class Optimizer:
 
         """
         norm = self.clip(max_grad_norm)
-        if not math.isfinite(norm):
+        self.move(learning_rate)
+        return norm
+
+    def clip(self, max_grad_norm: float) -> float:
+        """Scale the gradients down to a norm, if theirs is larger.
+
+        Args:
+            max_grad_norm: The norm.
+
+        Returns:
+            The norm of the gradients before.
+
+        Raises:
+            NotFiniteError: It is NaN or infinite.
+
+        """
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        norm = self.whole(nn.utils.get_total_norm(gradients, foreach=True))
+        nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
+        scalar = float(norm)
+        if not math.isfinite(scalar):
             raise NotFiniteError(
-                f"the gradient is {norm}, so training stopped; "
+                f"the gradient is {scalar}, so training stopped; "
                 "lower the learning rate or look for a broken batch"
             )
+        return scalar
+
+    def move(self, learning_rate: float) -> None:
+        """Take one step along the gradients as they are, and drop them."""
         for part in self.parts.values():
             for group in part.param_groups:
                 group["lr"] = learning_rate
             part.step()
         for parameter in self.parameters:
             parameter.grad = None
-        return norm
-
-    def clip(self, max_grad_norm: float) -> float:
-        """Scale the gradients down to the norm, if theirs is larger; returns theirs."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        norm = self.whole(nn.utils.get_total_norm(gradients, foreach=True))
-        nn.utils.clip_grads_with_norm_(self.parameters, max_grad_norm, norm, foreach=True)
-        return float(norm)
 
     def whole(self, norm: Tensor) -> Tensor:
         """The norm of all gradients; a subclass may have to put it together."""

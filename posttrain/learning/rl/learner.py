@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from posttrain.learning.algorithms.batches import multiplied
 from posttrain.learning.algorithms.objective import (
     advantages,
     denominator,
+    generation_weights,
     policy_objective,
     value_objective,
 )
+from posttrain.learning.algorithms.part_outputs import PartOutputs
 from posttrain.learning.maths.reduce import masked_mean
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
@@ -53,6 +54,8 @@ class PolicyLearner:
     optimizer: Optimizer
     scratch: Path
     num_updates: int = field(default=0, init=False)
+    outputs: PartOutputs = field(default_factory=PartOutputs, init=False)
+    """What the algorithm's parts gave in the present update."""
 
     @property
     def trainable(self) -> Trainable:
@@ -108,6 +111,7 @@ class PolicyLearner:
         config, optimization = self.passes.config, self.passes.config.optimization
         critic, reference = self.passes.critic, self.passes.reference
         parts = self._parts(samples, step=step, index=index)
+        self.outputs = PartOutputs()
         factor = optimization.factor(
             step * config.updates_per_step + index,
             num_steps=config.steps * config.updates_per_step,
@@ -116,11 +120,11 @@ class PolicyLearner:
         try:
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
             if critic is not None:
-                norm = critic.optimizer.step(
-                    learning_rate=factor * config.critic.learning_rate, max_grad_norm=limit
-                )
-                metrics["value_grad_norm"] = norm
+                metrics["value_grad_norm"] = critic.optimizer.clip(limit)
             norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
+            if critic is not None:
+                # Only now are both gradients known to be finite.
+                critic.optimizer.move(factor * config.critic.learning_rate)
         except NotFiniteError as error:
             weights, folder = self.weights(), self.scratch
             told = keep_for_replay(error, folder, weights, parts, step=step + 1, seed=seed)
@@ -154,7 +158,7 @@ class PolicyLearner:
         for part, count in zip(parts, counts, strict=True):
             loss, metrics = self.loss(part, denominator=whole, first=first)
             scalar = float(loss.detach())
-            refuse_infinite(scalar, where=where)
+            refuse_infinite(scalar, self.outputs, where=where)
             loss.backward()  # type: ignore[no-untyped-call]
             totals["loss"] = totals.get("loss", 0.0) + scalar
             for name, value in metrics.items():
@@ -200,6 +204,7 @@ class PolicyLearner:
             batch=known,
             denominator=denominator,
             entropy_BT=passes.entropy(batch) if "entropy_gradient" in needs else None,
+            outputs=self.outputs,
         )
         if first:
             metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, batch.mask_BT)
@@ -314,10 +319,7 @@ def training_samples(
     if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
         # Else the policy before the first update is the sampler, or the present one.
         kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
-    fixed = [
-        each.of_generation(batch, earned.advantages_BT) for each in algorithm.token_weights.values()
-    ]
-    weights_BT = multiplied([each for each in fixed if each is not None])
+    weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
     if weights_BT is not None:
         kept["weights"] = rows_of(weights_BT.float(), rollouts)
     if "group_statistics" in needs:
@@ -337,22 +339,24 @@ def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
     return sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
 
 
-def refuse_infinite(loss: float, *, where: str) -> None:
+def refuse_infinite(loss: float, outputs: PartOutputs, *, where: str) -> None:
     """Stop training at a loss that is not a number.
 
     Args:
         loss: Of a whole update, or of a part of it.
+        outputs: What the algorithm's parts gave for it.
         where: The step, for the error.
 
     Raises:
-        NotFiniteError: It is infinite or not a number.
+        NotFiniteError: It is infinite or not a number; the part that began it is named.
 
     """
-    if not math.isfinite(loss):
-        raise NotFiniteError(
-            f"{where}: the loss is {loss}, so training stopped;"
-            " lower the learning rate, or raise the temperature if it is near 0"
-        )
+    if math.isfinite(loss):
+        return
+    remedy = "lower the learning rate, or raise the temperature if it is near 0"
+    if culprit := outputs.culprit():
+        remedy = f"{culprit} gave NaN or infinity for finite log-probabilities, so look there first"
+    raise NotFiniteError(f"{where}: the loss is {loss}, so training stopped; {remedy}")
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:

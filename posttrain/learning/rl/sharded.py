@@ -136,7 +136,7 @@ class ShardedPolicyLearner(PolicyLearner):
                 else:
                     sums[name] = sums.get(name, 0.0) + float(value) * share
         totals = self.group.totals(sums) | self.group.maxima(maxima)
-        refuse_infinite(totals["loss"], where=where)
+        refuse_infinite(totals["loss"], self.outputs, where=where)
         return totals
 
     def _loss_there(

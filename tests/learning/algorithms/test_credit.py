@@ -138,6 +138,7 @@ def test_turns_of_a_dropped_rollout_are_compared_with_nothing(choose):
     three = {
         "rewards_B": torch.tensor([1.0, 0.0, 5.0]),
         "group_B": torch.tensor([0, 0, 0]),
+        "mask_BT": torch.ones(3, 2, dtype=torch.bool),
         "turn_BT": torch.tensor([[0, 1], [0, 1], [0, 1]]),
         "turn_rewards_BK": torch.tensor([[0.2, 0.8], [0.4, 0.0], [9.0, 9.0]]),
         "truncated_B": torch.tensor([False, False, True]),

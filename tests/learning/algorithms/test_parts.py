@@ -144,10 +144,20 @@ def test_any_number_of_a_part_may_be_a_schedule():
 
 
 @pytest.mark.parametrize(
-    "wrong", [torch.zeros(2, 2), torch.zeros(3), torch.full((3, 1), torch.nan)]
+    ("given", "said"),
+    [
+        (
+            (torch.zeros(2, 2), None),
+            r"of shape \[2, 2\]; .* \[B, T\] = \[3, 3\] or \[B, 1\]",
+        ),
+        ((torch.zeros(3), None), r"tensor of shape \[3\]; .* \[B, T\] = \[3, 3\] or \[B, 1\]"),
+        ((torch.full((3, 1), torch.nan), None), "NaN or infinity; let it give finite numbers"),
+        ((torch.zeros(3, 1), torch.zeros(3, 1)), r"of shape \[3, 1\]; .* \[B, T\] = \[3, 3\]$"),
+        (torch.zeros(3, 1), "a Tensor; let it give two things: advantages, and targets"),
+    ],
 )
-def test_advantages_that_are_none_are_refused_with_the_part(choose, monkeypatch, wrong):
+def test_advantages_that_are_none_are_refused_with_the_part(choose, monkeypatch, given, said):
     algorithm = choose("default")
-    monkeypatch.setattr(type(algorithm.advantage), "estimate", lambda *_, **__: (wrong, None))
-    with pytest.raises(UserError, match=r"advantage\.group: `estimate` .* \[3, 1\] or \[3, 3\]"):
+    monkeypatch.setattr(type(algorithm.advantage), "estimate", lambda *_, **__: given)
+    with pytest.raises(UserError, match=rf"^rl: advantage\.group: `estimate` gave .*{said}"):
         advantages(algorithm, groups([1.0, 0.0, 0.0]))
