@@ -37,6 +37,7 @@ from posttrain.learning.maths.reduce import (
     loss_denominator,
     masked_mean,
 )
+from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 
 
@@ -328,14 +329,14 @@ def _generated(
     refuse_shape(part, method, shape, like_BT, shared=shared)
     assert isinstance(value, Tensor)
     if not bool(value.isfinite().all()):
-        raise refusal(part, method, "NaN or infinity", "finite numbers")
+        raise UserError(refusal(part, method, "NaN or infinity", "finite numbers"))
     return value
 
 
 def _pair(part: AlgorithmPart, method: str, value: object, wanted: str) -> tuple[Any, Any]:
     if isinstance(value, tuple) and len(value) == 2:
         return value
-    raise refusal(part, method, f"a {type(value).__name__}", f"two things: {wanted}")
+    raise UserError(refusal(part, method, f"a {type(value).__name__}", f"two things: {wanted}"))
 
 
 def _assigned(

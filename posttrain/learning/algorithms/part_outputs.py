@@ -81,10 +81,10 @@ def refuse_shape(
         return
     came = f"a tensor of shape {list(shape)}" if isinstance(shape, torch.Size) else repr(shape)
     wanted = " or ".join(f"{letters}{each}" for letters, each in sizes.items()) or "[], a scalar"
-    raise refusal(part, method, came, f"a tensor of shape {wanted}")
+    raise UserError(refusal(part, method, came, f"a tensor of shape {wanted}"))
 
 
-def refusal(part: AlgorithmPart, method: str, came: str, wanted: str) -> UserError:
+def refusal(part: AlgorithmPart, method: str, came: str, wanted: str) -> str:
     """Say what a part gave, and what it should give instead.
 
     Args:
@@ -94,10 +94,10 @@ def refusal(part: AlgorithmPart, method: str, came: str, wanted: str) -> UserErr
         wanted: What it should give.
 
     Returns:
-        The error to raise.
+        The sentence.
 
     """
-    return UserError(f"rl: {name_of(part)}: `{method}` gave {came:.60}; let it give {wanted}")
+    return f"rl: {name_of(part)}: `{method}` gave {came:.60}; let it give {wanted}"
 
 
 def _all_finite(value: Tensor, mask_BT: Tensor | None) -> Tensor:
