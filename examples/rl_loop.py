@@ -33,7 +33,7 @@ from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.components.verifier import verify_all
 from posttrain.learning.rl.batch import TrainSample, collate
 from posttrain.learning.rollouts.engines.base import Prompt, Sample, SamplingParams
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import make_prompts
 from posttrain.learning.training.generators import seed_torch
 from posttrain.learning.training.prepare import without_dropout
@@ -50,7 +50,7 @@ class Settings:
     """Rollouts of each problem: their rewards are compared with each other."""
     max_tokens: int = 8
     temperature: float = 1.0
-    """Of the sampler, and of the log-probabilities that are learned with."""
+    """Of the engine, and of the log-probabilities that are learned with."""
     learning_rate: float = 5e-3
     warmup_steps: int = 5
     max_grad_norm: float = 1.0
@@ -74,11 +74,11 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
     model, algorithm, seed = policy.model, Algorithm(), settings.seed
     prompts = make_prompts(policy.tokenizer, problems)
     stream = UniformStream([problem.id for problem in problems])
-    # Dropout would make the log-probabilities of the trainer differ from the sampler's.
+    # Dropout would make the log-probabilities of the trainer differ from the engine's.
     without_dropout(model)
     model.eval()
     optimizer = build_optimizer(model, kind="muon")
-    sampler = TorchSampler(model, policy.tokenizer)
+    engine = TorchRolloutEngine(model, policy.tokenizer)
     history: list[float] = []
 
     for step in range(settings.steps):
@@ -89,8 +89,8 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
         chosen = stream.draw(settings.problems_per_step, seed=seed, step=step)
 
         # 2. Sample a group of answers to each, with the weights as they are now.
-        sampler.update(step)
-        samples_B = sampler.sample(
+        engine.update(step)
+        samples_B = engine.sample(
             [prompts[index] for index in chosen],
             SamplingParams(
                 max_tokens=settings.max_tokens,

@@ -21,8 +21,8 @@ LOGPROB = -0.5
 """Log-probability of every scripted token."""
 
 
-class FakeSampler:
-    """Answers from a script, tokenized, cut and stamped as `base.Sampler` demands. For tests."""
+class FakeEngine:
+    """Answers from a script, tokenized, cut and stamped as `base.RolloutEngine` demands."""
 
     def __init__(
         self,

@@ -27,11 +27,11 @@ from benchmarks.learner.settings import SIZES, prepare
 from benchmarks.sampling.machine import described
 from posttrain.learning.models import logprobs
 from posttrain.learning.models.optim import Optimizer
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
 PHASES = ("sampling", "layers, forward", "head, forward", "backward", "clipping and AdamW")
 PLACES: tuple[tuple[str, Any, str], ...] = (
-    ("sampling", TorchSampler, "sample"),
+    ("sampling", TorchRolloutEngine, "sample"),
     ("layers, forward", logprobs, "fast_hidden_states"),
     ("head, forward", logprobs, "_logprobs"),
     ("backward", torch.Tensor, "backward"),

@@ -31,7 +31,7 @@ from posttrain.data.tables import read_table
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import SamplingParams
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     problems_of,
@@ -122,11 +122,11 @@ def fields(problem: Problem) -> dict[str, Any]:
 
 def judged(policy: Policy, problems: list[Problem], samples: int) -> float:
     """The share of right samples of the held-out problems, the same draws for all weights."""
-    sampler = TorchSampler(policy.model.eval(), policy.tokenizer, batch_size=512)
+    engine = TorchRolloutEngine(policy.model.eval(), policy.tokenizer, batch_size=512)
     params = SamplingParams(max_tokens=72, num_samples=samples, seed=1)
     prompts = make_prompts(policy.tokenizer, problems)
     made = sample_and_score_all(
-        sampler, problems, prompts, params, verify=VerifierCache(), report=lambda done: None
+        engine, problems, prompts, params, verify=VerifierCache(), report=lambda done: None
     )
     return sum(bool(each.score.correct) for each in made) / len(made)
 

@@ -7,7 +7,7 @@ import torch
 
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
 Drawn = list[list[int]]
 Contestant = Callable[[Sequence[Prompt], int, bool], Drawn]
@@ -24,15 +24,15 @@ def with_wide_heads(policy: Policy) -> Policy:
 
 
 def torch_engine(policy: Policy, max_tokens: int) -> Contestant:
-    return _of(TorchSampler(policy.model, policy.tokenizer, batch_size=1024), max_tokens)
+    return _of(TorchRolloutEngine(policy.model, policy.tokenizer, batch_size=1024), max_tokens)
 
 
 def vllm_engine(policy: Policy, max_tokens: int) -> Contestant:
     from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
-    from posttrain.learning.rollouts.engines.vllm_engine import VllmSampler
+    from posttrain.learning.rollouts.engines.vllm_engine import VllmRolloutEngine
 
     settings = VllmEngine(max_num_seqs=1024, kv_cache_gib=1.0)
-    return _of(VllmSampler(policy.model, policy.tokenizer, settings), max_tokens)
+    return _of(VllmRolloutEngine(policy.model, policy.tokenizer, settings), max_tokens)
 
 
 def generate(policy: Policy, max_tokens: int) -> Contestant:
@@ -60,11 +60,11 @@ def generate(policy: Policy, max_tokens: int) -> Contestant:
     return run
 
 
-def _of(sampler: TorchSampler, max_tokens: int) -> Contestant:
+def _of(engine: TorchRolloutEngine, max_tokens: int) -> Contestant:
     def run(prompts: Sequence[Prompt], group: int, greedy: bool) -> Drawn:
         temperature = 0.0 if greedy else 1.0
         params = SamplingParams(max_tokens, temperature=temperature, num_samples=group)
-        return [list(sample.token_ids) for sample in sampler.sample(prompts, params)]
+        return [list(sample.token_ids) for sample in engine.sample(prompts, params)]
 
     return run
 

@@ -100,7 +100,7 @@ ROLLOUTS = pl.Schema(
         "origin": pl.String,  # who wrote the tokens: policy, or a table of traces
         "token_ids": pl.List(pl.Int32),
         "spans": pl.List(SPAN),  # of all tokens, in order
-        "logprobs": pl.List(pl.Float32),  # of the drawn tokens in order, by the sampler
+        "logprobs": pl.List(pl.Float32),  # of the drawn tokens in order, by the engine
         "versions": pl.List(pl.Int32),  # of the policy, one per turn
         "end": pl.String,  # over, turns, tokens, time, failed
         "text": pl.String,  # of the drawn tokens

@@ -1,6 +1,6 @@
 """How a prompt and a completion become token ids: one place, used by every stage alike.
 
-Prompt and completion are tokenized apart and joined, so that the ids which the sampler continues
+Prompt and completion are tokenized apart and joined, so that the ids which the engine continues
 are exactly the ids that training masked out; no merge ever crosses the border between the two.
 Text that spells a special token stays text: only a chat template may write one.
 """

@@ -59,7 +59,10 @@ same ones, in order: `"*.engine.name": "*.engine.kind"`. The two may differ in d
 field a section does not have is nothing to do.
 """
 
-VALUES: Mapping[str, Mapping[Any, Any]] = {"release.gates.*.kind": {"licence": "license"}}
+VALUES: Mapping[str, Mapping[Any, Any]] = {
+    "release.gates.*.kind": {"licence": "license"},
+    "*.algorithm.old_policy": {"sampler": "engine"},
+}
 """Path of today -> old value -> new value: `"*.optimizer": {"adam": "adamw"}`."""
 
 GONE: Mapping[str, str] = {}

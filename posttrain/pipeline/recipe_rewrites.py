@@ -80,7 +80,7 @@ def _rewrite_source(source: dict[str, Any], where: str) -> Iterator[str]:
 
 
 def rewrite_rl(section: dict[str, Any], name: str) -> Iterator[str]:
-    """Take an algorithm's correction for the sampler apart: the old policy, and token weights.
+    """Take an algorithm's correction for the engine apart: the old policy, and token weights.
 
     >>> section = {"algorithm": {"correction": {"old": "recomputed", "max_drift": 0.1}}}
     >>> list(rewrite_rl(section, "rl"))
@@ -99,7 +99,8 @@ def rewrite_rl(section: dict[str, Any], name: str) -> Iterator[str]:
     if not isinstance(correction, Mapping):
         return
     if "old" in correction:
-        algorithm["old_policy"] = correction["old"]
+        old = correction["old"]
+        algorithm["old_policy"] = "engine" if old == "sampler" else old
     weights = {new: correction[old] for old, new in _WEIGHT_OF.items() if old in correction}
     if (drift := correction.get("max_drift")) is not None:
         weights["drift"] = {"threshold": drift}

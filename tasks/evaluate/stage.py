@@ -11,7 +11,7 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
@@ -52,11 +52,11 @@ def run(
     tallies, total = [], len(policies) * len(problems)
     with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
-            with open_sampler(
+            with open_engine(
                 config.engine, policy, batch_size=config.batch_size, ray=context.ray
-            ) as sampler:
+            ) as engine:
                 scored = sample_and_score_all(
-                    sampler,
+                    engine,
                     problems,
                     # By its own template: training may have given it one that its parent lacks.
                     make_prompts(policy.tokenizer, problems),

@@ -10,7 +10,7 @@ from posttrain.learning.models.final_logits import final_logits
 from posttrain.learning.models.imports import DTYPES, locate, settle_generation_config, write_facts
 from posttrain.learning.models.load import Policy, load_policy, save_policy
 from posttrain.learning.models.logprobs import hidden_states
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.import_model.config import ImportModelConfig
@@ -42,11 +42,11 @@ def run(
 def _check_context(policy: Policy, source: Path) -> None:
     """Refuse a model that states no length of its context, as state space models do not."""
     try:
-        _ = TorchSampler(policy.model, policy.tokenizer).context_length
+        _ = TorchRolloutEngine(policy.model, policy.tokenizer).context_length
     except AttributeError:
         raise UserError(
             f"{source}: the architecture '{policy.model.config.model_type}' states no "
-            "max_position_embeddings, which the sampler needs; take a transformer that does"
+            "max_position_embeddings, which the engine needs; take a transformer that does"
         ) from None
 
 

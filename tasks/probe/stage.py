@@ -20,7 +20,7 @@ from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import FinishReason
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
     make_prompts,
@@ -48,13 +48,11 @@ def run(
 
     params = config.params(purpose_seed(context.seed, "probe"))
     with (
-        open_sampler(
-            config.engine, policy, batch_size=config.batch_size, ray=context.ray
-        ) as sampler,
+        open_engine(config.engine, policy, batch_size=config.batch_size, ray=context.ray) as engine,
         verifying(context.ray) as verify,
     ):
         scored = sample_and_score_all(
-            sampler,
+            engine,
             problems,
             make_prompts(policy.tokenizer, problems),
             params,

@@ -75,7 +75,7 @@ def test_diff_names_the_switches_that_differ_and_only_those(posttrain):
     assert rows[2:] == [
         ["advantage.epsilon", "0.0", "1e-06"],
         ["aggregation.kind", "sequence_mean_token_mean", "token_mean"],
-        ["old_policy", "sampler", "recomputed"],
+        ["old_policy", "engine", "recomputed"],
         ["regularizers.kl.ceiling", "null", "10.0"],
         ["regularizers.kl.coefficient", "0.04", "0.001"],
         ["surrogate.dual", "null", "3.0"],

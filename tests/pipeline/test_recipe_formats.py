@@ -291,3 +291,14 @@ def test_keys_that_are_no_text_stay_as_they_are():
         "1.optimisation is now 1.optimization",
         "rl.sources.2.name is now rl.sources.2.label",
     )
+
+
+@pytest.mark.parametrize(
+    "algorithm", [{"old_policy": "sampler"}, {"correction": {"old": "sampler"}}]
+)
+def test_names_with_two_meanings_are_those_of_today(algorithm):
+    old = {"rl": {"algorithm": algorithm, "optimization": {"schedule": "cosine"}}}
+    assert migrate(old, {"rl": RL}).values["rl"] == {
+        "algorithm": {"old_policy": "engine"},
+        "optimization": {"lr_schedule": "cosine"},
+    }

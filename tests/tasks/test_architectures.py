@@ -156,7 +156,7 @@ def test_it_is_imported_tuned_rewarded_reinforced_and_evaluated(
         completions="completions.parquet",
     )
 
-    # The gap is the proof that sampler and learner compute the same model.
+    # The gap is the proof that engine and learner compute the same model.
     curve = read_table(improved["curve"], CURVE)
     gaps = curve.filter(metric="rl/logprob_gap")["value"].to_list()
     assert len(gaps) > 20, "hardly any group had signal"

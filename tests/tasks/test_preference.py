@@ -15,7 +15,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.preference import rounds
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.learning.rollouts.scoring import make_prompts, read_problems, sample_and_score
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
@@ -64,7 +64,7 @@ def pass_at_1(path, coins_path):
     """Share of right answers among 20 samples of each problem."""
     policy, problems = load_policy(path), read_problems(coins_path)
     made = sample_and_score(
-        TorchSampler(policy.model, policy.tokenizer),
+        TorchRolloutEngine(policy.model, policy.tokenizer),
         problems,
         make_prompts(policy.tokenizer, problems),
         SamplingParams(max_tokens=8, num_samples=20, seed=5),
@@ -148,7 +148,7 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
 ):
     """A right answer that runs on to the limit has no end token, and is given none."""
     sampled, taught = {}, []
-    sample = TorchSampler.sample
+    sample = TorchRolloutEngine.sample
 
     def watched(self, prompts, params):
         drawn = sample(self, prompts, params)
@@ -164,7 +164,7 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
         taught.extend(row.ids for side in rows.sides for row in side)
         return 1
 
-    monkeypatch.setattr(TorchSampler, "sample", watched)
+    monkeypatch.setattr(TorchRolloutEngine, "sample", watched)
     monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
     # Six tokens write "#### 1" and cut most of what goes on from there.

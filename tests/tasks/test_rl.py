@@ -159,7 +159,7 @@ def test_how_often_it_is_saved_changes_nothing_but_the_scratch(trained, inputs, 
     assert contents(tmp_path / "never") == contents(folder)
 
 
-def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_path):
+def test_minibatches_and_epochs_leave_the_engine_and_are_clipped(inputs, tmp_path):
     assert policy_bytes(
         inputs,
         tmp_path / "several",
@@ -168,12 +168,12 @@ def test_minibatches_and_epochs_leave_the_sampler_and_are_clipped(inputs, tmp_pa
     ) != policy_bytes(inputs, tmp_path / "once")
     assert curve_of(tmp_path / "once", "clip_fraction").max() == 0
     assert curve_of(tmp_path / "several", "clip_fraction").max() > 0
-    # The gap is that of the first update, before the policy leaves the sampler.
+    # The gap is that of the first update, before the policy leaves the engine.
     assert curve_of(tmp_path / "several", "logprob_gap").max() < 1e-4
     assert curve_of(tmp_path / "several", "approx_kl_k3").max() > 1e-3
 
 
-def test_sampler_and_trainer_agree_at_another_temperature(inputs, tmp_path):
+def test_engine_and_trainer_agree_at_another_temperature(inputs, tmp_path):
     train(inputs, tmp_path / "cool", temperature=0.7)
     assert curve_of(tmp_path / "cool", "logprob_gap").max() < 1e-4
 

@@ -207,7 +207,7 @@ def test_groups_without_a_difference_have_no_signal(guesser):
     assert metrics["length"] == pytest.approx(4.5)
 
 
-def test_a_sampler_with_stale_weights_stops_the_run(guesser):
+def test_an_engine_with_stale_weights_stops_the_run(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     learner = learner_of(policy)
@@ -217,7 +217,7 @@ def test_a_sampler_with_stale_weights_stops_the_run(guesser):
     gap = learner.gap(groups[0])
     assert gap["logprob_gap_max"] > gap["logprob_gap"] > 0.05
     assert gap["logprob_gap_k3"] > 0
-    with pytest.raises(UserError, match="sampler's log-probabilities differ .* stale weights"):
+    with pytest.raises(UserError, match="engine's log-probabilities differ .* stale weights"):
         learner.check_gap(gap["logprob_gap"])
 
 
@@ -405,8 +405,8 @@ def test_a_moving_reference_follows_by_hand(guesser):
     assert frozen.state_dict() == {}
 
 
-def test_stale_rollouts_are_weighed_by_the_policy_before_the_update_over_the_sampler(guesser):
-    """Every log-probability of the sampler is 0.2 too low, and e^0.2 is cut at 1.1."""
+def test_stale_rollouts_are_weighed_by_the_policy_before_the_update_over_the_engine(guesser):
+    """Every log-probability of the engine is 0.2 too low, and e^0.2 is cut at 1.1."""
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 0.0]])
     low = [[r._replace(logprobs=tuple(x - 0.2 for x in r.logprobs)) for r in g] for g in groups]

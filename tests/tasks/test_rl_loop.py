@@ -1,4 +1,4 @@
-"""The loop around a scripted sampler and a learner that only listens."""
+"""The loop around a scripted engine and a learner that only listens."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -29,7 +29,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import NumberSchedules
 from tasks.rl.config import RlStageConfig
-from tests.scripted import LOGPROB, FakeSampler
+from tests.scripted import LOGPROB, FakeEngine
 
 GAP = {"logprob_gap": 0.0, "logprob_gap_max": 0.0, "logprob_gap_k3": 0.0}
 
@@ -67,7 +67,7 @@ class Loop:
 
     def __init__(self, guesser, coins, folder):
         self.policy, self.problems, self.folder = load_policy(guesser), coins[:6], folder
-        self.events, self.sampler_type, self.stream_type = [], FakeSampler, SolveRateStream
+        self.events, self.engine_type, self.stream_type = [], FakeEngine, SolveRateStream
 
     def script(self, prompt, index, seed):
         number = self.place[prompt.id]
@@ -79,9 +79,9 @@ class Loop:
         given = {"steps": 3, "problems_per_step": 6, "group_size": 4, "max_tokens": 16}
         config = RlStageConfig(**given | settings)
         context = StageContext(0, 1, "cpu", self.folder, self.events.append)
-        sampler = self.sampler_type(self.policy.tokenizer, self.script)
+        engine = self.engine_type(self.policy.tokenizer, self.script)
         rewarder = Rewarder(config.reward, VerifierCache())
-        bench = Workbench(sampler, rewarder, self.policy.tokenizer)
+        bench = Workbench(engine, rewarder, self.policy.tokenizer)
         rollouter = Rollouter(
             problems=self.problems,
             prompts=make_prompts(self.policy.tokenizer, self.problems),
@@ -155,7 +155,7 @@ def test_the_curriculum_learns_the_outcomes(trained):
     assert state.curve.last("rl/curriculum_solve_rate") == pytest.approx(stream.rates().mean())
 
 
-def test_a_rule_may_watch_what_the_sampler_measures(loop):
+def test_a_rule_may_watch_what_the_problem_sampler_measures(loop):
     watched = {"metric": "rl/curriculum_signal", "better": "lower", "target": 0.99}
     assert loop.run(steps=9, stop=watched).num_steps == 1
 
@@ -238,13 +238,13 @@ def test_sampling_runs_ahead_by_the_staleness(loop):
 
 
 def test_rollouts_older_than_the_bound_are_dropped_and_counted(loop):
-    class Stuck(FakeSampler):
+    class Stuck(FakeEngine):
         """An engine that never takes up new weights, and says so."""
 
         def update(self, policy_version):
             super().update(0)
 
-    loop.sampler_type = Stuck
+    loop.engine_type = Stuck
     state = loop.run(staleness=1)
     learned = (
         loop.rollouts(state).group_by("step", maintain_order=True).agg(pl.col("trained").sum())
@@ -270,7 +270,7 @@ def test_a_target_ends_the_run_at_once(loop):
     assert state.num_steps == 1
 
 
-def test_a_sampler_that_disagrees_is_refused_before_its_rollouts_wait(loop, monkeypatch):
+def test_an_engine_that_disagrees_is_refused_before_its_rollouts_wait(loop, monkeypatch):
     def refuse(self, gap):
         raise UserError("gap")
 
@@ -281,7 +281,7 @@ def test_a_sampler_that_disagrees_is_refused_before_its_rollouts_wait(loop, monk
 
 
 @pytest.mark.parametrize("drawn", [[0, 0, 1, 2, 3, 4], [6], [0, 1, 2, 3, 4, 5, 4]])
-def test_a_sampler_that_draws_what_it_may_not_is_refused(loop, drawn):
+def test_a_problem_sampler_that_draws_what_it_may_not_is_refused(loop, drawn):
     class Wrong(SolveRateStream):
         def draw(self, count, *, seed, step, without=()):
             return drawn

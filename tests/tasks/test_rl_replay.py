@@ -120,7 +120,7 @@ def test_replay_reaches_the_same_weights(inputs, tmp_path, case):
 
 
 @pytest.mark.parametrize("case", ["scheduled_one_step_off", "following_a_metric"])
-def test_sampler_and_learner_have_the_temperature_of_the_draw(inputs, tmp_path, case):
+def test_engine_and_learner_have_the_temperature_of_the_draw(inputs, tmp_path, case):
     """Of rollouts that waited the gap is measured when they are drawn; another would be 0.1."""
     _, outputs, _ = train(inputs, tmp_path, **CASES[case])
     curve = read_table(outputs["curve"], CURVE)

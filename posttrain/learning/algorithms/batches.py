@@ -28,7 +28,7 @@ class RolloutBatch:
     scored_B: "Tensor | None" = None
     """False where nothing could judge the rollout: it gets 0 and enters no statistic."""
     sampled_logprobs_BT: "Tensor | None" = None
-    """Of the sampler; for a divergence in the reward."""
+    """Of the engine; for a divergence in the reward."""
     reference_logprobs_BT: "Tensor | None" = None
     """Of the reference policy; for a divergence in the reward."""
     values_BT: "Tensor | None" = None
@@ -74,7 +74,7 @@ class PolicyBatch:
     old_logprobs_BT: "Tensor | None" = None
     """Of the trainer before the step's first update."""
     position_BT: "Tensor | float | None" = None
-    """Where between sampler (0) and current policy (1) the old one is; `[B, 1]`."""
+    """Where between engine (0) and current policy (1) the old one is; `[B, 1]`."""
     reference_logprobs_BT: "Tensor | None" = None
     """Of the reference policy."""
     entropy_BT: "Tensor | None" = None

@@ -90,7 +90,7 @@ def check_on_policy(
             f" but a step makes {updates_per_step} updates; set updates.epochs and"
             f" updates.minibatches to 1, {remedy}"
         )
-    corrected = any(each.CORRECTS_SAMPLER for each in algorithm.token_weights.values())
+    corrected = any(each.CORRECTS_ENGINE for each in algorithm.token_weights.values())
     if staleness and not corrected:
         raise UserError(
             f"{where}.surrogate {surrogate.kind} has no ratio, so staleness {staleness} would bias"

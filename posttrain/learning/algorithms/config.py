@@ -83,9 +83,9 @@ class Algorithm(StageConfig):
     """How rewards become advantages."""
     surrogate: Annotated[Surrogate, InSlot(SURROGATES)] = ClipSurrogate()
     """How the ratio to the old policy enters the loss."""
-    old_policy: Literal["sampler", "recomputed", "interpolated"] = "sampler"
-    """Denominator of the ratio: the sampler's log-probabilities, the trainer's from before the
-    update, or a point between sampler and current policy (decoupled PPO without a pass)."""
+    old_policy: Literal["engine", "recomputed", "interpolated"] = "engine"
+    """Denominator of the ratio: the engine's log-probabilities, the trainer's from before the
+    update, or a point between engine and current policy (decoupled PPO without a pass)."""
     token_weights: Annotated[
         dict[str, Annotated[TokenWeight, InSlot(TOKEN_WEIGHTS)]],
         named_parts(TOKEN_WEIGHTS),
@@ -129,7 +129,7 @@ class Algorithm(StageConfig):
         """Sum it up, as of its first step: `mean/sample · clip token -0.2 +0.28 · token_mean`."""
         now = at(self, 0, {})
         texts = [now.advantage.describe(), now.surrogate.describe(), now.aggregation.kind]
-        if now.old_policy != "sampler":
+        if now.old_policy != "engine":
             texts.append(f"old {now.old_policy}")
         texts += [each.describe() for each in now.token_weights.values()]
         texts += [each.describe() for each in now.regularizers.values()]

@@ -97,7 +97,7 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
             regularizers={"kl": _OPEN_INSTRUCT_KL},
         ),
         equation=(
-            "A = r - mean_G r,  w = min(π_old/π_sampler, 2)\n"
+            "A = r - mean_G r,  w = min(π_old/π_engine, 2)\n"
             "L = -1/Σ|o_i| Σ_i Σ_t [w min(ρ A, clip(ρ, 0.8, 1.272) A) - 0.05 k3(π, π_ref)]"
         ),
         source=_OPEN_INSTRUCT_SOURCE,
@@ -116,7 +116,7 @@ FRAMEWORK_METHODS: dict[str, Preset] = {
             regularizers={"kl": _OPEN_INSTRUCT_KL},
         ),
         equation=(
-            "A = r - mean_G r,  w = min(π_old/π_sampler, 2)\n"
+            "A = r - mean_G r,  w = min(π_old/π_engine, 2)\n"
             "L = -1/Σ|o_i| Σ_i Σ_t [w sg(min(ρ, 1.272)) A log π_t - 0.05 k3(π, π_ref)]"
         ),
         source=_OPEN_INSTRUCT_SOURCE,

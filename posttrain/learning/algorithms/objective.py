@@ -270,7 +270,7 @@ def old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch) 
     Args:
         algorithm: Says which policy that is.
         logprobs_BT: Of the policy that learns.
-        batch: Those of the sampler, and of the trainer before the update.
+        batch: Those of the engine, and of the trainer before the update.
 
     Returns:
         Log-probabilities `[B, T]` in nats, without gradient.
@@ -279,7 +279,7 @@ def old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch) 
         ValueError: Those that are asked for are missing.
 
     """
-    if algorithm.old_policy == "sampler":
+    if algorithm.old_policy == "engine":
         return batch.sampled_logprobs_BT
     if algorithm.old_policy == "recomputed":
         return needed(batch.old_logprobs_BT, "old_logprobs_BT", "old_policy recomputed")

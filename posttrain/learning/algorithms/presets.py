@@ -21,7 +21,7 @@ PRESETS: dict[str, Preset] = {
         equation="A = r - mean_G r\nL = -1/Σ|o_i| Σ_i Σ_t min(ρ A, clip(ρ, 0.8, 1.28) A)",
         source="posttrain's own",
         note=(
-            "Dr.GRPO's advantage, DAPO's clip-higher and token mean. The ratio is to the sampler's"
+            "Dr.GRPO's advantage, DAPO's clip-higher and token mean. The ratio is to the engine's"
             " own log-probabilities, which a gate of the stage holds near the trainer's."
         ),
     ),

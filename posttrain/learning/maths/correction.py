@@ -1,7 +1,7 @@
 """Corrections for rollouts that another policy has sampled: an older one, or an inexact engine.
 
 They are weights of the policy loss, made from the log-ratio of ``ratios.log_ratio(trainer,
-sampler)``. Its level says whose ratio is bounded: each token's, the product over the sequence
+engine)``. Its level says whose ratio is bounded: each token's, the product over the sequence
 (``sequence_sum``) or the geometric mean (``sequence_mean``).
 
 Decoupled PPO (arXiv 2110.00641; AReaL, arXiv 2505.24298) is a composition: clip the ratio of the

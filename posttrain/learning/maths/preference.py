@@ -158,7 +158,7 @@ def optimism_loss(
 ) -> tuple[Tensor, Metrics]:
     """Compute ``coefficient x sum(logprob of other samples) / denominator``, for online DPO.
 
-    XPO: completions of the *reference* (or of an earlier sampler) are made less likely, so that the
+    XPO: completions of the *reference* (or of an earlier policy) are made less likely, so that the
     policy leaves its initial support. Source: arXiv 2405.21046, algorithm 1.
 
     Args:

@@ -13,7 +13,7 @@ from posttrain.learning.models.logprobs import batch_logprobs
 from posttrain.learning.preference.config import PreferenceConfig, RoundSamplingConfig
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.training.pairwise import PairRows, accuracy_interval
 from posttrain.stage.context import StageContext
 from posttrain.stage.seeds import purpose_seed
@@ -126,8 +126,8 @@ def divergence(
     """
     prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
     asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]
-    with open_sampler(config.engine, policy, batch_size=config.batch_size) as sampler:
-        drawn = sampler.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
+    with open_engine(config.engine, policy, batch_size=config.batch_size) as engine:
+        drawn = engine.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
     joined = [
         TokenRow((*prompt.token_ids, *sample.token_ids), start=len(prompt.token_ids))
         for prompt, sample in zip(asked, drawn, strict=True)

@@ -11,8 +11,8 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.rewards.components.verifier import VerifierCache
-from posttrain.learning.rollouts.engines.base import Sampler
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.base import RolloutEngine
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all
 from posttrain.learning.training.pairwise import with_tokens
 from posttrain.stage.context import StageContext
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def draw_pairs(
-    sampler: Sampler,
+    engine: RolloutEngine,
     policy: "Policy",
     problems: Sequence[Problem],
     *,
@@ -35,7 +35,7 @@ def draw_pairs(
     """Sample, judge and pair, with the tokens that were drawn: text has other spellings.
 
     Args:
-        sampler: Holds the policy of this round.
+        engine: Holds the policy of this round.
         policy: The same.
         problems: What may be asked.
         config: How many of them, and how pairs are built.
@@ -48,7 +48,7 @@ def draw_pairs(
     drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
     made = sample_and_score_all(
-        sampler,
+        engine,
         drawn,
         make_prompts(policy.tokenizer, drawn),
         config.sampling.params(purpose_seed(context.seed, "samples")),
@@ -103,8 +103,8 @@ def with_samples_of(
     params = config.sampling.params(purpose_seed(context.seed, "reference"))
     prompts, once = make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
     sampled, size = replace(policy, model=reference), config.sampling.batch_size
-    with open_sampler(config.sampling.engine, sampled, batch_size=size) as sampler:
-        drawn = {sample.prompt_id: sample for sample in sampler.sample(prompts, once)}
+    with open_engine(config.sampling.engine, sampled, batch_size=size) as engine:
+        drawn = {sample.prompt_id: sample for sample in engine.sample(prompts, once)}
     samples = [drawn[name] for name in pairs["problem_id"]]
     pairs = pairs.with_columns(pl.Series("sampled", [sample.text for sample in samples]))
     return with_tokens(pairs, "sampled", [sample.token_ids for sample in samples])

@@ -13,7 +13,7 @@ from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.round_pairs import draw_pairs, with_samples_of
 from posttrain.learning.preference.training import learn
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, run_identity
@@ -72,7 +72,7 @@ def run_rounds(
     )
     done = progress.restore(context.device)
     sampling = config.sampling
-    with open_sampler(sampling.engine, policy, batch_size=sampling.batch_size) as sampler:
+    with open_engine(sampling.engine, policy, batch_size=sampling.batch_size) as engine:
         for number in range(1, config.rounds + 1):
             inner = replace(
                 context,
@@ -83,8 +83,8 @@ def run_rounds(
                 tables.append(read_table(inner.scratch / "pairs.parquet", PAIRS))
                 continue
             reference = initial if config.reference == "initial" else policy.model
-            sampler.update(number)
-            pairs, facts = draw_pairs(sampler, policy, problems, config=config, context=inner)
+            engine.update(number)
+            pairs, facts = draw_pairs(engine, policy, problems, config=config, context=inner)
             tables.append(pairs.select(list(PAIRS)))
             curve.begin_after(log.num_steps)
             if len(pairs):

@@ -30,7 +30,7 @@ class TrainSample:
     drawn: tuple[bool, ...]
     """True at the drawn ones of all tokens."""
     logprobs: Row
-    """Of the sampler, one per drawn token, in nats."""
+    """Of the engine, one per drawn token, in nats."""
     policy_version: int
     """Step whose policy drew it."""
     advantages: Row
@@ -40,7 +40,7 @@ class TrainSample:
     values: Row = ()
     """The critic's values before the first update."""
     old_logprobs: Row = ()
-    """Of the policy before the first update, where it is not the sampler's."""
+    """Of the policy before the first update, where it is not the engine's."""
     weights: Row = ()
     """Token weights that were fixed before the first update; one per drawn token, or one."""
     group: int = 0
@@ -108,7 +108,7 @@ def collate(
         samples: What goes through the model together.
         pad: Id of the padding token.
         device: Where the tensors go.
-        positions: Where between sampler (0) and present policy (1) the policy before the updates
+        positions: Where between engine (0) and present policy (1) the policy before the updates
             was, one number per sample; none means 0.
 
     Returns:

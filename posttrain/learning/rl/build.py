@@ -46,7 +46,7 @@ def build_learner(
     kept = _reference(policy, config, context, reference)
     critic = None if config.algorithm.critic is None else Critic(policy.model, config.critic)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
-    # Dropout would make the trainer's log-probabilities differ from the sampler's.
+    # Dropout would make the trainer's log-probabilities differ from the engine's.
     without_dropout(policy.model)
     policy.model.train(mode=config.learner.activation_checkpointing)
     optimizer = build_optimizer(

@@ -83,7 +83,7 @@ class RlConfig(Schedulable):
     learner: LearnerConfig = LearnerConfig()
     """Precision, adapters, activation checkpointing, and averaging of what is saved."""
     max_logprob_gap: float = Field(0.05, gt=0.0)
-    """Largest mean gap, in nats, between the sampler's log-probabilities and the trainer's."""
+    """Largest mean gap, in nats, between the engine's log-probabilities and the trainer's."""
     stop: StopConfig | None = None
     """A rule for stopping before the last step; none trains all of them."""
     checkpoint_every: int = Field(10, ge=0)
@@ -207,7 +207,7 @@ class RlConfig(Schedulable):
             )
         if lora is not None and lora.dropout > 0:
             raise ValueError(
-                "learner.lora.dropout would make the log-probabilities differ from the sampler's;"
+                "learner.lora.dropout would make the log-probabilities differ from the engine's;"
                 " set it to 0"
             )
         if lora is not None and self.reference.moves:

@@ -45,7 +45,7 @@ class Generation:
     def drawn_with(self, config: RlConfig) -> RlConfig:
         """Return the config of a later step, with the numbers that the rollouts were drawn with.
 
-        Log-probabilities are those of the sampler only at its own temperature.
+        Log-probabilities are those of the engine only at its own temperature.
 
         Args:
             config: Of the later step.
@@ -89,11 +89,11 @@ class Queue:
     ) -> None:
         """Draw as far ahead of 0-based `step` as the staleness allows, with the present policy.
 
-        Where a generation will wait, the sampler is held against the trainer at once.
+        Where a generation will wait, the engine is held against the trainer at once.
 
         Args:
             rollouter: What draws.
-            learner: What the sampler is held against.
+            learner: What the engine is held against.
             config: The numbers that are drawn with.
             step: The step that is to be learned from next.
 
@@ -272,7 +272,7 @@ class Rollouter:
             All groups that were drawn; those that will be learned from are marked.
 
         """
-        self.bench.sampler.update(version)
+        self.bench.engine.update(version)
         self.bench.rewarder.stack = config.reward
         chosen: list[int] = []
         groups: list[Group] = []

@@ -143,7 +143,7 @@ class PolicyLearner:
         Args:
             parts: The update in micro-batches.
             where: The step, for errors.
-            first: True for the first update of a step, which measures the sampler's gap.
+            first: True for the first update of a step, which measures the engine's gap.
 
         Returns:
             Metrics, as means over the drawn tokens.
@@ -177,7 +177,7 @@ class PolicyLearner:
         Args:
             batch: The part.
             denominator: Of the whole update.
-            first: True where the sampler's gap is to be measured.
+            first: True where the engine's gap is to be measured.
 
         Returns:
             The loss, and metrics as means over the part's drawn tokens.
@@ -224,7 +224,7 @@ class PolicyLearner:
         return loss, metrics
 
     def gap(self, rollouts: Sequence[Rollout]) -> dict[str, float]:
-        """The sampler's log-probabilities against those of the policy as it is now, by tokens."""
+        """The engine's log-probabilities against those of the policy as it is now, by tokens."""
         samples = [TrainSample.bare(rollout) for rollout in rollouts]
         rows = self.passes.rows(samples, self.passes.present_logprobs)
         now = [value for row in rows for value in row]
@@ -236,12 +236,12 @@ class PolicyLearner:
         }
 
     def check_gap(self, gap: float) -> None:
-        """Stop where sampler and trainer disagree by more than the recipe allows."""
+        """Stop where engine and trainer disagree by more than the recipe allows."""
         most = self.passes.config.max_logprob_gap
         if not gap <= most:
             raise UserError(
-                f"rl: the sampler's log-probabilities differ from the trainer's by {gap:.4f} nats"
-                f" per token, more than max_logprob_gap {most}; the sampler"
+                f"rl: the engine's log-probabilities differ from the trainer's by {gap:.4f} nats"
+                f" per token, more than max_logprob_gap {most}; the engine"
                 " has stale weights or computes something else"
             )
 
@@ -317,7 +317,7 @@ def training_samples(
         kept |= {"values": columns["values"], "returns": rows_of(earned.returns_BT, rollouts)}
     stale = any(rollout.policy_version != step for rollout in rollouts)
     if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
-        # Else the policy before the first update is the sampler, or the present one.
+        # Else the policy before the first update is the engine, or the present one.
         kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
     weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
     if weights_BT is not None:
@@ -360,9 +360,9 @@ def refuse_infinite(loss: float, outputs: PartOutputs, *, where: str) -> None:
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:
-    """Distance of the trainer's log-probabilities from the sampler's, over the drawn tokens."""
+    """Distance of the trainer's log-probabilities from the engine's, over the drawn tokens."""
     difference = torch.where(mask, new - sampled, 0.0)
-    # k3 of KL(sampler || trainer): never negative, and 0 where they agree.
+    # k3 of KL(engine || trainer): never negative, and 0 where they agree.
     divergence = torch.expm1(difference) - difference
     return {
         "logprob_gap": masked_mean(difference.abs(), mask),

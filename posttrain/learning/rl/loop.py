@@ -26,7 +26,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
     Everything random in a step follows from the seed and the step, so a step that is run again
     after a kill is the same step. With a staleness, generations are sampled that many steps before
-    they are learned from, by the policy of then: what a sampler beside the learner would do, in one
+    they are learned from, by the policy of then: what an engine beside the learner would do, in one
     process and in one order. What they are drawn with is the config of the step that draws.
 
     Args:
@@ -88,7 +88,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
 
 def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> None:
-    """Stop where sampler and trainer disagree; of stale rollouts the distance is another thing."""
+    """Stop where engine and trainer disagree; of stale rollouts the distance is another thing."""
     if not stale:
         learner.check_gap(metrics["logprob_gap"])
         return

@@ -26,13 +26,13 @@ METRICS: Mapping[str, str] = {
     "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
     "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",
     "rl/rollouts_stale": "rollouts dropped as older than the bound",
-    # The sampler against the trainer, before the first update.
-    "rl/logprob_gap": "mean distance of the sampler's log-probabilities, in nats",
+    # The engine against the trainer, before the first update.
+    "rl/logprob_gap": "mean distance of the engine's log-probabilities, in nats",
     "rl/logprob_gap_max": "largest such distance at a token",
-    "rl/logprob_gap_k3": "KL(sampler || trainer) by k3, in nats per token",
+    "rl/logprob_gap_k3": "KL(engine || trainer) by k3, in nats per token",
     "rl/drift": "logprob_gap of stale rollouts: the policy has moved since",
     "rl/drift_max": "largest such distance",
-    "rl/drift_k3": "KL(sampler || trainer) of stale rollouts by k3",
+    "rl/drift_k3": "KL(engine || trainer) of stale rollouts by k3",
     # The updates of the step, as means over them.
     "rl/loss": "loss, all terms",
     "rl/clip_fraction": "share of tokens that a clip caught",

@@ -44,7 +44,7 @@ class Rollout(NamedTuple):
     spans: tuple[Span, ...]
     """All tokens, in order: whose turn it was, and which of them the policy drew."""
     logprobs: tuple[float, ...]
-    """Of the drawn tokens in order, by the sampler, in nats."""
+    """Of the drawn tokens in order, by the engine, in nats."""
     versions: tuple[int, ...]
     """Step whose policy drew each turn."""
     end: str

@@ -74,7 +74,7 @@ _STORE = "rollouts"
 class ShardedPolicyLearner(PolicyLearner):
     """One of several processes, which all draw on the same rollouts.
 
-    The policy is there twice: in shards, which learn, and whole, as the sampler reads it. Losses
+    The policy is there twice: in shards, which learn, and whole, as the engine reads it. Losses
     are given the denominator of the whole update, so gradients add up over the processes.
     """
 

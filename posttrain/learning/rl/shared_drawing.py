@@ -10,9 +10,9 @@ from posttrain.learning.rewards.components.verifier import Answer, VerifierCache
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
-from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
+from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
 from posttrain.learning.rollouts.engines.batches import cut, in_order
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
@@ -24,7 +24,7 @@ _BATCH_SIZE = 512
 @contextmanager
 def shared_tools(
     engine: Engine, policy: Policy, learner: PolicyLearner, context: StageContext
-) -> Iterator[tuple[Sampler, VerifierCache]]:
+) -> Iterator[tuple[RolloutEngine, VerifierCache]]:
     """Open what draws and what verifies, with the same results in every process.
 
     Args:
@@ -34,7 +34,7 @@ def shared_tools(
         context: Says whether actors of a cluster draw.
 
     Yields:
-        The sampler, and what scores answers by their problems' verifiers.
+        The engine, and what scores answers by their problems' verifiers.
 
     Raises:
         UserError: The engine needs a process of its own beside each of several.
@@ -43,7 +43,7 @@ def shared_tools(
     assert isinstance(learner, ShardedPolicyLearner)
     group = learner.group
     if context.ray is not None and not group.is_main:
-        yield SharedSampler(None, policy, learner), VerifierCache(_from_main(group, None))
+        yield SharedEngine(None, policy, learner), VerifierCache(_from_main(group, None))
         return
     if context.ray is None and not engine.SHARES_PROCESS:
         raise UserError(
@@ -52,13 +52,13 @@ def shared_tools(
             " engine to torch"
         )
     with (
-        open_sampler(engine, policy, batch_size=_BATCH_SIZE, ray=context.ray) as sampler,
+        open_engine(engine, policy, batch_size=_BATCH_SIZE, ray=context.ray) as opened,
         verifying(context.ray) as verify,
     ):
         if context.ray is None:
-            drawing: Sampler = DividedSampler(sampler, learner)
+            drawing: RolloutEngine = DividedEngine(opened, learner)
         else:
-            drawing = SharedSampler(sampler, policy, learner)
+            drawing = SharedEngine(opened, policy, learner)
         yield drawing, VerifierCache(_from_main(group, verify))
 
 
@@ -76,28 +76,28 @@ def _from_main(
 
 
 @dataclass(frozen=True)
-class DividedSampler:
+class DividedEngine:
     """An engine in every process; the batches of one process are shared out among them."""
 
-    sampler: Sampler
+    engine: RolloutEngine
     learner: ShardedPolicyLearner
 
     @property
     def context_length(self) -> int:
         """Return the number of positions that the model knows."""
-        return self.sampler.context_length
+        return self.engine.context_length
 
     def update(self, policy_version: int) -> None:
         """Hand every engine the present weights; later samples carry this version."""
         self.learner.lend()
-        self.sampler.update(policy_version)
+        self.engine.update(policy_version)
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
         group = self.learner.group
         pieces = cut(prompts, params, batch_size=_BATCH_SIZE, at_least=group.size)
         own = {
-            number: self.sampler.sample([prompts[index] for index in pieces[number]], params)
+            number: self.engine.sample([prompts[index] for index in pieces[number]], params)
             for number in range(group.rank, len(pieces), group.size)
         }
         drawn: dict[int, list[Sample]] = {}
@@ -107,10 +107,10 @@ class DividedSampler:
 
 
 @dataclass(frozen=True)
-class SharedSampler:
+class SharedEngine:
     """The main process's engine draws for all; the others have none."""
 
-    sampler: Sampler | None
+    engine: RolloutEngine | None
     policy: Policy
     learner: ShardedPolicyLearner
 
@@ -122,11 +122,11 @@ class SharedSampler:
     def update(self, policy_version: int) -> None:
         """Hand the engine the present weights; later samples carry this version."""
         self.learner.lend()
-        if self.sampler is not None:
-            self.sampler.update(policy_version)
+        if self.engine is not None:
+            self.engine.update(policy_version)
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
         """Draw `params.num_samples` continuations of every prompt."""
-        drawn = self.sampler.sample(prompts, params) if self.sampler is not None else None
+        drawn = self.engine.sample(prompts, params) if self.engine is not None else None
         samples: list[Sample] = self.learner.group.from_main(drawn)
         return samples

@@ -8,7 +8,7 @@ from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.rollout import Rewarder
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
 from posttrain.stage.context import StageContext
@@ -38,11 +38,11 @@ def open_workbench(
     if context.processes > 1:
         from posttrain.learning.rl.shared_drawing import shared_tools
 
-        with shared_tools(engine, policy, learner, context) as (sampler, verify):
-            yield Workbench(sampler, Rewarder(reward, verify), policy.tokenizer)
+        with shared_tools(engine, policy, learner, context) as (opened, verify):
+            yield Workbench(opened, Rewarder(reward, verify), policy.tokenizer)
     else:
         with (
-            open_sampler(engine, policy, ray=context.ray) as sampler,
+            open_engine(engine, policy, ray=context.ray) as opened,
             verifying(context.ray) as verify,
         ):
-            yield Workbench(sampler, Rewarder(reward, verify), policy.tokenizer)
+            yield Workbench(opened, Rewarder(reward, verify), policy.tokenizer)

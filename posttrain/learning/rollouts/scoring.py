@@ -13,7 +13,7 @@ from posttrain.data.tables import read_table
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.score import Score
-from posttrain.learning.rollouts.engines.base import Prompt, Sample, Sampler, SamplingParams
+from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
 from posttrain.stage.resources import RayResources
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def make_prompts(tokenizer: "PreTrainedTokenizerBase", problems: Sequence[Proble
 
 
 def sample_and_score(
-    sampler: Sampler,
+    engine: RolloutEngine,
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     params: SamplingParams,
@@ -82,7 +82,7 @@ def sample_and_score(
     """Draw `params.num_samples` samples of every problem, and score them all at once.
 
     Args:
-        sampler: Draws the samples, by the policy that it holds.
+        engine: Draws the samples, by the policy that it holds.
         problems: What to answer.
         prompts: The problems' prompts as tokens, in the same order.
         params: How to sample, and with which seed.
@@ -92,14 +92,14 @@ def sample_and_score(
         The samples, problem by problem.
 
     """
-    samples = sampler.sample(prompts, params)
+    samples = engine.sample(prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
     scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
     return [ScoredSample(*made) for made in zip(owners, samples, scores, strict=True)]
 
 
 def sample_and_score_all(
-    sampler: Sampler,
+    engine: RolloutEngine,
     problems: Sequence[Problem],
     prompts: Sequence[Prompt],
     params: SamplingParams,
@@ -110,7 +110,7 @@ def sample_and_score_all(
     """Do as `sample_and_score` does, in portions of similar length.
 
     Args:
-        sampler: Draws the samples, by the policy that it holds.
+        engine: Draws the samples, by the policy that it holds.
         problems: What to answer.
         prompts: The problems' prompts as tokens, in the same order.
         params: How to sample, and with which seed.
@@ -127,7 +127,7 @@ def sample_and_score_all(
     for begin in range(0, len(ordered), portion):
         chosen = ordered[begin : begin + portion]
         made = sample_and_score(
-            sampler,
+            engine,
             [problems[index] for index in chosen],
             [prompts[index] for index in chosen],
             params,

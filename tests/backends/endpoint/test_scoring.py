@@ -8,7 +8,7 @@ from posttrain.learning.rewards.components.verifier import VerifierCache, metada
 from posttrain.learning.rewards.verifiers.judge import JudgeVerifier
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.scoring import sample_and_score
-from tests.scripted import FakeSampler
+from tests.scripted import FakeEngine
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,13 @@ def test_a_batch_of_samples_is_judged_together(server, tokenizer):
     ]
     prompts = [Prompt(each.id, (5, 6)) for each in problems]
     place = {prompt.id: index for index, prompt in enumerate(prompts)}
-    sampler = FakeSampler(tokenizer, lambda prompt, *_: f"#### {1 + place[prompt.id] // 4}")
+    engine = FakeEngine(tokenizer, lambda prompt, *_: f"#### {1 + place[prompt.id] // 4}")
     params, cache = SamplingParams(max_tokens=20, num_samples=2), VerifierCache()
-    made = sample_and_score(sampler, problems, prompts, params, verify=cache)
+    made = sample_and_score(engine, problems, prompts, params, verify=cache)
     assert [each.problem for each in made] == [p for p in problems for _ in range(2)]
     # The first four answer 1, which is right; the others 2.
     assert [each.score.value for each in made] == [1.0] * 8 + [0.0] * 8
     assert (server.most_running, len(server.requests)) == (4, 4)
-    again = sample_and_score(sampler, problems, prompts, params, verify=cache)
+    again = sample_and_score(engine, problems, prompts, params, verify=cache)
     assert [each.score for each in again] == [each.score for each in made]
     assert len(server.requests) == 4

@@ -29,7 +29,7 @@ class PrimedProduction(Production):
 
     def produce(self, problems, prompts, at):
         primed = [replace(each, token_ids=each.token_ids + self.ids) for each in prompts]
-        samples = self.bench.sampler.sample(primed, at.params)
+        samples = self.bench.engine.sample(primed, at.params)
         return as_groups(samples, problems, primed, first=at.first_group)
 
 

@@ -65,8 +65,8 @@ CONTRADICTIONS = {
     ),
     "weights without two policies": (
         {"token_weights": {"importance": {"high": 2}}},
-        "rl.algorithm: token weight importance compares the old policy with the sampler, but"
-        " old_policy is sampler, so all weights are 1; set old_policy to recomputed or"
+        "rl.algorithm: token weight importance compares the old policy with the engine, but"
+        " old_policy is engine, so all weights are 1; set old_policy to recomputed or"
         " interpolated, or leave it out",
     ),
     "a truncation without a bound": (

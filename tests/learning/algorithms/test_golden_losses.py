@@ -16,13 +16,13 @@ RATIO_02_028 = {"low": 0.2, "high": 0.28}
 PLAIN = {
     "regularizers": {"kl": None},
     "overlong": None,
-    "old_policy": "sampler",
+    "old_policy": "engine",
     "token_weights": {"importance": None},
 }
 BY_SEQUENCE = {"kind": "sequence_mean_token_mean"}
 BY_TOKEN = {"kind": "token_mean"}
 
-ON_POLICY_SAMPLER = {
+ON_POLICY_ENGINE = {
     "token mean": ("dapo", {}, -0.160260),
     "token mean, the default": ("default", {}, -0.160260),
     "sequence mean": ("grpo", {"surrogate": RATIO_02_028}, 0.045605),
@@ -49,7 +49,7 @@ ON_POLICY_SAMPLER = {
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "expected"), ON_POLICY_SAMPLER.values(), ids=ON_POLICY_SAMPLER
+    ("name", "changes", "expected"), ON_POLICY_ENGINE.values(), ids=ON_POLICY_ENGINE
 )
 def test_losses_against_the_old_policy(choose, fixture_f, batch_of, name, changes, expected):
     algorithm = choose(name, **(PLAIN | {"advantage": CENTRED} | changes))
@@ -80,7 +80,7 @@ CORRECTED = {
 
 
 @pytest.mark.parametrize(("weights", "expected"), CORRECTED.values(), ids=CORRECTED)
-def test_losses_corrected_for_the_sampler(choose, fixture_f, batch_of, weights, expected):
+def test_losses_corrected_for_the_engine(choose, fixture_f, batch_of, weights, expected):
     algorithm = choose("default", old_policy="recomputed", token_weights=weights)
     batch = batch_of(algorithm, fixture_f)
     loss, metrics = policy_objective(algorithm, fixture_f.new, batch=batch, denominator=5)

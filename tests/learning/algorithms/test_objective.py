@@ -98,19 +98,19 @@ def expected_gradient(algorithm, *, on_policy, rewards=None):
     """Gradient of the expected loss over the four one-token rollouts, each with its chance."""
     logits = LOGITS.clone().requires_grad_()
     logprobs = logits.log_softmax(-1)
-    sampler = logprobs.detach() if on_policy else OLDER
+    behavior = logprobs.detach() if on_policy else OLDER
     loss = 0.0
     for token in range(4):
         batch = PolicyBatch(
             mask_BT=torch.tensor([[True]]),
             advantages_BT=torch.zeros(1, 1) if rewards is None else rewards[token].view(1, 1),
-            sampled_logprobs_BT=sampler[token].view(1, 1),
+            sampled_logprobs_BT=behavior[token].view(1, 1),
             reference_logprobs_BT=REFERENCE[token].view(1, 1),
         )
         share, _ = policy_objective(
             algorithm, logprobs[token].view(1, 1), batch=batch, denominator=1
         )
-        loss = loss + sampler[token].exp() * share
+        loss = loss + behavior[token].exp() * share
     return torch.autograd.grad(loss, logits)[0].tolist()
 
 
@@ -205,7 +205,7 @@ def test_all_surrogates_are_reinforce_at_ratio_1(choose, rollouts):
             name,
             aggregation={"kind": "token_mean"},
             regularizers={"kl": None},
-            old_policy="sampler",
+            old_policy="engine",
         )
         leaf = batch.sampled_logprobs_BT.clone().requires_grad_()
         loss, _ = policy_objective(algorithm, leaf, batch=batch, denominator=whole)
@@ -215,7 +215,7 @@ def test_all_surrogates_are_reinforce_at_ratio_1(choose, rollouts):
         torch.testing.assert_close(gradient, expected, atol=1e-7, rtol=1e-5, msg=name)
 
 
-def test_the_interpolated_policy_lies_between_sampler_and_current(choose, rollouts):
+def test_the_interpolated_policy_lies_between_engine_and_current(choose, rollouts):
     batch, values = rollouts
     algorithm = choose(
         "default", old_policy="interpolated", token_weights={"importance": {"bound": "none"}}

@@ -56,7 +56,7 @@ def test_no_switch_is_idle_on_this_batch(data):
 @pytest.mark.parametrize(("name", "changes", "expected"), PEERS.values(), ids=PEERS)
 def test_loss_and_gradient(choose, data, batch_of, name, changes, expected):
     algorithm = choose(name, **changes)
-    if algorithm.old_policy == "sampler":
+    if algorithm.old_policy == "engine":
         data.rollout = data.old
     leaf = data.new.clone().requires_grad_()
     whole = denominator(algorithm, data.mask)

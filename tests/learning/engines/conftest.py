@@ -110,7 +110,7 @@ def trainer_logprobs():
 
 
 TOLERANCE = 1e-4
-"""Nats by which a row's log-probabilities may differ alone and in company: `base.Sampler`."""
+"""Nats by which a row's log-probabilities may differ alone and in company: `base.RolloutEngine`."""
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import torch
 
 from posttrain.learning.rollouts.engines.base import SamplingParams
 from posttrain.learning.rollouts.engines.slots import SlotDecoder
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
 
 @pytest.mark.parametrize("name", ["llama-gqa-tied", "qwen2", "mistral-window", "gpt-neox"])
@@ -20,11 +20,11 @@ from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
 def test_every_tensor_is_made_where_the_policy_is(
     name, num_samples, cut, models, tokenizer, prompts
 ):
-    sampler = TorchSampler(models[name], tokenizer, batch_size=6)
+    engine = TorchRolloutEngine(models[name], tokenizer, batch_size=6)
     params = SamplingParams(max_tokens=12, num_samples=num_samples, **cut)
-    expected = sampler.sample(prompts, params)
+    expected = engine.sample(prompts, params)
     with torch.device("meta"):
-        assert sampler.sample(prompts, params) == expected
+        assert engine.sample(prompts, params) == expected
 
 
 def test_the_cache_has_the_number_format_of_the_policy(
@@ -41,7 +41,7 @@ def test_the_cache_has_the_number_format_of_the_policy(
 
     monkeypatch.setattr(SlotDecoder, "admit", admit)
     params = SamplingParams(max_tokens=12, num_samples=2)
-    samples = TorchSampler(half, tokenizer, batch_size=4).sample(prompts, params)
+    samples = TorchRolloutEngine(half, tokenizer, batch_size=4).sample(prompts, params)
     assert set(seen) == {torch.bfloat16}
     by_id = {prompt.id: prompt for prompt in prompts}
     for sample in samples:

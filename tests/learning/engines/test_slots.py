@@ -8,10 +8,10 @@ import torch
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines import slots
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.learning.rollouts.engines.slots import SlotDecoder
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
 
 # None of them is for the decoder of Llamas, which goes by batches.
@@ -49,7 +49,7 @@ def some_prompts():
 def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_alone(
     model, tokenizer, forwards, same_draws
 ):
-    samples = TorchSampler(model, tokenizer, batch_size=PLACES).sample(some_prompts(), PARAMS)
+    samples = TorchRolloutEngine(model, tokenizer, batch_size=PLACES).sample(some_prompts(), PARAMS)
     steps = [rows for rows, tokens in forwards if tokens == 1]
     assert max(steps) == PLACES
     assert max(rows for rows, tokens in forwards if tokens > 1) == PLACES // GROUP
@@ -60,7 +60,7 @@ def test_places_are_bounded_and_refilled_and_samples_are_those_of_each_prompt_al
     # More steps than the cache has columns: what no row needed any more was shifted out.
     assert len(steps) > 13 + 40 + (13 + 40) // 4
 
-    alone = TorchSampler(model, tokenizer)
+    alone = TorchRolloutEngine(model, tokenizer)
     apart = [sample for prompt in some_prompts() for sample in alone.sample([prompt], PARAMS)]
     same_draws(model, some_prompts(), PARAMS, samples, apart)
 
@@ -72,7 +72,7 @@ def test_nothing_is_kept_for_a_backward_pass_and_the_mode_of_training_stays(mode
     model.train(mode).register_forward_hook(
         lambda module, _arguments, output: seen.append((module.training, output.logits.grad_fn))
     )
-    TorchSampler(model, tokenizer).sample(some_prompts()[:2], SamplingParams(max_tokens=3))
+    TorchRolloutEngine(model, tokenizer).sample(some_prompts()[:2], SamplingParams(max_tokens=3))
     assert set(seen) == {(False, None)}
     assert model.training is mode
 
@@ -80,8 +80,8 @@ def test_nothing_is_kept_for_a_backward_pass_and_the_mode_of_training_stays(mode
 @pytest.mark.parametrize("model", ["mistral-window"], indirect=True)
 def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer, same_draws):
     params = SamplingParams(max_tokens=40, num_samples=GROUP, seed=3, stop=("a", "e", "#"))
-    samples = TorchSampler(model, tokenizer, batch_size=PLACES).sample(some_prompts(), params)
-    alone = TorchSampler(model, tokenizer)
+    samples = TorchRolloutEngine(model, tokenizer, batch_size=PLACES).sample(some_prompts(), params)
+    alone = TorchRolloutEngine(model, tokenizer)
     whole = [s for prompt in some_prompts() for s in alone.sample([prompt], params)]
     same_draws(model, some_prompts(), params, samples, whole)
 
@@ -90,8 +90,8 @@ def test_stop_strings_end_rows_that_began_at_different_times(model, tokenizer, s
 def test_one_prompt_with_more_samples_than_places_is_still_drawn(model, tokenizer, same_draws):
     params = SamplingParams(max_tokens=6, num_samples=5)
     prompts = some_prompts()[:3]
-    few = TorchSampler(model, tokenizer, batch_size=2).sample(prompts, params)
-    many = TorchSampler(model, tokenizer).sample(prompts, params)
+    few = TorchRolloutEngine(model, tokenizer, batch_size=2).sample(prompts, params)
+    many = TorchRolloutEngine(model, tokenizer).sample(prompts, params)
     same_draws(model, prompts, params, few, many)
 
 
@@ -117,15 +117,15 @@ def test_what_was_in_a_place_before_is_never_read(model):
 @pytest.mark.parametrize("model", ["gpt-neox"], indirect=True)
 def test_slots_that_cannot_be_had_are_refused_with_what_to_lower(model, tokenizer, monkeypatch):
     """Two layers, keys and values of 32 floats: 512 bytes a position, and 9 + 6 of them a row."""
-    sampler = TorchSampler(model, tokenizer)
+    engine = TorchRolloutEngine(model, tokenizer)
     prompts, params = [Prompt("p", tuple(range(20, 29)))], SamplingParams(6, num_samples=4)
     monkeypatch.setattr(slots, "free_memory", lambda _device: 4 * 15 * 512)
-    sampler.sample(prompts, params)
+    engine.sample(prompts, params)
     monkeypatch.setattr(slots, "free_memory", lambda _device: 4 * 15 * 512 - 1)
     with pytest.raises(
         UserError, match="4 samples of up to 15 tokens take 30.7 kB, .*lower batch_"
     ):
-        sampler.sample(prompts, params)
+        engine.sample(prompts, params)
 
 
 @pytest.mark.slow
@@ -133,8 +133,8 @@ def test_a_compiled_forward_draws_the_same(models, tokenizer, same_draws):
     """A minute for its two shapes, so no row ends and no prompt waits."""
     policy = Policy(models["mistral-window"], tokenizer)
     prompts, params = some_prompts()[:4], SamplingParams(max_tokens=4, seed=3)
-    ours = TorchSampler(policy.model, tokenizer).sample(prompts, params)
-    with open_sampler(TorchEngine(compile=True), policy) as compiled:
+    ours = TorchRolloutEngine(policy.model, tokenizer).sample(prompts, params)
+    with open_engine(TorchEngine(compile=True), policy) as compiled:
         theirs = compiled.sample(prompts, params)
     same_draws(policy.model, prompts, params, theirs, ours)
     assert min(len(sample.token_ids) for sample in ours) == 4
@@ -145,6 +145,6 @@ def test_without_a_compiler_that_is_said(models, tokenizer, monkeypatch):
     policy = Policy(models["gpt-neox"], tokenizer)
     with (
         pytest.raises(UserError, match="engine.compile needs a C\\+\\+ compiler"),
-        open_sampler(TorchEngine(compile=True), policy),
+        open_engine(TorchEngine(compile=True), policy),
     ):
         pass

@@ -9,7 +9,7 @@ from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.rollouts.engines import llama
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
 
 NAMES = [
@@ -59,16 +59,16 @@ def test_a_policy_of_broken_weights_is_refused_in_one_sentence(
     broken = copy.deepcopy(models[name])
     with torch.no_grad():
         broken.get_output_embeddings().weight[7] = torch.nan
-    sampler = TorchSampler(broken, tokenizer)
+    engine = TorchRolloutEngine(broken, tokenizer)
     with pytest.raises(UserError, match="logits are not finite, so nothing can be drawn"):
-        sampler.sample(prompts, SamplingParams(max_tokens=4, temperature=temperature))
+        engine.sample(prompts, SamplingParams(max_tokens=4, temperature=temperature))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_greedy_equals_generate(name, models, prompts, tokenizer):
     model = models[name]
-    sampler = TorchSampler(model, tokenizer, batch_size=4)
-    samples = sampler.sample(prompts, SamplingParams(max_tokens=24, temperature=0.0))
+    engine = TorchRolloutEngine(model, tokenizer, batch_size=4)
+    samples = engine.sample(prompts, SamplingParams(max_tokens=24, temperature=0.0))
     for prompt, sample in zip(prompts, samples, strict=True):
         ids = torch.tensor([prompt.token_ids])
         expected = model.generate(
@@ -84,9 +84,9 @@ def test_greedy_equals_generate(name, models, prompts, tokenizer):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_logprobs_equal_the_trainers(name, temperature, models, prompts, tokenizer):
-    sampler = TorchSampler(models[name], tokenizer)
+    engine = TorchRolloutEngine(models[name], tokenizer)
     params = SamplingParams(max_tokens=24, temperature=temperature, num_samples=3, top_p=0.9)
-    samples = sampler.sample(prompts, params)
+    samples = engine.sample(prompts, params)
     by_id = {prompt.id: prompt for prompt in prompts}
     for sample in samples:
         expected = trainer_logprobs(models[name], by_id[sample.prompt_id], sample, temperature)
@@ -99,7 +99,7 @@ def test_prompts_of_any_length_go_on_after_others_were_dropped(name, models, tok
     model = copy.deepcopy(models[name])
     model.generation_config.eos_token_id = list(range(2, 12))
     prompts = [Prompt(f"q{i}", tuple(range(20, 22 + i % 12))) for i in range(36)]
-    samples = TorchSampler(model, tokenizer).sample(
+    samples = TorchRolloutEngine(model, tokenizer).sample(
         prompts, SamplingParams(max_tokens=40, num_samples=2)
     )
     lengths = [len(sample.token_ids) for sample in samples]
@@ -114,13 +114,13 @@ def test_prompts_of_any_length_go_on_after_others_were_dropped(name, models, tok
 @pytest.mark.parametrize("name", ["llama", "qwen2"])
 def test_new_weights_are_seen_at_once(name, models, prompts, tokenizer):
     model = copy.deepcopy(models[name]).train()
-    sampler = TorchSampler(model, tokenizer)
+    engine = TorchRolloutEngine(model, tokenizer)
     params = SamplingParams(max_tokens=8)
-    before = sampler.sample(prompts, params)
+    before = engine.sample(prompts, params)
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(0.5)
-    after = sampler.sample(prompts, params)
+    after = engine.sample(prompts, params)
     assert model.training
     for prompt, old, new in zip(prompts, before, after, strict=True):
         expected = trainer_logprobs(model, prompt, new, 1.0)
@@ -131,9 +131,9 @@ def test_new_weights_are_seen_at_once(name, models, prompts, tokenizer):
 
 def test_every_configured_end_token_ends(models, prompts, tokenizer):
     model = copy.deepcopy(models["llama"])
-    free = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    free = TorchRolloutEngine(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
     model.generation_config.eos_token_id = [2, free.token_ids[3]]
-    cut = TorchSampler(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
+    cut = TorchRolloutEngine(model, tokenizer).sample(prompts[:1], SamplingParams(max_tokens=8))[0]
     first = free.token_ids.index(free.token_ids[3])
     assert cut.token_ids == free.token_ids[: first + 1]
 
@@ -141,7 +141,7 @@ def test_every_configured_end_token_ends(models, prompts, tokenizer):
 def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
     model, prompt = models["llama"], Prompt("p", (5, 6, 7))
     params = SamplingParams(max_tokens=1, num_samples=20_000)
-    samples = TorchSampler(model, tokenizer).sample([prompt], params)
+    samples = TorchRolloutEngine(model, tokenizer).sample([prompt], params)
     drawn = torch.bincount(
         torch.tensor([s.token_ids[0] for s in samples]), minlength=model.config.vocab_size
     )
@@ -154,19 +154,22 @@ def test_first_tokens_are_as_frequent_as_the_policy_says(models, tokenizer):
 
 def test_a_groups_bits_do_not_depend_on_how_many_others_there_are(models, prompts, tokenizer):
     """Actors that share the work must draw what one process draws, log-probabilities included."""
-    sampler = TorchSampler(models["llama-gqa-tied"], tokenizer)
+    engine = TorchRolloutEngine(models["llama-gqa-tied"], tokenizer)
     alike = [Prompt(f"{i}", prompts[0].token_ids[:-1] + (10 + i,)) for i in range(32)]
     params = SamplingParams(max_tokens=12, num_samples=8, seed=7)
-    together = sampler.sample(alike, params)
-    assert sampler.sample(alike[:16], params) + sampler.sample(alike[16:], params) == together
+    together = engine.sample(alike, params)
+    assert engine.sample(alike[:16], params) + engine.sample(alike[16:], params) == together
 
 
 def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
     models, prompts, tokenizer, monkeypatch
 ):
     """Two layers of keys and values of 4 heads of 8 floats, 20 + 12 positions: 16 KiB a row."""
-    sampler, params = TorchSampler(models["llama"], tokenizer), SamplingParams(12, num_samples=2)
-    expected = sampler.sample(prompts, params)
+    engine, params = (
+        TorchRolloutEngine(models["llama"], tokenizer),
+        SamplingParams(12, num_samples=2),
+    )
+    expected = engine.sample(prompts, params)
     read, seen = LlamaDecoder.prefill, []
 
     def prefill(self, ids_PS, *given, group, **options):
@@ -178,7 +181,7 @@ def test_a_batch_is_no_larger_than_what_the_processors_cache_holds(
     for rows, batches in ((5, [4, 4, 4]), (8, [8, 4]), (1, [2] * 6), (16, [12])):
         monkeypatch.setattr(llama, "_IN_CACHE", rows * 2**14)
         seen.clear()
-        found = sampler.sample(prompts, params)
+        found = engine.sample(prompts, params)
         assert seen == batches
         assert [s.token_ids for s in found] == [s.token_ids for s in expected]
 
@@ -188,8 +191,8 @@ def test_prompts_that_share_nothing_are_read_in_portions(name, models, tokenizer
     """45 tokens at once: the activations of a whole batch would be many times its weights."""
     lengths = [20, 20, 20, 20, 7, 7, 9, 50, 3, 20]
     prompts = [Prompt(f"q{i}", tuple(range(20, 20 + n))) for i, n in enumerate(lengths)]
-    sampler, params = TorchSampler(models[name], tokenizer), SamplingParams(6, num_samples=1)
-    whole = sampler.sample(prompts, params)
+    engine, params = TorchRolloutEngine(models[name], tokenizer), SamplingParams(6, num_samples=1)
+    whole = engine.sample(prompts, params)
     project, seen = llama.LlamaWeights.project, []
 
     def counted(self, x, layer, **given):
@@ -199,7 +202,7 @@ def test_prompts_that_share_nothing_are_read_in_portions(name, models, tokenizer
 
     monkeypatch.setattr(llama, "_PORTION", 45)
     monkeypatch.setattr(llama.LlamaWeights, "project", counted)
-    found = sampler.sample(prompts, params)
+    found = engine.sample(prompts, params)
     # By hand, of the prompts from short to long: 3, 7, 7 and 9; twice two of 20; 20; 50.
     assert sorted(set(seen)) == [20, 36, 40, 50]
     assert [s.token_ids for s in found] == [s.token_ids for s in whole]

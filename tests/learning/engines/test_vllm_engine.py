@@ -9,9 +9,9 @@ import torch
 
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.kinds.vllm import VllmEngine
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
 
 pytestmark = pytest.mark.engines
@@ -25,9 +25,9 @@ def policy(wide_model, tokenizer):
 
 
 @pytest.fixture(scope="module")
-def sampler(policy):
-    with open_sampler(VllmEngine(**SMALL), policy) as sampler:
-        yield sampler
+def rollout_engine(policy):
+    with open_engine(VllmEngine(**SMALL), policy) as rollout_engine:
+        yield rollout_engine
 
 
 def logprobs(samples):
@@ -35,12 +35,12 @@ def logprobs(samples):
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.6, "top_k": 20}, {"top_p": 0.7}])
-def test_it_draws_what_the_torch_engine_draws(sampler, policy, prompts, params):
+def test_it_draws_what_the_torch_engine_draws(rollout_engine, policy, prompts, params):
     """More rows than are decoded together, so that vLLM refills and moves its batch."""
     params = SamplingParams(max_tokens=24, num_samples=8, seed=11, **params)
     ours, theirs = (
         engine.sample(prompts, params)
-        for engine in (TorchSampler(policy.model, policy.tokenizer), sampler)
+        for engine in (TorchRolloutEngine(policy.model, policy.tokenizer), rollout_engine)
     )
     assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
     assert [sample.text for sample in theirs] == [sample.text for sample in ours]
@@ -49,19 +49,19 @@ def test_it_draws_what_the_torch_engine_draws(sampler, policy, prompts, params):
 
 
 def test_an_update_puts_the_new_policy_into_the_running_engine(
-    sampler, policy, prompts, trainer_logprobs
+    rollout_engine, policy, prompts, trainer_logprobs
 ):
     """Step by step as an optimizer would; the engine stays the same object in the same place."""
-    engine = sampler._engine
+    engine = rollout_engine._engine
     before = copy.deepcopy(policy.model)
     greedy = SamplingParams(max_tokens=8, temperature=0.0)
-    old = sampler.sample(prompts, greedy)
+    old = rollout_engine.sample(prompts, greedy)
     for version in (1, 2):
         with torch.no_grad():
             for parameter in policy.model.parameters():
                 parameter.add_(0.1 * torch.randn(parameter.shape))
-        sampler.update(version)
-        new = sampler.sample(prompts, greedy)
+        rollout_engine.update(version)
+        new = rollout_engine.sample(prompts, greedy)
         assert {sample.policy_version for sample in new} == {version}
         for prompt, sample in zip(prompts, new, strict=True):
             drawn = torch.tensor(sample.logprobs)
@@ -70,18 +70,18 @@ def test_an_update_puts_the_new_policy_into_the_running_engine(
             torch.testing.assert_close(drawn, now, atol=1e-3, rtol=0)
             assert (drawn - then).abs().max() > 0.1
     assert [sample.token_ids for sample in new] != [sample.token_ids for sample in old]
-    assert sampler._engine is engine
+    assert rollout_engine._engine is engine
 
 
-def test_a_change_is_not_seen_before_it_is_told(sampler, policy, prompts):
+def test_a_change_is_not_seen_before_it_is_told(rollout_engine, policy, prompts):
     params = SamplingParams(max_tokens=8, temperature=0.0)
-    sampler.update(3)
-    before = sampler.sample(prompts, params)
+    rollout_engine.update(3)
+    before = rollout_engine.sample(prompts, params)
     with torch.no_grad():
         policy.model.get_input_embeddings().weight.mul_(1.1)
-    assert sampler.sample(prompts, params) == before
-    sampler.update(3)
-    assert sampler.sample(prompts, params) != before
+    assert rollout_engine.sample(prompts, params) == before
+    rollout_engine.update(3)
+    assert rollout_engine.sample(prompts, params) != before
 
 
 # From here on engines of their own: one at a time, as closing one closes what all share.
@@ -92,13 +92,13 @@ def test_other_architectures_are_updated_whole(name, wide_model, tokenizer, prom
     """Gemma's output head is its embedding, and no module of its own as in Llama."""
     policy = Policy(wide_model(name), tokenizer)
     params = SamplingParams(max_tokens=24, seed=1)
-    with open_sampler(VllmEngine(**SMALL), policy) as sampler:
+    with open_engine(VllmEngine(**SMALL), policy) as rollout_engine:
         with torch.no_grad():
             for parameter in policy.model.parameters():
                 parameter.add_(0.05 * torch.randn(parameter.shape))
-        sampler.update(1)
-        theirs = sampler.sample(prompts, params)
-    ours = TorchSampler(policy.model, policy.tokenizer).sample(prompts, params)
+        rollout_engine.update(1)
+        theirs = rollout_engine.sample(prompts, params)
+    ours = TorchRolloutEngine(policy.model, policy.tokenizer).sample(prompts, params)
     assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
     torch.testing.assert_close(logprobs(theirs), logprobs(ours), atol=1e-4, rtol=0)
 
@@ -108,9 +108,9 @@ def test_a_long_prompt_that_is_read_in_pieces_draws_the_same(wide_model, tokeniz
     policy = Policy(wide_model("llama"), tokenizer)
     prompts = [Prompt(f"long{i}", (5 + i % 200,) * 60) for i in range(256)]
     params = SamplingParams(max_tokens=3, num_samples=2, seed=2)
-    with open_sampler(VllmEngine(max_num_seqs=512, kv_cache_gib=0.2), policy) as sampler:
-        theirs = sampler.sample(prompts, params)
-    ours = TorchSampler(policy.model, policy.tokenizer).sample(prompts, params)
+    with open_engine(VllmEngine(max_num_seqs=512, kv_cache_gib=0.2), policy) as rollout_engine:
+        theirs = rollout_engine.sample(prompts, params)
+    ours = TorchRolloutEngine(policy.model, policy.tokenizer).sample(prompts, params)
     assert [sample.token_ids for sample in theirs] == [sample.token_ids for sample in ours]
 
 
@@ -123,8 +123,8 @@ def test_the_process_is_left_as_it_was(wide_model, tokenizer, prompts):
     np.random.seed(5)
     random.seed(5)
     set_num_threads, threads = torch.set_num_threads, torch.get_num_threads()
-    with open_sampler(VllmEngine(**SMALL), Policy(wide_model("llama"), tokenizer)) as sampler:
-        sampler.sample(prompts, SamplingParams(max_tokens=4))
+    with open_engine(VllmEngine(**SMALL), Policy(wide_model("llama"), tokenizer)) as rollout_engine:
+        rollout_engine.sample(prompts, SamplingParams(max_tokens=4))
     assert (torch.rand(1).item(), np.random.rand(), random.random()) == expected
     assert torch.set_num_threads is set_num_threads
     assert torch.get_num_threads() == threads
@@ -143,8 +143,8 @@ def test_adapters_are_merged_on_the_way(wide_model, tokenizer, prompts, trainer_
                 parameter.normal_(std=0.2)
     assert isinstance(model.model.layers[0].mlp.up_proj, peft.tuners.lora.LoraLayer)
     greedy = SamplingParams(max_tokens=8, temperature=0.0)
-    with open_sampler(VllmEngine(**SMALL), Policy(model, tokenizer)) as sampler:
-        merged = sampler.sample(prompts, greedy)
+    with open_engine(VllmEngine(**SMALL), Policy(model, tokenizer)) as rollout_engine:
+        merged = rollout_engine.sample(prompts, greedy)
     for prompt, sample in zip(prompts, merged, strict=True):
         expected = trainer_logprobs(model, prompt, sample)
         torch.testing.assert_close(torch.tensor(sample.logprobs), expected, atol=1e-3, rtol=0)
@@ -154,17 +154,17 @@ def test_adapters_are_merged_on_the_way(wide_model, tokenizer, prompts, trainer_
 def test_what_cannot_work_is_said_before_it_starts(models, wide_model, tokenizer):
     with (
         pytest.raises(UserError, match="no attention for heads of width 8, only for 32, 64"),
-        open_sampler(VllmEngine(**SMALL), Policy(models["llama"], tokenizer)),
+        open_engine(VllmEngine(**SMALL), Policy(models["llama"], tokenizer)),
     ):
         pass
     wide = Policy(wide_model("llama"), tokenizer)
     with (
         pytest.raises(UserError, match="engine.sleep frees the memory of a GPU"),
-        open_sampler(VllmEngine(sleep=True), wide),
+        open_engine(VllmEngine(sleep=True), wide),
     ):
         pass
     with (
         pytest.raises(UserError, match="a cache of 100000 GiB .* free on cpu; lower kv_cache_gib"),
-        open_sampler(VllmEngine(kv_cache_gib=1e5), wide),
+        open_engine(VllmEngine(kv_cache_gib=1e5), wide),
     ):
         pass

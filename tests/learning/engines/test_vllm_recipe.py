@@ -1,4 +1,4 @@
-"""A whole recipe with vLLM as the sampler of its probe, its RL and its evaluation."""
+"""A whole recipe with vLLM as the engine of its probe, its RL and its evaluation."""
 
 import json
 import shutil

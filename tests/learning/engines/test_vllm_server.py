@@ -6,7 +6,7 @@ from posttrain.backends.endpoint.cache import RequestCache
 from posttrain.backends.endpoint.chat import Question, reply_to
 from posttrain.backends.endpoint.client import Client
 from posttrain.learning.rollouts.engines.base import SamplingParams
-from posttrain.learning.rollouts.engines.server import ServerSampler
+from posttrain.learning.rollouts.engines.server import ServerRolloutEngine
 from posttrain.stage.errors import UserError
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(600)]
@@ -20,9 +20,9 @@ def client(vllm_server, tmp_path):
 def test_the_same_is_drawn_when_the_server_is_asked_again(client, tokenizer, prompts, tmp_path):
     """Another cache, so that it really is; and one prompt alone, as load must not matter."""
     params = SamplingParams(max_tokens=8, num_samples=3, seed=1)
-    together = ServerSampler(client, tokenizer).sample(prompts, params)
+    together = ServerRolloutEngine(client, tokenizer).sample(prompts, params)
     alone = Client(client.endpoint, RequestCache(tmp_path / "another.db"))
-    again = ServerSampler(alone, tokenizer).sample(prompts[1:2], params)
+    again = ServerRolloutEngine(alone, tokenizer).sample(prompts[1:2], params)
     expected = [s for s in together if s.prompt_id == prompts[1].id]
     assert [s.token_ids for s in again] == [s.token_ids for s in expected]
 

@@ -12,7 +12,7 @@ from posttrain.learning.rollouts.engines.vllm_choice import ROW
 
 
 class Engine:
-    """What `VllmSampler` uses of `vllm.LLM`. Its memory is gone while it sleeps, so it says no."""
+    """What `VllmRolloutEngine` uses of `vllm.LLM`. It has no memory while it sleeps."""
 
     def __init__(self, _model, **options):
         self.options, self.told, self.asleep = options, [], False
@@ -57,7 +57,7 @@ def opened(monkeypatch, models, tokenizer):
     monkeypatch.setattr(vllm_engine, "_check", lambda *_: None)
 
     def open_one(**options):
-        return vllm_engine.VllmSampler(models["llama"], tokenizer, VllmEngine(**options))
+        return vllm_engine.VllmRolloutEngine(models["llama"], tokenizer, VllmEngine(**options))
 
     return open_one
 
@@ -66,17 +66,17 @@ UPDATE = ("reload_weights", True)
 
 
 def test_it_sleeps_after_each_call_and_wakes_for_an_update_or_the_next(opened, prompts):
-    sampler = opened(sleep=True)
-    engine = sampler._engine
+    rollout_engine = opened(sleep=True)
+    engine = rollout_engine._engine
     assert engine.options["enable_sleep_mode"] is True
     params = SamplingParams(max_tokens=1, num_samples=2)
-    sampler.sample(prompts[:2], params)
-    sampler.sample(prompts[:1], params)
-    sampler.update(1)
-    sampler.update(2)
-    (first, _) = sampler.sample(prompts[:1], params)
+    rollout_engine.sample(prompts[:2], params)
+    rollout_engine.sample(prompts[:1], params)
+    rollout_engine.update(1)
+    rollout_engine.update(2)
+    (first, _) = rollout_engine.sample(prompts[:1], params)
     assert first.policy_version == 2
-    sampler.close()
+    rollout_engine.close()
     assert engine.told == [
         UPDATE,
         *("generate 4", "sleep 1"),
@@ -87,17 +87,17 @@ def test_it_sleeps_after_each_call_and_wakes_for_an_update_or_the_next(opened, p
 
 
 def test_it_never_sleeps_unless_it_is_asked_to(opened, prompts):
-    sampler = opened()
-    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
-    sampler.update(1)
-    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
-    assert sampler._engine.options["enable_sleep_mode"] is False
-    assert sampler._engine.told == [UPDATE, "generate 1", UPDATE, "generate 1"]
+    rollout_engine = opened()
+    rollout_engine.sample(prompts[:1], SamplingParams(max_tokens=1))
+    rollout_engine.update(1)
+    rollout_engine.sample(prompts[:1], SamplingParams(max_tokens=1))
+    assert rollout_engine._engine.options["enable_sleep_mode"] is False
+    assert rollout_engine._engine.told == [UPDATE, "generate 1", UPDATE, "generate 1"]
 
 
 def test_no_prompts_do_not_wake_it(opened, prompts):
-    sampler = opened(sleep=True)
-    sampler.sample(prompts[:1], SamplingParams(max_tokens=1))
-    told = list(sampler._engine.told)
-    assert sampler.sample([], SamplingParams(max_tokens=1)) == []
-    assert sampler._engine.told == told
+    rollout_engine = opened(sleep=True)
+    rollout_engine.sample(prompts[:1], SamplingParams(max_tokens=1))
+    told = list(rollout_engine._engine.told)
+    assert rollout_engine.sample([], SamplingParams(max_tokens=1)) == []
+    assert rollout_engine._engine.told == told

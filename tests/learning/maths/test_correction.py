@@ -31,7 +31,7 @@ def policy_loss(surrogate, mask, *, aggregation, denominator, weights_BT=None):
     return weighted_loss(surrogate, BatchShare(mask, aggregation, denominator), weights_BT)
 
 
-def sampler_ratio(rollouts, level="token"):
+def engine_ratio(rollouts, level="token"):
     return log_ratio(rollouts.old, rollouts.rollout, mask_BT=rollouts.mask, level=level)
 
 
@@ -45,23 +45,23 @@ def sampler_ratio(rollouts, level="token"):
     ],
 )
 def test_golden_token_weights(rollouts, bound, low, high, expected):
-    weights = importance_weights(sampler_ratio(rollouts), bound=bound, low=low, high=high)
+    weights = importance_weights(engine_ratio(rollouts), bound=bound, low=low, high=high)
     assert weights[rollouts.mask].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_golden_sequence_weights(rollouts):
-    ratio = sampler_ratio(rollouts, "sequence_sum")
+    ratio = engine_ratio(rollouts, "sequence_sum")
     weights = importance_weights(ratio, bound="truncate", high=1.1)
     assert weights[:, 0].tolist() == pytest.approx([0.860708, 1.0], abs=1e-5)
 
 
 def test_golden_icepop_diagnostics(rollouts):
-    weights = importance_weights(sampler_ratio(rollouts), bound="mask", low=0.9, high=1.1)
+    weights = importance_weights(engine_ratio(rollouts), bound="mask", low=0.9, high=1.1)
     kept = weights[rollouts.mask]
     # Kish's effective share of the tokens.
     size = kept.sum() ** 2 / (5 * (kept**2).sum())
     assert size.item() == pytest.approx(0.597734, abs=1e-5)
-    outside = ~within_band(sampler_ratio(rollouts), low=0.9, high=1.1)
+    outside = ~within_band(engine_ratio(rollouts), low=0.9, high=1.1)
     assert outside[rollouts.mask].float().mean().item() == pytest.approx(0.4)
 
 
@@ -79,14 +79,14 @@ def corrected_loss(rollouts, weights):
 
 @pytest.mark.parametrize(("bound", "expected"), [("clamp", -0.145005), ("mask", -0.308627)])
 def test_golden_ppo_with_token_correction(rollouts, bound, expected):
-    weights = importance_weights(sampler_ratio(rollouts), bound=bound, low=0.9, high=1.1)
+    weights = importance_weights(engine_ratio(rollouts), bound=bound, low=0.9, high=1.1)
     assert corrected_loss(rollouts, weights) == pytest.approx(expected, abs=1e-5)
 
 
 def test_golden_ppo_with_sequence_mask(rollouts):
     # Geometric means exp(-.05) = .951 and 1 lie in the band; the token weights stay unbounded.
-    keep = within_band(sampler_ratio(rollouts, "sequence_mean"), low=0.9, high=1.1)
-    weights = importance_weights(sampler_ratio(rollouts), bound="none") * keep
+    keep = within_band(engine_ratio(rollouts, "sequence_mean"), low=0.9, high=1.1)
+    weights = importance_weights(engine_ratio(rollouts), bound="none") * keep
     assert corrected_loss(rollouts, weights) == pytest.approx(-0.131568, abs=1e-5)
 
 
@@ -104,7 +104,7 @@ def test_corrections_carry_no_gradient(rollouts):
 
 
 def test_sequence_mask_drops_whole_sequences(rollouts):
-    keep = within_band(sampler_ratio(rollouts, "sequence_mean"), low=0.96, high=1.1)
+    keep = within_band(engine_ratio(rollouts, "sequence_mean"), low=0.96, high=1.1)
     assert keep.tolist() == [[False] * 3, [True] * 3]
 
 

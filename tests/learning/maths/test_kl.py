@@ -31,13 +31,13 @@ def test_golden_values(rollouts, estimator, expected):
 
 
 def expected_loss(logits, estimator, *, sampled_from, ratio_weighted):
-    """Mean of the loss over every outcome, weighted by the chance that the sampler draws it."""
+    """Mean of the loss over every outcome, weighted by the chance that the engine draws it."""
     logprobs = logits.log_softmax(0)
-    sampler = logprobs.detach() if sampled_from == "policy" else OLD
+    behavior = logprobs.detach() if sampled_from == "policy" else OLD
     values = kl_estimate(logprobs, REFERENCE, estimator=estimator)
     if ratio_weighted:
-        values = (logprobs - sampler).exp() * values
-    return (sampler.exp() * values).sum()
+        values = (logprobs - behavior).exp() * values
+    return (behavior.exp() * values).sum()
 
 
 def gradient(estimator, **options):

@@ -57,7 +57,7 @@ class KlRegularizer(Regularizer):
         return frozenset({"reference" if self.place == "loss" else "rewards_reference"})
 
     def token_cost(self, rollouts: RolloutBatch) -> "Tensor | None":
-        """Estimate the sampler's divergence; see `Regularizer.token_cost`."""
+        """Estimate the engine's divergence; see `Regularizer.token_cost`."""
         if self.place == "loss":
             return None
         what = "kl in the reward"

@@ -1,4 +1,4 @@
-"""A filter on the ratio of the old policy to the sampler."""
+"""A filter on the ratio of the old policy to the engine."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class BandWeight(TokenWeight):
-    """Rollouts or tokens whose ratio to the sampler is outside lose their loss altogether."""
+    """Rollouts or tokens whose ratio to the engine is outside lose their loss altogether."""
 
     SOURCE = "the geometric-mean filter of OpenRLHF (seq-mask) and verl"
     COMPARES_POLICIES: ClassVar[bool] = True

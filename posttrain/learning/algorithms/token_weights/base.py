@@ -17,8 +17,8 @@ class TokenWeight(AlgorithmPart):
     """
 
     COMPARES_POLICIES: ClassVar[bool] = False
-    """True where the weight is a ratio of the old policy to the sampler."""
-    CORRECTS_SAMPLER: ClassVar[bool] = False
+    """True where the weight is a ratio of the old policy to the engine."""
+    CORRECTS_ENGINE: ClassVar[bool] = False
     """True where rollouts of an older policy are weighed so that the gradient is unbiased."""
 
     def of_generation(self, rollouts: RolloutBatch, advantages_BT: "Tensor") -> "Tensor | None":
@@ -52,10 +52,10 @@ class TokenWeight(AlgorithmPart):
 
     def refusal(self, algorithm: AlgorithmFacts) -> str | None:
         """Two policies are compared only where there are two."""
-        if not (self.COMPARES_POLICIES and algorithm.old_policy == "sampler"):
+        if not (self.COMPARES_POLICIES and algorithm.old_policy == "engine"):
             return None
         return (
-            f"token weight {self.kind} compares the old policy with the sampler, but old_policy is"
-            " sampler, so all weights are 1; set old_policy to recomputed or interpolated, or leave"
+            f"token weight {self.kind} compares the old policy with the engine, but old_policy is"
+            " engine, so all weights are 1; set old_policy to recomputed or interpolated, or leave"
             " it out"
         )

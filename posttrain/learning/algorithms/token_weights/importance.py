@@ -1,4 +1,4 @@
-"""Importance weights of the old policy against the sampler."""
+"""Importance weights of the old policy against the engine."""
 
 from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
@@ -20,14 +20,14 @@ _ENDS = {
 
 
 class ImportanceWeight(TokenWeight):
-    """Importance weights `old / sampler`, bounded, on the loss of each token.
+    """Importance weights `old / engine`, bounded, on the loss of each token.
 
     With `old_policy` interpolated and a clip this is decoupled PPO (AReaL, arXiv 2505.24298).
     """
 
     SOURCE = "Ionides 2008; mask: IcePop, arXiv 2510.18855; decoupled: arXiv 2110.00641"
     COMPARES_POLICIES: ClassVar[bool] = True
-    CORRECTS_SAMPLER: ClassVar[bool] = True
+    CORRECTS_ENGINE: ClassVar[bool] = True
 
     kind: Literal["importance"] = "importance"
     """The ratio itself is the weight."""

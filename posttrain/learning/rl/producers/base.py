@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from posttrain.data.schemas import Problem
     from posttrain.learning.rl.rollout import Group, Rewarder
-    from posttrain.learning.rollouts.engines.base import Prompt, Sampler, SamplingParams
+    from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, SamplingParams
 
 
 @dataclass(frozen=True)
 class Workbench:
     """What a producer works with for the whole run."""
 
-    sampler: "Sampler"
+    engine: "RolloutEngine"
     """Draws tokens from the present policy."""
     rewarder: "Rewarder"
     """Rewards answers, and remembers what its combination has to."""
@@ -73,5 +73,5 @@ class Producer(Part):
     """How the rollouts of a problem come about."""
 
     def start(self, bench: Workbench) -> Production:
-        """Begin a run with a sampler, a rewarder and the policy's tokenizer."""
+        """Begin a run with an engine, a rewarder and the policy's tokenizer."""
         raise NotImplementedError

@@ -34,5 +34,5 @@ class PlainProduction(Production):
         """Draw as many answers to each problem as a group has."""
         from posttrain.learning.rl.rollout import as_groups
 
-        samples = self.bench.sampler.sample(prompts, at.params)
+        samples = self.bench.engine.sample(prompts, at.params)
         return as_groups(samples, problems, prompts, first=at.first_group)

@@ -86,8 +86,8 @@ class Sample:
     policy_version: int
 
 
-class Sampler(Protocol):
-    """An engine: what draws samples from a policy.
+class RolloutEngine(Protocol):
+    """An open engine: what draws samples from a policy.
 
     Every engine guarantees:
 

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import Sampler
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
 
 EngineConfig = Annotated[Engine, InSlot(ENGINES)]
 """What a stage's `engine` field holds; as it is part of the stage's parameters, its key sees it."""
 
 
 @contextmanager
-def open_sampler(
+def open_engine(
     engine: Engine,
     policy: "Policy",
     *,
     batch_size: int = 512,
     ray: RayResources | None = None,
-) -> "Iterator[Sampler]":
+) -> "Iterator[RolloutEngine]":
     """Open an engine on a policy, for as long as the context lasts; then its memory is free again.
 
     Args:
@@ -42,10 +42,10 @@ def open_sampler(
 
     """
     if ray is None:
-        with engine.open(policy, batch_size=batch_size) as sampler:
-            yield sampler
+        with engine.open(policy, batch_size=batch_size) as opened:
+            yield opened
     else:
-        from posttrain.learning.rollouts.engines.ray_sampler import open_actors
+        from posttrain.learning.rollouts.engines.ray_engine import open_actors
 
-        with open_actors(engine, policy, ray, batch_size=ray.rows or batch_size) as sampler:
-            yield sampler
+        with open_actors(engine, policy, ray, batch_size=ray.rows or batch_size) as opened:
+            yield opened

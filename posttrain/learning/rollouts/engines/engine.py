@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import Sampler
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
 
 
 class Engine(Part):
@@ -17,11 +17,11 @@ class Engine(Part):
     SHARES_PROCESS: ClassVar[bool] = False
     """Whether several processes of one stage may have one each, beside the weights that train."""
 
-    def open(self, policy: "Policy", *, batch_size: int) -> "AbstractContextManager[Sampler]":
+    def open(self, policy: "Policy", *, batch_size: int) -> "AbstractContextManager[RolloutEngine]":
         """Start the engine on a policy, for as long as the context lasts.
 
         Args:
-            policy: Its present weights are drawn from until the sampler's `update`.
+            policy: Its present weights are drawn from until the engine's `update`.
             batch_size: Sequences that are drawn together, where the engine leaves that to us.
 
         Raises:

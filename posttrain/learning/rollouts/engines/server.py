@@ -23,12 +23,12 @@ _SEED_BITS = 31
 """Servers hold a request's seed in a signed integer, some in one of 32 bits."""
 
 
-class ServerSampler:
+class ServerRolloutEngine:
     """Samples through /completions of a server that returns token ids, as `vllm serve` does.
 
     Every sample is a request of its own with a seed of its own, so that it depends on nothing else;
     what was answered once is never asked again, also by another process. The server's weights are
-    what they are: `update` to another version is refused. See `base.Sampler` for the contract.
+    what they are: `update` to another version is refused. `base.RolloutEngine` has the contract.
 
     `processed_logprobs` says that the server was started with `--logprobs-mode
     processed_logprobs`: its log-probabilities are then those of the softmax at the temperature,

@@ -32,8 +32,8 @@ _WORTH_REFILLING = 1 / 8
 """Waiting prompts are read once this share of the places is free; alone, a prompt costs a step."""
 
 
-class TorchSampler:
-    """Samples from a transformers model in this process; see `base.Sampler` for the contract.
+class TorchRolloutEngine:
+    """Samples from a transformers model in this process; see `base.RolloutEngine` for the contract.
 
     At most `batch_size` rows are decoded together, or the samples of one prompt where these are
     more; each prompt is read once for all of its samples. A small Llama is decoded by `llama.py`,

@@ -56,8 +56,8 @@ _ON_GPU = "uv pip install --editable '.[vllm]'"
 _WRAPPED = ".base_layer."
 
 
-class VllmSampler:
-    """Samples from a policy through vLLM; see `base.Sampler` for the contract.
+class VllmRolloutEngine:
+    """Samples from a policy through vLLM; see `base.RolloutEngine` for the contract.
 
     The engine holds a copy of the weights. `update` writes the policy's present ones into it, in
     place and from memory: no file, no restart. It must be told so; a change that it was not told

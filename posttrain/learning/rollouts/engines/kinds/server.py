@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import Sampler
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
 
 
 class ServerEngine(Engine):
@@ -31,12 +31,12 @@ class ServerEngine(Engine):
     """The server was started with `--logprobs-mode processed_logprobs`."""
 
     @contextmanager
-    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Connect; of the policy only the tokenizer is used."""
         from posttrain.backends.endpoint.client import open_client
-        from posttrain.learning.rollouts.engines.server import ServerSampler
+        from posttrain.learning.rollouts.engines.server import ServerRolloutEngine
 
-        yield ServerSampler(
+        yield ServerRolloutEngine(
             open_client(self.endpoint),
             policy.tokenizer,
             context_length=self.context_length,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import Sampler
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
 
 
 class TorchEngine(Engine):
@@ -28,15 +28,15 @@ class TorchEngine(Engine):
     """Compile the model's forward pass: minutes at first; small Llamas have no use for it."""
 
     @contextmanager
-    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Draw from the policy's own module; `batch_size` sequences are in flight together."""
-        from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+        from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
         if self.attention:
             set_attention(policy.model, self.attention)
         if self.compile:
             _require_compiler()
-        yield TorchSampler(
+        yield TorchRolloutEngine(
             policy.model, policy.tokenizer, batch_size=batch_size, compiled=self.compile
         )
 

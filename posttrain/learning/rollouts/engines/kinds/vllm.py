@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from posttrain.learning.models.load import Policy
-    from posttrain.learning.rollouts.engines.base import Sampler
+    from posttrain.learning.rollouts.engines.base import RolloutEngine
 
 
 class VllmEngine(Engine, VllmSettings):
@@ -22,12 +22,12 @@ class VllmEngine(Engine, VllmSettings):
     kind: Literal["vllm"] = "vllm"
 
     @contextmanager
-    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[Sampler]":
+    def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Start vLLM on a copy of the weights; it forms its batches itself."""
-        from posttrain.learning.rollouts.engines.vllm_engine import VllmSampler
+        from posttrain.learning.rollouts.engines.vllm_engine import VllmRolloutEngine
 
-        sampler = VllmSampler(policy.model, policy.tokenizer, self)
+        opened = VllmRolloutEngine(policy.model, policy.tokenizer, self)
         try:
-            yield sampler
+            yield opened
         finally:
-            sampler.close()
+            opened.close()

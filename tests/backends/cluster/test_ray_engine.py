@@ -9,10 +9,14 @@ import pytest
 
 from posttrain.backends.cluster.worker_pool import WorkerPool
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.config import open_sampler
+from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
-from posttrain.learning.rollouts.engines.ray_sampler import RaySampler, RolloutWorker, read_weights
-from posttrain.learning.rollouts.engines.torch_engine import TorchSampler
+from posttrain.learning.rollouts.engines.ray_engine import (
+    RayRolloutEngine,
+    RolloutWorker,
+    read_weights,
+)
+from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 from posttrain.stage.errors import UserError
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -22,8 +26,10 @@ ROWS = 9
 
 
 def in_one_process(policy, prompts, *, version=0):
-    sampler = TorchSampler(policy.model, policy.tokenizer, batch_size=ROWS, policy_version=version)
-    return sampler.sample(prompts, PARAMS)
+    engine = TorchRolloutEngine(
+        policy.model, policy.tokenizer, batch_size=ROWS, policy_version=version
+    )
+    return engine.sample(prompts, PARAMS)
 
 
 def read_copy(model):
@@ -40,7 +46,7 @@ class Mortal(RolloutWorker):
     def do(self, piece):
         if len(piece[0][0].token_ids) >= 7 and self.is_first():
             steps = iter(range(4))
-            decode = self._sampler._texts
+            decode = self._engine._texts
             params = SamplingParams(max_tokens=24, num_samples=3, seed=5, stop=("never",))
 
             def dying(rows):
@@ -49,8 +55,8 @@ class Mortal(RolloutWorker):
                 return decode(rows)
 
             # Stop strings are looked for at every step: the fifth is the last of this process.
-            self._sampler._texts = dying
-            self._sampler.sample(piece[0], params)
+            self._engine._texts = dying
+            self._engine.sample(piece[0], params)
         return super().do(piece)
 
     def is_first(self):
@@ -73,30 +79,30 @@ def test_new_weights_reach_every_actor_and_are_stored_once(
     expected = in_one_process(other, prompts, version=7)
     assert [s.token_ids for s in expected] != [s.token_ids for s in in_one_process(policy, prompts)]
     resources = some(2, rows=ROWS)
-    with open_sampler(TorchEngine(), policy, batch_size=512, ray=resources) as sampler:
-        assert len({*sampler.workers.pids, os.getpid()}) == 3
-        assert {psutil.Process(pid).nice() for pid in sampler.workers.pids} == {os.nice(0)}
-        assert sampler.sample(prompts, PARAMS) == in_one_process(policy, prompts)
+    with open_engine(TorchEngine(), policy, batch_size=512, ray=resources) as engine:
+        assert len({*engine.workers.pids, os.getpid()}) == 3
+        assert {psutil.Process(pid).nice() for pid in engine.workers.pids} == {os.nice(0)}
+        assert engine.sample(prompts, PARAMS) == in_one_process(policy, prompts)
         with pytest.raises(UserError, match="prompt 'long' has 64 tokens"):
-            sampler.sample([Prompt("long", (3,) * 64)], PARAMS)
-        assert sampler.sample([], PARAMS) == []
+            engine.sample([Prompt("long", (3,) * 64)], PARAMS)
+        assert engine.sample([], PARAMS) == []
 
         old = read_copy(policy.model)
         policy.model.load_state_dict(other.model.state_dict())
         stored, put = [], cluster.put
         monkeypatch.setattr(cluster, "put", lambda value: stored.append(value) or put(value))
-        sampler.update(7)
+        engine.update(7)
         assert len(stored) == 1
         # The tied output head is the embedding: it travels once.
         assert sum(a.nbytes for a in stored[0].values()) == 4 * policy.model.num_parameters()
-        assert sampler.sample(prompts, PARAMS) == expected
+        assert engine.sample(prompts, PARAMS) == expected
 
         # One that has others fetches these before it draws.
-        late = sampler.workers._actors[0]
+        late = engine.workers._actors[0]
         *_, stale = cluster.get(late.do.remote(6, [put(old)], 0, (prompts[:1], PARAMS)))
         assert stale != expected[: len(stale)]
         assert {sample.policy_version for sample in stale} == {6}
-        assert sampler.sample(prompts, PARAMS) == expected
+        assert engine.sample(prompts, PARAMS) == expected
 
 
 def test_an_actor_that_dies_in_the_middle_of_a_batch_changes_nothing(
@@ -105,8 +111,10 @@ def test_an_actor_that_dies_in_the_middle_of_a_batch_changes_nothing(
     expected = in_one_process(policy, prompts, version=3)
     crew = mortal_crew(cluster, some(2), policy, tmp_path / "died")
     first = list(crew.pids)
-    sampler = RaySampler(policy.model, policy.tokenizer, crew, batch_size=ROWS, policy_version=3)
-    assert sampler.sample(prompts, PARAMS) == expected
+    engine = RayRolloutEngine(
+        policy.model, policy.tokenizer, crew, batch_size=ROWS, policy_version=3
+    )
+    assert engine.sample(prompts, PARAMS) == expected
     assert int((tmp_path / "died").read_text()) in first
     assert crew.num_lost == 1
     assert len(set(crew.pids) & set(first)) == 1
@@ -116,6 +124,6 @@ def test_an_actor_that_dies_in_the_middle_of_a_batch_changes_nothing(
 def test_gpus_for_a_policy_on_the_cpu_are_refused(cluster, some, policy):
     with (
         pytest.raises(UserError, match="the stage computes on cpu, but gpus is 1"),
-        open_sampler(TorchEngine(), policy, ray=some(1, gpus=1)),
+        open_engine(TorchEngine(), policy, ray=some(1, gpus=1)),
     ):
         pass

@@ -1,4 +1,4 @@
-"""The sampler over a server, against a server that answers with a model of the tests' own."""
+"""The engine over a server, against a server that answers with a model of the tests' own."""
 
 import hashlib
 
@@ -7,7 +7,7 @@ import pytest
 from posttrain.backends.endpoint.client import open_client
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, SamplingParams
-from posttrain.learning.rollouts.engines.server import ServerSampler
+from posttrain.learning.rollouts.engines.server import ServerRolloutEngine
 from posttrain.stage.errors import UserError
 
 
@@ -17,7 +17,7 @@ def tokenizer():
 
 
 @pytest.fixture
-def sampler(server, tokenizer):
+def engine(server, tokenizer):
     """Completions are a hash of prompt and seed: as random, and as repeatable, as a real server."""
 
     def complete(body):
@@ -33,14 +33,14 @@ def sampler(server, tokenizer):
         }
 
     server.complete = complete
-    return ServerSampler(open_client(server.endpoint()), tokenizer, policy_version=3)
+    return ServerRolloutEngine(open_client(server.endpoint()), tokenizer, policy_version=3)
 
 
 PROMPTS = [Prompt(f"p{i}", tuple(range(5, 8 + i))) for i in range(4)]
 
 
-def test_ids_logprobs_reason_version_and_order(sampler, tokenizer, server):
-    samples = sampler.sample(PROMPTS, SamplingParams(max_tokens=5, num_samples=3))
+def test_ids_logprobs_reason_version_and_order(engine, tokenizer, server):
+    samples = engine.sample(PROMPTS, SamplingParams(max_tokens=5, num_samples=3))
     expected = [(prompt.id, index) for prompt in PROMPTS for index in range(3)]
     assert [(sample.prompt_id, sample.index) for sample in samples] == expected
     for sample in samples:
@@ -53,57 +53,57 @@ def test_ids_logprobs_reason_version_and_order(sampler, tokenizer, server):
     assert all(body["return_token_ids"] for body in server.requests)
 
 
-def test_a_sample_depends_on_seed_prompt_and_index_alone(sampler):
+def test_a_sample_depends_on_seed_prompt_and_index_alone(engine):
     params = SamplingParams(max_tokens=5, num_samples=3, seed=4)
-    together = sampler.sample(PROMPTS, params)
-    alone = [s for prompt in reversed(PROMPTS) for s in sampler.sample([prompt], params)]
+    together = engine.sample(PROMPTS, params)
+    alone = [s for prompt in reversed(PROMPTS) for s in engine.sample([prompt], params)]
     assert sorted(alone, key=lambda s: (s.prompt_id, s.index)) == together
-    fewer = sampler.sample(PROMPTS, SamplingParams(max_tokens=5, num_samples=2, seed=4))
+    fewer = engine.sample(PROMPTS, SamplingParams(max_tokens=5, num_samples=2, seed=4))
     assert fewer == [sample for sample in together if sample.index < 2]
 
 
-def test_greedy_is_asked_once_for_all_samples(sampler, server):
+def test_greedy_is_asked_once_for_all_samples(engine, server):
     params = SamplingParams(max_tokens=5, num_samples=4, temperature=0.0)
-    samples = sampler.sample(PROMPTS[:1], params)
+    samples = engine.sample(PROMPTS[:1], params)
     assert len(server.requests) == 1
     assert len({sample.token_ids for sample in samples}) == 1
 
 
-def test_room_stop_and_cuts_are_passed_on(sampler, server):
+def test_room_stop_and_cuts_are_passed_on(engine, server):
     long = Prompt("long", (5,) * 60)
     params = SamplingParams(max_tokens=9, stop=("#",), top_p=0.9, top_k=7)
-    sampler.sample([long], params)
+    engine.sample([long], params)
     body = server.requests[0]
     assert (body["max_tokens"], body["stop"], body["top_p"], body["top_k"]) == (4, ["#"], 0.9, 7)
 
 
-def test_bad_prompts_are_refused_by_name(sampler, server):
+def test_bad_prompts_are_refused_by_name(engine, server):
     with pytest.raises(UserError, match="prompt 'epic' has 64 tokens, but the model's context is"):
-        sampler.sample([Prompt("epic", (5,) * 64)], SamplingParams(max_tokens=4))
+        engine.sample([Prompt("epic", (5,) * 64)], SamplingParams(max_tokens=4))
     with pytest.raises(UserError, match="prompt 'hollow' has no tokens"):
-        sampler.sample([Prompt("hollow", ())], SamplingParams(max_tokens=4))
+        engine.sample([Prompt("hollow", ())], SamplingParams(max_tokens=4))
     assert not server.requests
-    assert sampler.sample([], SamplingParams(max_tokens=4)) == []
+    assert engine.sample([], SamplingParams(max_tokens=4)) == []
 
 
-def test_what_the_server_cannot_do_is_refused(sampler, server, tokenizer):
-    sampler.update(3)
+def test_what_the_server_cannot_do_is_refused(engine, server, tokenizer):
+    engine.update(3)
     with pytest.raises(UserError, match="cannot take over version 4; where the policy learns"):
-        sampler.update(4)
+        engine.update(4)
     with pytest.raises(UserError, match="the temperature is 0.7; sample at 1, or start it with"):
-        sampler.sample(PROMPTS, SamplingParams(max_tokens=4, temperature=0.7))
-    processed = ServerSampler(sampler.client, tokenizer, processed_logprobs=True)
+        engine.sample(PROMPTS, SamplingParams(max_tokens=4, temperature=0.7))
+    processed = ServerRolloutEngine(engine.client, tokenizer, processed_logprobs=True)
     processed.sample(PROMPTS, SamplingParams(max_tokens=4, temperature=0.7))
     with pytest.raises(UserError, match="after top_k and top_p"):
         processed.sample(PROMPTS, SamplingParams(max_tokens=4, top_k=3))
 
 
-def test_a_server_without_token_ids_or_context_is_refused(sampler, server, tokenizer):
+def test_a_server_without_token_ids_or_context_is_refused(engine, server, tokenizer):
     server.complete = lambda _body: {"text": "five", "finish_reason": "stop"}
-    sampler.client.endpoint = server.endpoint(retries=0)
+    engine.client.endpoint = server.endpoint(retries=0)
     with pytest.raises(UserError, match=r"no token_ids; serve with vLLM 0.11 or newer"):
-        sampler.sample(PROMPTS, SamplingParams(max_tokens=4))
+        engine.sample(PROMPTS, SamplingParams(max_tokens=4))
     server.models = [{"id": "tiny"}]
-    other = ServerSampler(open_client(server.endpoint(concurrency=2)), tokenizer)
+    other = ServerRolloutEngine(open_client(server.endpoint(concurrency=2)), tokenizer)
     with pytest.raises(UserError, match="how long the context of 'tiny' is; give context_length"):
         other.sample(PROMPTS, SamplingParams(max_tokens=4))

@@ -32,19 +32,19 @@ class RolloutWorker:
     def __init__(self, engine: Engine, policy: Policy, device: str, batch_size: int) -> None:
         self._model = policy.model.to(device)
         self._open = ExitStack()
-        self._sampler = self._open.enter_context(
+        self._engine = self._open.enter_context(
             engine.open(Policy(self._model, policy.tokenizer), batch_size=batch_size)
         )
 
     def equip(self, version: int, tools: Weights) -> None:
         """Take over weights; later samples are drawn from them and carry this version."""
         write_weights(self._model, tools)
-        self._sampler.update(version)
+        self._engine.update(version)
 
     def do(self, piece: tuple[Sequence[Prompt], SamplingParams]) -> list[Sample]:
         """The samples of some prompts, in their order."""
         prompts, params = piece
-        return self._sampler.sample(prompts, params)
+        return self._engine.sample(prompts, params)
 
 
 @torch.no_grad()
@@ -72,8 +72,8 @@ def write_weights(model: "PreTrainedModel", weights: Weights) -> None:
         own.copy_(torch.from_numpy(stored.copy()).view(own.dtype).reshape(own.shape))
 
 
-class RaySampler:
-    """Samples through a pool of `RolloutWorker`s; see `base.Sampler` for the contract.
+class RayRolloutEngine:
+    """Samples through a pool of `RolloutWorker`s; see `base.RolloutEngine` for the contract.
 
     Prompts are cut into the batches that the torch engine would form in one process, so what is
     drawn does not depend on the number of actors, on which of them draws, or on one that is lost;
@@ -117,7 +117,7 @@ class RaySampler:
 @contextmanager
 def open_actors(
     engine: Engine, policy: Policy, resources: RayResources, *, batch_size: int
-) -> Iterator[RaySampler]:
+) -> Iterator[RayRolloutEngine]:
     """Actors with an engine each, for as long as the context lasts."""
     device = policy.model.device.type
     if (device == "cuda") != (resources.gpus > 0):
@@ -131,7 +131,7 @@ def open_actors(
             ray, resources, RolloutWorker, engine, _portable(policy), device, batch_size
         )
         try:
-            yield RaySampler(policy.model, policy.tokenizer, workers, batch_size=batch_size)
+            yield RayRolloutEngine(policy.model, policy.tokenizer, workers, batch_size=batch_size)
         finally:
             workers.close()
 
