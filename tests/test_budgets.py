@@ -41,7 +41,7 @@ KEPT_APART = {
     "posttrain.learning.models.build": "a model that a library, tests and benchmarks build too",
     "posttrain.learning.rewards.on_ray": "verifying on a cluster is no part of sampling",
     "posttrain.learning.rl.draw_config": "the config of RL would import more than fifteen modules",
-    "posttrain.learning.rl.tools": "opening engines needs what no other code of a stage does",
+    "posttrain.learning.rl.tools": "the stage of RL would import more than fifteen modules",
     "posttrain.operations.schedule.policy": "a pure function of times",
     "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",
     "posttrain.pipeline.execution.preload": "the fork server imports it by name",

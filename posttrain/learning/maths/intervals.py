@@ -17,29 +17,12 @@ class Interval(NamedTuple):
     high: Tensor
 
 
-def normal_quantile(confidence: float) -> float:
-    """Find the z with ``P(-z < Z < z) = confidence``; 1.959964 for 0.95.
-
-    Args:
-        confidence: Between 0 and 1, both excluded.
-
-    Returns:
-        z, in standard deviations.
-
-    Raises:
-        ValueError: The confidence is not between 0 and 1.
-
-    """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
-    half = torch.tensor((1 + confidence) / 2, dtype=torch.float64)
-    return float(torch.special.ndtri(half))
+_Z = 1.959963984540054
+"""``P(-z < Z < z) = 0.95`` of a normal Z."""
 
 
-def wilson_interval(
-    num_successes_N: Tensor, num_trials_N: Tensor, *, confidence: float = 0.95
-) -> Interval:
-    """Compute the score interval of a rate from independent trials.
+def wilson_interval(num_successes_N: Tensor, num_trials_N: Tensor) -> Interval:
+    """Compute the 95% score interval of a rate from independent trials.
 
     ``(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``. Source: Wilson 1927; it holds its
     level for few trials and for rates near 0 and 1, where mean +- 2 deviations has width 0.
@@ -47,21 +30,19 @@ def wilson_interval(
     Args:
         num_successes_N: Successes of each rate.
         num_trials_N: Trials of each rate.
-        confidence: Share of intervals that hold the true rate.
 
     Returns:
         The estimate s / n and both ends, ``[N]`` each. 0 successes give low exactly 0, n successes
         give high exactly 1. No trial at all gives 0 to 1, with estimate NaN.
 
     """
-    z = normal_quantile(confidence)
     successes_N, trials_N = num_successes_N.double(), num_trials_N.double()
     # Multiplied out by n, so that 0 trials need no exception.
-    center_N = successes_N + z**2 / 2
-    variance_N = successes_N * (trials_N - successes_N) / trials_N.clamp(min=1) + z**2 / 4
-    reach_N = z * variance_N.sqrt()
-    low_N = ((center_N - reach_N) / (trials_N + z**2)).clamp(min=0)
-    high_N = ((center_N + reach_N) / (trials_N + z**2)).clamp(max=1)
+    center_N = successes_N + _Z**2 / 2
+    variance_N = successes_N * (trials_N - successes_N) / trials_N.clamp(min=1) + _Z**2 / 4
+    reach_N = _Z * variance_N.sqrt()
+    low_N = ((center_N - reach_N) / (trials_N + _Z**2)).clamp(min=0)
+    high_N = ((center_N + reach_N) / (trials_N + _Z**2)).clamp(max=1)
     return Interval(
         estimate=successes_N / trials_N,
         low=torch.where(successes_N == 0, 0.0, low_N),
@@ -69,10 +50,8 @@ def wilson_interval(
     )
 
 
-def clustered_mean_interval(
-    values_N: Tensor, cluster_N: Tensor, *, confidence: float = 0.95
-) -> Interval:
-    """Compute the mean of all values, with an interval that knows that a cluster goes together.
+def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor) -> Interval:
+    """Compute the mean of all values, with a 95% interval that knows that a cluster goes together.
 
     ``variance = C/(C-1) sum over clusters (sum over the cluster of (x - mean))^2 / N^2``, normal
     quantile. Clusters are the problems when each has several samples, or the passages that several
@@ -82,7 +61,6 @@ def clustered_mean_interval(
     Args:
         values_N: The values, at least one.
         cluster_N: Integer id of the cluster of each value.
-        confidence: Share of intervals that hold the true mean.
 
     Returns:
         Estimate and ends, scalars. A single cluster says nothing of its spread: its interval is
@@ -102,5 +80,5 @@ def clustered_mean_interval(
         return Interval(mean, -infinite, infinite)
     residual_C = segment_sum(values_N - mean, index_N, num_clusters)
     variance = residual_C.square().sum() / len(values_N) ** 2 * num_clusters / (num_clusters - 1)
-    reach = normal_quantile(confidence) * variance.sqrt()
+    reach = _Z * variance.sqrt()
     return Interval(mean, mean - reach, mean + reach)

@@ -40,26 +40,23 @@ def bradley_terry_loss(
     rejected_B: Tensor,
     *,
     denominator: Tensor | float,
-    margin_B: Tensor | None = None,
     centering: float = 0.0,
 ) -> tuple[Tensor, Metrics]:
-    """Compute ``sum(-log sigmoid(c - r - margin) + centering (c + r)^2) / denominator``.
+    """Compute ``sum(-log sigmoid(c - r) + centering (c + r)^2) / denominator``.
 
     Args:
         chosen_B: Rewards of the preferred completions.
         rejected_B: Rewards of the others.
         denominator: Number of pairs of the whole batch.
-        margin_B: By how much the preferred one should win (Llama 2, arXiv 2307.09288).
         centering: Pulls the mean of each pair to 0, which the pairwise term leaves free (Eisenstein
             et al., arXiv 2312.09244; 0.01 there).
 
     Returns:
         The loss, a scalar; and the metrics of ``pairs.pair_metrics`` on these pairs. Equal rewards
-        without a margin give log 2 a pair. No pair gives 0.
+        give log 2 a pair. No pair gives 0.
 
     """
-    gap_B = chosen_B - rejected_B
-    loss_B = -logsigmoid(gap_B if margin_B is None else gap_B - margin_B)
+    loss_B = -logsigmoid(chosen_B - rejected_B)
     if centering:
         loss_B = loss_B + centering * (chosen_B + rejected_B).square()
     return loss_B.sum() / denominator, pair_metrics(chosen_B, rejected_B)

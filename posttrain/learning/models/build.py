@@ -17,7 +17,6 @@ def build_llama(
     layers: int,
     heads: int,
     seed: int,
-    intermediate: int | None = None,
     max_length: int = 512,
 ) -> "LlamaForCausalLM":
     """A Llama with tied embeddings and random weights that depend on `seed` alone."""
@@ -31,7 +30,7 @@ def build_llama(
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
-        intermediate_size=intermediate or 2 * hidden,
+        intermediate_size=2 * hidden,
         num_hidden_layers=layers,
         num_attention_heads=heads,
         num_key_value_heads=heads,

@@ -95,7 +95,6 @@ def build_optimizer(
     *,
     kind: OptimizerKind = "adamw",
     weight_decay: float = 0.0,
-    betas: tuple[float, float] = (0.9, 0.95),
     muon: type[BatchedMuon] = BatchedMuon,
 ) -> Optimizer:
     """Build AdamW for everything, or Muon for the matrices of the layers and AdamW for the rest.
@@ -107,7 +106,6 @@ def build_optimizer(
         model: Its parameters that require a gradient are optimized.
         kind: Which optimizer takes the matrices of the layers.
         weight_decay: Decoupled weight decay of the matrices.
-        betas: AdamW's decay rates of the two moments.
         muon: The class that takes the matrices, where `kind` is muon.
 
     Returns:
@@ -128,7 +126,7 @@ def build_optimizer(
         parts: dict[str, torch.optim.Optimizer] = {"muon": first}
         if rest:
             # Adapters are matrices, so nothing is left to AdamW where only they are trained.
-            parts["adamw"] = _adamw(rest, betas)
+            parts["adamw"] = _adamw(rest)
         return Optimizer(everything, parts)
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
@@ -137,13 +135,13 @@ def build_optimizer(
     groups = [group for group in groups if group["params"]]
     return Optimizer(
         everything,
-        {"adamw": _adamw(groups, betas)},
+        {"adamw": _adamw(groups)},
     )
 
 
-def _adamw(parameters: Any, betas: tuple[float, float]) -> torch.optim.AdamW:
+def _adamw(parameters: Any) -> torch.optim.AdamW:
     """Torch's fused AdamW; each step sets the rate, and groups their weight decay."""
-    return torch.optim.AdamW(parameters, lr=0.0, betas=betas, weight_decay=0.0, fused=True)
+    return torch.optim.AdamW(parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
 
 
 def _output_heads(model: nn.Module) -> list[nn.Linear]:

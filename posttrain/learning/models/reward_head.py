@@ -128,7 +128,6 @@ def start_reward_model(
     parameterization: Parameterization,
     scale: float = 1.0,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
 ) -> RewardModel:
     """Put an untrained reward model on a policy's weights.
 
@@ -137,8 +136,7 @@ def start_reward_model(
         parameterization: `head` for a scalar head, which starts at zero, so that the first
             Bradley-Terry loss is exactly ln 2; `likelihood` for the policy's own likelihood.
         scale: Factor on a likelihood's rewards.
-        device: Where the weights go.
-        dtype: What its numbers become.
+        device: Where the weights go, in float32.
 
     Returns:
         The reward model.
@@ -146,7 +144,7 @@ def start_reward_model(
     """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
-    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=dtype)
+    causal = load_weights(AutoModelForCausalLM, policy_path, device=device, dtype=torch.float32)
     tokenizer = load_tokenizer(policy_path)
     if parameterization == "likelihood":
         return RewardModel(causal, tokenizer, parameterization, scale)
@@ -158,7 +156,7 @@ def start_reward_model(
     model = AutoModelForSequenceClassification.from_config(config)
     model.base_model.load_state_dict(causal.base_model.state_dict())
     torch.nn.init.zeros_(model.score.weight)
-    model = model.to(device=device, dtype=dtype).eval()
+    model = model.to(device=device, dtype=torch.float32).eval()
     return RewardModel(model, tokenizer, parameterization, scale)
 
 

@@ -1,7 +1,11 @@
 """Garbage collection: look at everything, decide, remove."""
 
+import contextlib
+import json
+import shutil
+import stat
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,7 +19,6 @@ from posttrain.operations.maintenance.git import named, worktrees
 from posttrain.operations.maintenance.live import states
 from posttrain.operations.maintenance.policy import RemovalDecision, StoredItem, decide
 from posttrain.operations.maintenance.prefect import history_nodes, remove_history
-from posttrain.operations.maintenance.removal import doomed, remove_objects, remove_paths
 from posttrain.operations.maintenance.state import (
     mlflow_nodes,
     request_nodes,
@@ -24,14 +27,87 @@ from posttrain.operations.maintenance.state import (
 )
 from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import alive
-from posttrain.provenance.dvc.guard import projects
+from posttrain.provenance.dvc.guard import guarded, projects
 from posttrain.provenance.ledger import Ledger, read_ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
+
+_JOURNAL = "posttrain-gc.json"
+_CHUNK = 64
 
 _DAY = 86400.0
 # Objects that a run stored just before its start was noted, by clocks that differ a little.
 _MARGIN = 60.0
+
+
+def doomed(cache: Path) -> set[str]:
+    """Objects that an interrupted removal had decided on: some of them may be there still."""
+    try:
+        return set(json.loads((cache / _JOURNAL).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return set()
+
+
+def remove_objects(
+    cache: Path, objects: Objects, pieces: Collection[str], progress: Callable[[int], None]
+) -> int:
+    """Remove objects that have not changed since they were looked at; bytes that were freed.
+
+    Lists of directories go first: where a list is, all its files are. Which objects go is written
+    down before, because a file whose list is gone would belong to nobody.
+    """
+    listed = [oid for oid in sorted(pieces) if oid in objects.found]
+    if not listed:
+        return 0
+    with replacing(cache / _JOURNAL) as partial:
+        partial.write_text(json.dumps(listed), encoding="utf-8")
+    freed = 0
+    for chunk in _chunks([oid for oid in listed if oid.endswith(".dir")]):
+        freed += _remove(cache, objects, chunk, progress)
+    for chunk in _chunks([oid for oid in listed if not oid.endswith(".dir")]):
+        freed += _remove(cache, objects, chunk, progress)
+    (cache / _JOURNAL).unlink(missing_ok=True)
+    return freed
+
+
+def remove_paths(paths: Collection[str]) -> None:
+    """Remove files and folders; a folder is renamed first, so that half of one is never found."""
+    for name in sorted(paths):
+        path = Path(name)
+        if path.is_dir() and not path.is_symlink():
+            aside = path.with_name(f".{path.name}.removed")
+            shutil.rmtree(aside, ignore_errors=True)
+            with contextlib.suppress(FileNotFoundError):
+                path.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _remove(
+    cache: Path, objects: Objects, chunk: Sequence[str], progress: Callable[[int], None]
+) -> int:
+    """Remove some objects while no process stores or restores; what was touched since stays."""
+    freed = 0
+    with guarded(cache, alone=True):
+        for oid in chunk:
+            path = objects.path(oid)
+            size, seen = objects.found[oid]
+            with contextlib.suppress(FileNotFoundError):
+                status = path.lstat()
+                if max(status.st_mtime, status.st_ctime) > seen:
+                    continue
+                path.parent.chmod(path.parent.stat().st_mode | stat.S_IWUSR)
+                path.unlink()
+                freed += size
+    progress(len(chunk))
+    return freed
+
+
+def _chunks(oids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(oids), _CHUNK):
+        yield oids[start : start + _CHUNK]
 
 
 @dataclass(frozen=True)

@@ -85,10 +85,10 @@ class Workers:
         threading.Thread(target=self._replenish, name="fork", daemon=True).start()
         return ready or self._fork()
 
-    def dismiss(self, worker: StageWorker, *, patient: bool, num_bytes: int) -> None:
-        """End a worker: at once where it is stopped or large, else while the run goes on."""
-        if not patient or num_bytes > _LARGE_BYTES:
-            worker.end(patient=patient)
+    def dismiss(self, worker: StageWorker, *, num_bytes: int) -> None:
+        """End a worker: at once where it is large, else while the run goes on."""
+        if num_bytes > _LARGE_BYTES:
+            worker.end(patient=True)
             return
         with self._lock:
             self._leaving.append(worker)

@@ -109,7 +109,7 @@ class StageProcesses:
             final = _listen(worker.events, limits, watch, self._stopping) if given else lost
         finally:
             if final.get("kind") == "done":
-                self._workers.dismiss(worker, patient=True, num_bytes=final["num_bytes"])
+                self._workers.dismiss(worker, num_bytes=final["num_bytes"])
             else:
                 worker.end(patient=not self._stopping.is_set())
         return _outcome(final, worker.process, assignment.log)

@@ -5,16 +5,8 @@ import torch
 
 from posttrain.learning.maths.intervals import (
     clustered_mean_interval,
-    normal_quantile,
     wilson_interval,
 )
-
-
-def test_normal_quantile():
-    assert normal_quantile(0.95) == pytest.approx(1.959964, abs=1e-6)
-    for confidence in (0.0, 1.0):
-        with pytest.raises(ValueError, match="confidence"):
-            normal_quantile(confidence)
 
 
 def test_wilson_by_hand():

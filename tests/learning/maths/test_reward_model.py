@@ -18,12 +18,10 @@ def test_golden_bradley_terry():
     assert metrics["rejected_reward"].item() == pytest.approx(0.45)
 
 
-def test_margin_and_centering_by_hand():
-    # Gaps .5 - .5 = 0 and -.2 - 0: log 2 and .798139. Centring: (1.5^2 + .6^2) x .1 = .261.
-    loss, _ = bradley_terry_loss(
-        CHOSEN, REJECTED, denominator=2, margin_B=torch.tensor([0.5, 0.0]), centering=0.1
-    )
-    assert loss.item() == pytest.approx((math.log(2) + 0.798139 + 0.261) / 2, abs=1e-5)
+def test_centering_by_hand():
+    # Gaps .5 and -.2: .474077 and .798139. Centring: (1.5^2 + .6^2) x .1 = .261.
+    loss, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2, centering=0.1)
+    assert loss.item() == pytest.approx((0.474077 + 0.798139 + 0.261) / 2, abs=1e-5)
 
 
 def test_untrained_model_has_loss_ln_2_and_accuracy_one_half():
@@ -46,9 +44,8 @@ def test_no_pairs():
 
 
 def test_only_the_gap_counts_without_centering_and_splits_add_up():
-    options = {"denominator": 2, "margin_B": None}
-    loss, _ = bradley_terry_loss(CHOSEN, REJECTED, **options)
-    shifted, _ = bradley_terry_loss(CHOSEN + 7, REJECTED + 7, **options)
+    loss, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2)
+    shifted, _ = bradley_terry_loss(CHOSEN + 7, REJECTED + 7, denominator=2)
     torch.testing.assert_close(shifted, loss)
     halves = [
         bradley_terry_loss(CHOSEN[i], REJECTED[i], denominator=2, centering=0.3)[0]

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from posttrain.cli.main import cli
-from posttrain.operations.maintenance.removal import doomed
+from posttrain.operations.maintenance.collect import doomed
 from posttrain.provenance.ledger import open_ledger
 from posttrain.provenance.ledger.records import Release
 
@@ -263,7 +263,7 @@ def test_a_run_under_way_ends_well_beside_a_gc(toy, cache, history):
 _KILLED = """
 import os, sys
 from pathlib import Path
-from posttrain.operations.maintenance import removal
+import posttrain.operations.maintenance.collect
 left = int(sys.argv.pop(1))
 unlink = Path.unlink
 def counted(path, **options):

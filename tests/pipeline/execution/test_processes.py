@@ -50,9 +50,9 @@ def test_one_that_was_killed_while_it_waited_is_not_given_out(workers):
 
 def test_a_small_one_may_leave_meanwhile_and_a_large_one_is_waited_for(workers):
     small, large = workers.take(), workers.take()
-    workers.dismiss(small, patient=True, num_bytes=1)
+    workers.dismiss(small, num_bytes=1)
     assert small.process.is_alive()
-    workers.dismiss(large, patient=True, num_bytes=1 << 40)
+    workers.dismiss(large, num_bytes=1 << 40)
     assert large.process.exitcode == 0
     until(lambda: workers._spare)
     workers.close()
