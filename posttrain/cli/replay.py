@@ -11,6 +11,7 @@ import click
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import shortened
 
 if TYPE_CHECKING:
     from posttrain.publishing.reproduction.replaying import ReplayOutcome
@@ -32,6 +33,8 @@ def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str |
     workspace or the DVC cache by their digests, the learner runs in a temporary folder with the
     run's own parameters and seed and the code as it is now. Exits with 0 if every digest is
     equal, and with 1 if one differs. `posttrain verify --level L2` does the same and remembers it.
+    What is compared are digests of the weights alone, tensor by tensor; `posttrain status` and the
+    lineage show that of the policy's files, which hold its config and its tokenizer, too.
 
     With --batch, one kept batch is passed through the weights that it met, forward and backward;
     what is not finite is named (exit code 1), or it is said that the model is not the cause (0).
@@ -93,8 +96,9 @@ def _say(outcome: "ReplayOutcome") -> str:
         else "different: the code, the machine or the environment is not that of the run"
     )
     return (
-        f"{outcome.stage} of run {outcome.run}\n"
-        f"  stored    {outcome.stored}\n"
-        f"  replayed  {outcome.replayed}\n"
+        f"{outcome.stage} of run {outcome.run}: {outcome.path}, whose files are"
+        f" {shortened(outcome.policy)}\n"
+        f"  stored weights    {outcome.stored}\n"
+        f"  replayed weights  {outcome.replayed}\n"
         f"  {verdict}"
     )

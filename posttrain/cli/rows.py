@@ -1,6 +1,7 @@
 """`posttrain rows`: look at rows of a table, and follow them to where they came from."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,9 @@ class Request:
 def rows(**options: Any) -> None:
     """Show the rows of TABLE (a path or a digest), and with --trace where they came from.
 
+    Above them stands the stage that made them, with as many of its parameters as fit on the line;
+    `posttrain lineage up TABLE --format json` has all.
+
     Examples:
       posttrain rows data/curate/kept.parquet --where "difficulty >= 3"
       posttrain rows data/curate/kept.parquet --where "reason = ''" --trace
@@ -119,30 +123,45 @@ def _deliver(request: Request, table: "Table", chosen: "pl.Series", found: "Trac
     if request.as_json:
         click.echo(json.dumps(_as_object(table, chosen, found, request.head), default=str))
         return
-    click.echo(f"{counted(chosen.len(), 'row')} of {table.path}{_made_by(table.maker)}")
+    width = shutil.get_terminal_size().columns
+    click.echo(_heading(chosen.len(), table.path, table.maker, width))
     _print_rows(head)
     for step in found.steps if found else ():
-        made_by = _made_by(step.table.maker)
-        click.echo(f"\n{counted(step.numbers.len(), 'row')} of {step.table.path}{made_by}")
+        heading = _heading(step.numbers.len(), step.table.path, step.table.maker, width)
+        click.echo(f"\n{heading}")
         _print_rows(step.sample(request.head))
     for path in found.gone if found else ():
         click.echo(f"\n{path}: its bytes are gone, so rows were not followed through it", err=True)
 
 
-def _made_by(maker: "Node | None") -> str:
-    """The stage that made a table and the parameters it had."""
+def _heading(num_rows: int, path: str, maker: "Node | None", width: int) -> str:
+    """How many rows of which table, the stage that made it, and its parameters on one line.
+
+    Of these as many are named as fit in `width` columns; the lineage shows all, and each whole.
+    """
+    line = f"{counted(num_rows, 'row')} of {path}"
     if maker is None:
-        return ""
+        return line
     params = [
-        f"{name[6:]}={_shortened(str(value))}"
+        f"{name.removeprefix('param ')}={_shortened(str(value))}"
         for name, value in maker.facts.items()
         if name.startswith("param ")
     ]
-    return f", made by {maker.title}" + (f" with {', '.join(params)}" if params else "")
+    return _fitted(f"{line}, made by {maker.title}", params, width)
+
+
+def _fitted(line: str, params: Sequence[str], width: int) -> str:
+    for count in range(len(params), -1, -1):
+        left = len(params) - count
+        words = [*params[:count], *([f"{left} more"] if left else [])]
+        fitted = f"{line} with {', '.join(words)}" if words else line
+        if len(fitted) <= width:
+            return fitted
+    return line
 
 
 def _shortened(value: str) -> str:
-    """A parameter such as a list of sources would hide the rows; the lineage shows it whole."""
+    """Cut a parameter such as a list of sources, which would leave no room for others."""
     return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 3]}..."
 
 

@@ -1,10 +1,40 @@
 """What `posttrain rows` says above the rows."""
 
-from posttrain.cli.rows import _made_by
+from posttrain.cli.rows import _heading
 from posttrain.provenance.lineage.graph import Node
 
 
+def maker(**params):
+    facts = {"run": "r"} | {f"param {name}": value for name, value in params.items()}
+    return Node("s", "stage", "tasks.synthesize", "synthesize", facts)
+
+
 def test_a_long_parameter_is_cut_and_a_short_one_is_whole():
-    facts = {"run": "r", "param sources": "[" + "x" * 200, "param num_problems": "6000"}
-    said = _made_by(Node("s", "stage", "synthesize", "synthesize@r", facts))
-    assert said.endswith(f" with sources=[{'x' * 56}..., num_problems=6000")
+    said = _heading(1, "a.parquet", maker(sources="[" + "x" * 200, num_problems="6000"), 200)
+    assert said == (
+        f"1 row of a.parquet, made by synthesize@r with sources=[{'x' * 56}..., num_problems=6000"
+    )
+
+
+def test_a_heading_names_as_many_parameters_as_fit_on_its_line():
+    made = maker(**{f"p{index}": str(index) for index in range(10, 60)})
+    # 52 letters come before the parameters, 8 are in each with its comma, 7 in "NN more".
+    for width in (80, 120, 500):
+        said = _heading(2, "data/a.parquet", made, width)
+        named = said.partition(" with ")[2].split(", ")
+        fits = min(50, (width - 52 - 7) // 8)
+        assert len(said) <= width
+        assert named[:1] == ["p10=10"]
+        assert [each for each in named if "=" in each] == [
+            f"p{index}={index}" for index in range(10, 10 + fits)
+        ]
+        assert (named[-1] == f"{50 - fits} more") == (fits < 50)
+
+
+def test_where_no_parameter_fits_their_number_does_and_the_stage_is_always_named():
+    made = maker(sources="x" * 50, num_problems="6" * 50)
+    bare = "2 rows of a.parquet, made by synthesize@r"
+    assert _heading(2, "a.parquet", made, 53) == f"{bare} with 2 more"
+    assert _heading(2, "a.parquet", made, 52) == bare
+    assert _heading(2, "a.parquet", made, 20) == bare
+    assert _heading(2, "a.parquet", None, 20) == "2 rows of a.parquet"

@@ -22,13 +22,19 @@ from posttrain.stage.slots import Plugins, plugged
 
 @dataclass(frozen=True)
 class ReplayOutcome:
-    """Digests of the weights that a stage run stored, and of those that its rollouts lead to."""
+    """Digests of the weights that a stage run stored, and of those that its rollouts lead to.
+
+    `policy` is the digest of the artifact, its files with config and tokenizer, and `path` where it
+    was made: `posttrain status` and the lineage know it by these.
+    """
 
     stage_run: str
     stage: str
     run: str
     stored: str
     replayed: str
+    policy: str
+    path: str
 
     @property
     def equal(self) -> bool:
@@ -123,7 +129,10 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
         from posttrain.learning.models.load import load_policy, weights_digest
 
         stored = weights_digest(load_policy(restore(outputs["policy"], "stored-policy")).model)
-    return ReplayOutcome(record.id, record.stage, record.run_id, stored, replayed)
+    policy = outputs["policy"]
+    return ReplayOutcome(
+        record.id, record.stage, record.run_id, stored, replayed, policy.digest, policy.path
+    )
 
 
 def recorded_config(record: StageRun) -> StageConfig:

@@ -95,7 +95,8 @@ def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> Le
     return LevelCheck(
         subject.name,
         "L2",
-        "each learner, given the starting policy and the stored rollouts, ends at the same weights",
+        "each learner, given the starting policy and the stored rollouts, ends at the same weights"
+        " (by their own digest, not that of the files around them)",
         tuple(
             VerifiedItem(each.stage, "weights", each.stored, each.replayed, each.equal)
             for each in outcomes

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from posttrain.cli.replay import _say
 from posttrain.publishing.release.replays import _replay, replay_in
-from posttrain.publishing.reproduction.replaying import recorded_config
+from posttrain.publishing.reproduction.replaying import ReplayOutcome, recorded_config
 from posttrain.stage.errors import UserError
 
 OLD = {"algorithm": {"ratio": {"surrogate": "clip", "low": 0.1}}, "learning_rate": 0.5}
@@ -41,6 +42,16 @@ def test_a_plug_in_whose_file_is_gone_is_named():
     gone.components["code"] = {"gone_plugin.losses:Mine": "digest"}
     with pytest.raises(UserError, match=r"again of run r1 .*No module named 'gone_plugin'.*commit"):
         recorded_config(gone)
+
+
+def test_the_verdict_says_which_digest_is_of_the_weights_and_which_of_the_files():
+    weights, files = "a" * 64, "b" * 64
+    said = _say(ReplayOutcome("s1", "rl", "r1", weights, weights, files, "data/rl/policy"))
+    assert said.splitlines()[:3] == [
+        f"rl of run r1: data/rl/policy, whose files are {'b' * 12}",
+        f"  stored weights    {weights}",
+        f"  replayed weights  {weights}",
+    ]
 
 
 def test_a_release_of_0_1_is_replayed_in_todays_spelling(tmp_path, monkeypatch):
