@@ -1,8 +1,15 @@
 """The one error that a user is meant to see, and what its sentences are made of."""
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
+
+# A password may hold what it should not, such as an @ or a slash: up to the last @ of the word.
+_USERINFO = re.compile(r"(?<=//)[^\s/?#@:]*(?::\S*)?@")
+_SECRET_OPTION = re.compile(
+    r"([?&][\w-]*(?:password|passwd|pwd|secret|token|key)=)[^\s&#'\")]+", re.I
+)
 
 
 class UserError(Exception):
@@ -16,6 +23,23 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a ``; did you mean 'x'?`` suffix naming the closest candidate, or an empty string."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def masked(text: str) -> str:
+    """Hide who logs in, and by which password, in every URL of a text.
+
+    >>> masked("no ledger at postgresql://me:p@ss/1@db:5432/runs?sslpassword=x&port=1")
+    'no ledger at postgresql://***@db:5432/runs?sslpassword=***&port=1'
+
+    Args:
+        text: A URL, or a sentence that holds some.
+
+    Returns:
+        The text without users, passwords and options that are secrets. Where a URL can be read in
+        two ways, more is hidden rather than less.
+
+    """
+    return _SECRET_OPTION.sub(r"\1***", _USERINFO.sub("***@", text))
 
 
 def shown(path: Path) -> str:

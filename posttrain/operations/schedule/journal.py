@@ -21,7 +21,7 @@ from posttrain.operations.schedule.schedule import CronSchedule
 from posttrain.operations.schedule.tables import METADATA, NOTES, SCHEDULES, TICKS
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.server import patient
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, masked, nearest
 
 ENVIRONMENT = "POSTTRAIN_SCHEDULES"
 BUSY_SECONDS = 60.0
@@ -254,7 +254,7 @@ def open_journal(location: str) -> Journal:
     except OperationalError as error:
         reason = str(error.orig).splitlines()[0]
         raise UserError(
-            f"the schedule journal {engine.url!r} cannot be opened: {reason}; "
+            f"the schedule journal {masked(location)} cannot be opened: {reason}; "
             "check that its database is there and can be written"
         ) from None
     return journal

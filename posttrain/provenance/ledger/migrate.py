@@ -8,7 +8,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from posttrain.provenance.ledger.schema import METADATA
 from posttrain.provenance.ledger.store import explained
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 
 _POSTGRESQL = ("postgres", "postgresql")
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -48,8 +48,7 @@ def upgrade(url: str, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["url"] = driver_url(url)
-    # Without its password.
-    name = sqlalchemy.make_url(driver_url(url)).render_as_string()
+    name = masked(url)
     with explained(name, "upgraded to today's schema"):
         try:
             command.upgrade(config, revision)

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.store import Params, Row, row_type
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.5
@@ -29,7 +29,9 @@ class ServerStore:
             self._engine = patient(create_engine(driver_url(url)))
             self._connection: Connection = self._engine.connect()
         except (SQLAlchemyError, ImportError, ValueError) as error:
-            raise UserError(f"cannot open the ledger at {_public(url)}: {_first(error)}") from None
+            # The driver would quote what it takes for the host.
+            says = "write an @ in its password as %40" if url.count("@") > 1 else _first(error)
+            raise UserError(masked(f"cannot open the ledger at {url}: {says}")) from None
         self._depth = 0
         self._lock = threading.RLock()
 
@@ -105,13 +107,6 @@ def patient(engine: Engine) -> Engine:
                 return made
 
     return engine
-
-
-def _public(url: str) -> str:
-    """The URL without its password."""
-    scheme, _, rest = url.partition("://")
-    credentials, at, place = rest.rpartition("@")
-    return f"{scheme}://{credentials.partition(':')[0]}{at}{place}"
 
 
 def _first(error: Exception) -> str:

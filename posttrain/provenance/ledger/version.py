@@ -2,7 +2,7 @@
 
 from posttrain.provenance.ledger.dialects import OWN_TABLES
 from posttrain.provenance.ledger.store import Store
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 
 # Every revision ever released, oldest first; each has a file in migrations/versions.
 REVISIONS = ("0001", "0002", "0003")
@@ -22,8 +22,9 @@ def ensure_current(store: Store) -> None:
         upgrade(store.url, HEAD)
     else:
         raise UserError(
-            f"the ledger at {store.url} was written by a newer posttrain (schema {version}, this "
-            f"one knows up to {HEAD}); upgrade posttrain, or export it there and import it here"
+            f"the ledger at {masked(store.url)} was written by a newer posttrain (schema {version},"
+            f" this one knows up to {HEAD}); upgrade posttrain, or export it there and import it"
+            " here"
         )
 
 
@@ -46,7 +47,7 @@ def _create(store: Store) -> None:
             return
         if store.query(OWN_TABLES[store.dialect]):
             raise UserError(
-                f"the database {store.url} belongs to another program; name an empty one"
+                f"the database {masked(store.url)} belongs to another program; name an empty one"
             )
         for statement in statements:
             store.execute_many(statement, [{}])

@@ -1,14 +1,13 @@
 """MLflow's model registry as a mirror of the git tags: versions and environment aliases."""
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 from posttrain.views.tracking.mlflow_writer import quiet_mlflow
 
 if TYPE_CHECKING:
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 _TAG = "posttrain.release"
 # Of a registered model that was made for releases: one that somebody made by hand is theirs.
 _OURS = "posttrain.releases"
-# A user and a password; no sentence shows them.
-_USER_OF_URL = re.compile(r"//[^/@\s]*@")
 
 
 class Registry:
@@ -116,7 +113,7 @@ class Registry:
                 f"MLflow's registry at {self._where} failed ({reason}); see that it runs and that "
                 "MLFLOW_TRACKING_URI is right, then do this again"
             )
-            raise UserError(_USER_OF_URL.sub("//", sentence)) from error
+            raise UserError(masked(sentence)) from error
 
 
 @contextmanager

@@ -122,10 +122,11 @@ def test_a_foreign_file_is_refused(tmp_path):
 
 
 def test_a_missing_server_is_one_sentence_without_the_password():
-    with pytest.raises(UserError) as error:
-        open_ledger("postgresql://user:hunter2@127.0.0.1:9/none")
-    assert "cannot open the ledger" in str(error.value)
-    assert "hunter2" not in str(error.value)
+    for credentials in ("user:hunter2", "user:hunt@hunter2", "hunter2"):
+        with pytest.raises(UserError) as error:
+            open_ledger(f"postgresql://{credentials}@127.0.0.1:9/none")
+        assert "cannot open the ledger" in str(error.value)
+        assert "hunter2" not in str(error.value)
 
 
 @pytest.mark.parametrize("url", ["nosuch://x/y", "postgresql+nosuch://x/y", "postgresql://[x"])

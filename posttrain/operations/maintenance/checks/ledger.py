@@ -10,7 +10,7 @@ from posttrain.provenance.ledger.ledger import open_store
 from posttrain.provenance.ledger.location import ledger_location
 from posttrain.provenance.ledger.store import Store
 from posttrain.provenance.ledger.version import HEAD, REVISIONS, stored_version
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 
 _RESTORE = "restore a copy (docs/operations.md), or import an export: posttrain ledger import"
 _HELD_SECONDS = 2.0
@@ -34,7 +34,7 @@ def _whole(store: Store, *, deep: bool) -> Finding:
     place = f" in {store.dialect}" if store.dialect != "sqlite" else ""
     version = stored_version(store)
     if version is None:
-        says = f"{place.strip() or store.url} holds no ledger"
+        says = f"{masked(place.strip() or store.url)} holds no ledger"
         return Finding("ledger", "broken", says, "name another place: POSTTRAIN_LEDGER")
     if version not in REVISIONS:
         says = f"its schema {version} is newer than this posttrain knows ({HEAD})"
@@ -43,7 +43,7 @@ def _whole(store: Store, *, deep: bool) -> Finding:
         check = "integrity_check" if deep else "quick_check"
         said = store.column(f"PRAGMA {check}(1)")[0]
         if said != "ok":
-            says = f"{store.url} is damaged: {' '.join(str(said).split())}"
+            says = f"{masked(store.url)} is damaged: {' '.join(str(said).split())}"
             return Finding("ledger", "broken", says, _RESTORE)
     runs = store.column("SELECT COUNT(*) FROM runs")[0]
     if version != HEAD:

@@ -13,6 +13,7 @@ from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.services.plan import FOLDER, addresses
 from posttrain.operations.services.process import alive
 from posttrain.operations.services.supervisor import SUPERVISOR
+from posttrain.stage.errors import masked
 from posttrain.stage.formatting import bytesize, duration
 
 _SECONDS = 5.0
@@ -73,10 +74,9 @@ def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
     """Return whether a server says that it is well, and what time it has."""
     import httpx2
 
-    shown = "its address"
+    # The user whom the address names asks, and no sentence shows the password.
+    shown = masked(url)
     try:
-        # The user whom the address names asks, and nobody is told the password.
-        shown = str(httpx2.URL(url).copy_with(username=None, password=None))
         # A proxy of the environment has no business between this machine and its own servers.
         answer = httpx2.get(f"{url.rstrip('/')}/health", timeout=_SECONDS, trust_env=False)
         answer.raise_for_status()
@@ -87,7 +87,7 @@ def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
         says = f"{shown} answers with error {error.response.status_code}"
         yield Finding(name, "broken", says, remedy)
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        yield Finding(name, "broken", f"{shown} does not answer: {error}", remedy)
+        yield Finding(name, "broken", masked(f"{shown} does not answer: {error}"), remedy)
     except (KeyError, ValueError):
         return
 
@@ -117,8 +117,7 @@ def _connects(variable: str, url: str) -> Finding:
             version = connection.execute(text("SHOW server_version")).scalar()
         engine.dispose()
     except (SQLAlchemyError, ImportError) as error:
-        # The URL has a password in it; what the driver says first has not.
-        said = str(error).splitlines()[0]
+        said = masked(str(error).splitlines()[0])
         return Finding("postgresql", "broken", f"{variable} does not answer: {said}", remedy)
     return Finding("postgresql", "ok", f"{variable} answers, version {version}")
 
