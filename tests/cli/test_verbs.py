@@ -15,6 +15,7 @@ from posttrain.cli.main import VERBS, cli
 from posttrain.provenance.ledger import open_ledger
 
 HEAVY = {"torch", "transformers", "datasets", "polars", "numpy", "prefect", "mlflow", "dvc"}
+AUTHOR = ("-c", "user.name=me", "-c", "user.email=me@here")
 NAMES = [name for section in VERBS.values() for name in section]
 
 
@@ -217,9 +218,16 @@ def test_the_ledger_moves_and_lineage_reads_it_there(toy, posttrain):
 def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain):
     posttrain("run", "--local")
     posttrain("run", "--local", "--set", "third.amount=5")
+    for words in (
+        ("commit", "--allow-empty", "--message", "one"),
+        *(("tag", "--annotate", f"toy@v1.{minor}.0", "--message", "x") for minor in (0, 1)),
+        ("tag", "--annotate", "toy#prod#1", "--message", "version: v1.1.0"),
+        ("tag", "--annotate", "toy#prod#2", "--message", "version: v1.0.0"),
+    ):
+        subprocess.run(["git", *AUTHOR, *words], cwd=toy.root, check=True, capture_output=True)
     database = toy.write(".posttrain/mlflow.db", "no database any more")
     rebuilt = posttrain("mlflow", "rebuild")
-    assert (rebuilt.code, rebuilt.out) == (0, "rebuilt 4 stage runs\n")
+    assert (rebuilt.code, rebuilt.out) == (0, "rebuilt 4 stage runs and 2 releases\n")
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
         ids = sorted(run.id for run in ledger.runs())
     with sqlite3.connect(database) as view:
@@ -231,3 +239,10 @@ def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain):
         assert names == ["chain", "chain", "first", "second", "third", "third"]
         assert column("SELECT value FROM tags WHERE key = 'posttrain.run' ORDER BY value") == ids
         assert column("SELECT value FROM metrics WHERE key = 'sum' ORDER BY value") == [1, 2, 3, 7]
+        versions = "SELECT value FROM model_version_tags WHERE key = 'posttrain.release'"
+        assert sorted(column(versions)) == ["v1.0.0", "v1.1.0"]
+        aliased = (
+            f"{versions} AND version = (SELECT version FROM registered_model_aliases"
+            " WHERE name = 'toy' AND alias = 'prod')"
+        )
+        assert column(aliased) == ["v1.0.0"]

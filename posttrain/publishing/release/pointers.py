@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.provenance.git import revision_of
 from posttrain.provenance.ledger import Ledger, Release
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.publishing.release import tags
@@ -148,6 +149,29 @@ def _assign(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tag
     moved = tags.current(store.root, tag.name, environment)
     assert moved is not None
     return moved
+
+
+def mirror_again(root: Path, registry: Registry) -> int:
+    """Give MLflow, whose database was made anew, the releases that git knows and their aliases.
+
+    Args:
+        root: The project.
+        registry: Where; what it has already stays as it is.
+
+    Returns:
+        How many releases there are; none outside a git repository.
+
+    """
+    if revision_of(root).commit is None:
+        return 0
+    released = sorted(tags.release_tags(root), key=lambda tag: (tag.name, tag.version))
+    for tag in released:
+        if not registry.knows(tag.name, str(tag.version)):
+            registry.register(tag.name, str(tag.version), tag.folder(root).as_uri())
+    # Oldest first: of an environment's promotions the last one stays.
+    for each in tags.promotions(root):
+        registry.assign(each.name, each.environment, str(each.version))
+    return len(released)
 
 
 def repair(store: ReleaseStore) -> str:

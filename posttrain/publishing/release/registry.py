@@ -48,15 +48,19 @@ class Registry:
                     if _OURS in model.tags:
                         self._client.delete_registered_model(name)
 
+    def knows(self, name: str, version: str) -> bool:
+        """Return whether there is a model version for a release."""
+        with self._plain_errors():
+            return bool(self._versions(name, version))
+
     def require(self, name: str, version: str) -> None:
         """Refuse a release that an alias cannot point to, because MLflow does not know it."""
-        with self._plain_errors():
-            if not self._versions(name, version):
-                raise UserError(
-                    f"MLflow has no model version for {name}@{version}; its database was made "
-                    "anew, or tracking was off when the release was created: set "
-                    "POSTTRAIN_TRACKING=off to move the git tag alone"
-                )
+        if not self.knows(name, version):
+            raise UserError(
+                f"MLflow has no model version for {name}@{version}; its database was made anew, or "
+                "tracking was off when the release was created: posttrain mlflow rebuild adds it, "
+                "and POSTTRAIN_TRACKING=off moves the git tag alone"
+            )
 
     def assign(self, name: str, environment: str, version: str | None) -> None:
         """Point an environment's alias to a release; to nothing where MLflow has none such."""
