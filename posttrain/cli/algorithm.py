@@ -139,12 +139,10 @@ def diff(before: str, after: str, output: str) -> None:
     table = plain_table("switch", one.name, other.name)
     table.add_row("[dim]hash[/]", digest(one.algorithm)[:12], digest(other.algorithm)[:12])
     for name in names:
-        table.add_row(name, *(_cell(side, name) for side in (ours, theirs)))
+        table.add_row(
+            name, *(_value(each[name]) if name in each else "[dim]-[/]" for each in (ours, theirs))
+        )
     Console().print(table)
-
-
-def _cell(side: dict[str, object], name: str) -> str:
-    return _value(side[name]) if name in side else "[dim]-[/]"
 
 
 def _names() -> list[str]:

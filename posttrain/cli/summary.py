@@ -4,7 +4,6 @@ import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
-from pathlib import Path
 
 import click
 from rich.console import Console
@@ -41,7 +40,7 @@ def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
             facts=_provenance(session, records[-1].run_id if records else ""),
         )
     _say_conflicts(session)
-    click.echo(f"{_relative(page)} · done in {seconds:.1f} s", err=True)
+    click.echo(f"{os.path.relpath(page)} · done in {seconds:.1f} s", err=True)
 
 
 def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
@@ -73,7 +72,3 @@ def _say_conflicts(session: Session) -> None:
             f"from the same key {conflict.key[:12]}; it is not reproducible (posttrain audit)",
             err=True,
         )
-
-
-def _relative(path: Path) -> str:
-    return os.path.relpath(path)

@@ -81,7 +81,8 @@ def up(
     # MLflow opens on its pages for agents unless the address says what it is used for.
     mlflow = f"{plan.mlflow}/#/experiments?workflowType=machine_learning"
     click.echo(f"Prefect {plan.prefect}   MLflow {mlflow}   logs {plan.folder}")
-    click.echo("For other commands: " + _exports(plan.environment()))
+    exports = " ".join(f"{name}={value}" for name, value in plan.environment().items())
+    click.echo(f"For other commands: export {exports}")
     supervisor.run()
     click.echo("down")
 
@@ -150,10 +151,6 @@ def _detached(folder: Path, root: Path) -> None:
             raise UserError(lines[-1].removeprefix("error: "))
         time.sleep(0.2)
     raise UserError(f"the services did not come up; see {log}, then posttrain down")
-
-
-def _exports(environment: dict[str, str]) -> str:
-    return "export " + " ".join(f"{name}={value}" for name, value in environment.items())
 
 
 def _say(line: str) -> None:

@@ -78,7 +78,9 @@ class StageKeys:
         found = self._closure(name, entries)
         if VERIFIES not in found.symbols:
             return _with_packages_in_use(found, stage.config)
-        named = {role: digest for role, digest in (inputs or {}).items() if _names(stage, role)}
+        # Rows of problems name verifiers.
+        tables = [role for role, r in stage.inputs.items() if r.type == ArtifactKind.PROBLEMS]
+        named = {role: digest for role, digest in (inputs or {}).items() if role in tables}
         verifiers = verifier_entries(self.ledger, None if inputs is None else named.values())
         found = self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
         return _with_packages_in_use(found, stage.config)
@@ -187,11 +189,6 @@ def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClos
 def _entries(config: StageConfig) -> list[str]:
     """The classes of the parts that a config names: no import leads to them, a registry does."""
     return sorted({f"{type(part).__module__}:{type(part).__name__}" for part in parts_in(config)})
-
-
-def _names(stage: Stage, role: str) -> bool:
-    """Return True for an input whose rows name verifiers."""
-    return stage.inputs[role].type == ArtifactKind.PROBLEMS if role in stage.inputs else False
 
 
 def _texts(value: object) -> list[str]:

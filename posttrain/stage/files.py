@@ -1,5 +1,6 @@
 """Replace a file in one step: who reads it sees the old one or the new one, never a part."""
 
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,3 +26,17 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def flush(path: Path) -> None:
+    """Force a file, or the entries of a folder, to disk.
+
+    Args:
+        path: The file or folder.
+
+    """
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -124,7 +124,7 @@ def text_hashes(texts: pl.Series) -> U64Array:
     if not len(texts):
         return np.zeros(0, dtype=np.uint64)
     distinct = texts.unique(maintain_order=True)
-    hashes = pl.Series([_hash(text) for text in distinct], dtype=pl.UInt64)
+    hashes = pl.Series([int(sha256_of(text)[:16], 16) for text in distinct], dtype=pl.UInt64)
     return texts.replace_strict(distinct, hashes, return_dtype=pl.UInt64).to_numpy()
 
 
@@ -133,10 +133,6 @@ def _plain(text: pl.Expr) -> pl.Expr:
     separator = r"(\d),(\d{3})\b"
     # Once for every second separator: a match uses up the digit that the next one would start with.
     return folded(text).str.replace_all(separator, "$1$2").str.replace_all(separator, "$1$2")
-
-
-def _hash(text: str) -> int:
-    return int(sha256_of(text)[:16], 16)
 
 
 def _starts(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

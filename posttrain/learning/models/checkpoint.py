@@ -1,7 +1,6 @@
 """Resumable checkpoints: one atomic directory each, checked byte for byte when it is read back."""
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ import torch
 
 from posttrain.stage.context import TRACKED_RUN
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import flush
 from posttrain.stage.hashing import sha256_of_file
 
 _MANIFEST = "manifest.json"
@@ -88,9 +88,9 @@ class Checkpointer:
         }
         (draft / _MANIFEST).write_text(json.dumps(manifest, sort_keys=True))
         for path in [*_contents(draft), "files", "."]:
-            _flush(draft / path)
+            flush(draft / path)
         draft.rename(final)
-        _flush(self.folder)
+        flush(self.folder)
         for old in self._steps()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -156,12 +156,3 @@ def _sound_manifest(path: Path) -> dict[str, Any] | None:
 def _contents(folder: Path) -> list[str]:
     """Relative paths of all files below `folder`, sorted."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
-
-
-def _flush(path: Path) -> None:
-    """Force a file or a directory entry to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

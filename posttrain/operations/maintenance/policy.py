@@ -1,10 +1,11 @@
 """What stays and what goes: pure functions over nodes with bytes and reasons."""
 
-import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from posttrain.stage.errors import UserError
 
@@ -14,8 +15,7 @@ Kind = Literal[
 
 UNUSED = "nothing names it"
 FITS = "fits the budget"
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+_SIZE = TypeAdapter(Annotated[ByteSize, Field(ge=0)])
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def _counted(node: StoredItem, seen: set[str], among: Collection[str] | None) ->
 
 def parse_bytes(text: str) -> int:
     """Read an amount of bytes as people write it: `50GB`, `1.5 TB`, `800MiB` or a number."""
-    match = _AMOUNT.fullmatch(text.strip())
-    if match is None:
-        raise UserError(f"'{text}' is no amount of bytes; write it as 50GB, 800MB or 1.5TB")
-    unit = match[2].lower()
-    scale = 1024 ** "kmgt".index(unit) * 1024 if unit and match[3] else _UNITS[unit]
-    return int(float(match[1]) * scale)
+    try:
+        return int(_SIZE.validate_python(text.strip()))
+    except ValidationError:
+        raise UserError(
+            f"'{text}' is no amount of bytes; write it as 50GB, 800MB or 1.5TB"
+        ) from None

@@ -1,12 +1,12 @@
 """Put verified outputs in their place by rename, so that half of one is never seen."""
 
 import errno
-import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import flush
 
 
 def prepare(staging: Path, names: Mapping[str, Path]) -> dict[str, Path]:
@@ -54,19 +54,10 @@ def _put(source: Path, target: Path) -> None:
     if target.is_dir():
         target.rename(source.with_name(f"{source.name}.replaced"))
     source.rename(target)
-    _sync_directory(target.parent)
+    flush(target.parent)
 
 
 def _sync(path: Path) -> None:
     files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
     for file in files:
-        with file.open("rb") as handle:
-            os.fsync(handle.fileno())
-
-
-def _sync_directory(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        flush(file)

@@ -8,7 +8,7 @@ from pathlib import Path
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.reading import IS_DONE
 from posttrain.provenance.ledger.store import query_in
-from posttrain.provenance.lineage.graph import Graph, Node
+from posttrain.provenance.lineage.graph import Graph
 
 _PLACES = (
     "SELECT a.type,a.digest,p.path,r.recipe,e.direction,MAX(s.num) AS newest"
@@ -51,12 +51,10 @@ def from_root(graph: Graph, ledger: Ledger, root: Path) -> Graph:
             whole, _, part = names[edge.source].partition("#")
             if part and whole == graph.nodes[edge.target].name:
                 names[edge.source] = f"{names[edge.target]}#{part}"
-    nodes = {each: _called(node, names.get(each)) for each, node in graph.nodes.items()}
+    nodes = {
+        each: replace(node, name=names.get(each, node.name)) for each, node in graph.nodes.items()
+    }
     return replace(graph, nodes=nodes)
-
-
-def _called(node: Node, name: str | None) -> Node:
-    return node if name is None else replace(node, name=name)
 
 
 def _folder(recipe: str, root: Path) -> str:
