@@ -167,11 +167,16 @@ def small_modules_imported_once():
 
 
 def shared_names():
+    """Names of two public classes, or of types by another name such as `Group = list[Rollout]`."""
     places = defaultdict(set)
     for module, node in classes():
-        if not node.name.startswith("_"):
-            places[node.name].add(module)
-    return {name for name, found in places.items() if len(found) > 1}
+        places[node.name].add(module)
+    for module in modules():
+        for node in parsed(module).body:
+            for name in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(name, ast.Name) and not name.id.isupper():
+                    places[name.id].add(module)
+    return {name for name, found in places.items() if len(found) > 1 and name[0].isupper()}
 
 
 def british_names():

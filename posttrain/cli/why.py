@@ -8,7 +8,7 @@ import click
 
 from posttrain.cli.options import Documented, overrides_option, recipe_argument
 from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.pipeline.explain import Explanation, Side, Sources
+from posttrain.pipeline.explain import ComparedKey, Explanation, Sources
 from posttrain.pipeline.plan import Decision
 from posttrain.provenance.ledger import StageRun
 from posttrain.provenance.lineage.names import find_run
@@ -132,14 +132,14 @@ def _compare_with_now(
             click.echo(f"what it reads from '{name}' may change: posttrain why {name}")
 
 
-def _side(session: Session, record: StageRun) -> Side:
+def _side(session: Session, record: StageRun) -> ComparedKey:
     run = session.ledger.run(record.run_id)
-    return Side.of(record, run.git_commit if run is not None else None)
+    return ComparedKey.of(record, run.git_commit if run is not None else None)
 
 
 def _side_of_now(
     session: Session, decisions: Mapping[str, Decision], stage: str, last: StageRun
-) -> Side:
+) -> ComparedKey:
     """The key as it would be now; inputs that are still to be made count as they were."""
     upstream = [decisions[name] for name in session.dag.upstream(stage)]
     if all(decision.known is not None for decision in upstream):
@@ -152,7 +152,7 @@ def _side_of_now(
     else:
         inputs = {record.role: record for record in last.inputs}
     key = session.planner.keys.key(stage, {role: record.digest for role, record in inputs.items()})
-    return Side("now", key.components, inputs)
+    return ComparedKey("now", key.components, inputs)
 
 
 def _show(session: Session, found: Explanation, *, verbose: bool) -> None:

@@ -12,7 +12,7 @@ from posttrain.pipeline.plan import Planner
 from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Adoption, ArtifactRecord, Ledger, Run, StageRun
 
-Action = Literal["up to date", "adopt", "ask", "run"]
+AdoptionAction = Literal["up to date", "adopt", "ask", "run"]
 
 SAME = "code, parameters and inputs are the same; only names and the rules of keys differ"
 _SHOWN = 20
@@ -27,7 +27,7 @@ class Candidate:
     """
 
     stage: str
-    action: Action
+    action: AdoptionAction
     reason: str
     differences: tuple[Difference, ...] = ()
     source: StageRun | None = None
@@ -86,7 +86,7 @@ def _candidate(
         return Candidate(name, "run", inputs[0].sentence, found, last, key)
     if not found:
         return Candidate(name, "adopt", SAME, (), last, key)
-    action: Action = "adopt" if anyway else "ask"
+    action: AdoptionAction = "adopt" if anyway else "ask"
     return Candidate(name, action, counted(found), found, last, key)
 
 

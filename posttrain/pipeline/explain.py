@@ -24,7 +24,7 @@ _CONTEXT_LINES = 3
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedKey:
     """One of the two keys: what it was made of, under a name that a person knows it by."""
 
     name: str
@@ -33,7 +33,7 @@ class Side:
     commit: str | None = None
 
     @classmethod
-    def of(cls, record: StageRun, commit: str | None) -> "Side":
+    def of(cls, record: StageRun, commit: str | None) -> "ComparedKey":
         """A stage run of the past."""
         inputs = {artifact.role: artifact for artifact in record.inputs}
         return cls(f"run {record.run_id}", record.components, inputs, commit)
@@ -66,12 +66,12 @@ class Sources:
 class Explanation:
     """Everything that differs between two keys of one stage, what to look at first in front."""
 
-    before: Side
-    after: Side
+    before: ComparedKey
+    after: ComparedKey
     differences: Sequence[Difference]
 
     @classmethod
-    def between(cls, before: Side, after: Side) -> "Explanation":
+    def between(cls, before: ComparedKey, after: ComparedKey) -> "Explanation":
         """Compare two keys."""
         return cls(before, after, differences(before.components, after.components))
 
@@ -104,7 +104,7 @@ class Explanation:
             unified_diff(texts[0], texts[1], names[0], names[1], lineterm="", n=_CONTEXT_LINES)
         )
 
-    def _sides(self, difference: Difference) -> list[tuple[Side, str]]:
+    def _sides(self, difference: Difference) -> list[tuple[ComparedKey, str]]:
         values = ((self.before, difference.before), (self.after, difference.after))
         return [(side, "" if value is None else value) for side, value in values]
 

@@ -69,7 +69,7 @@ GONE: Mapping[str, str] = {}
 """Path of a field that is no more -> why it may be dropped, as the end of the notice."""
 
 
-Keys = list[Any]
+KeyPath = list[Any]
 """Path of one value: the keys and places of a list on the way to it, as they are in the recipe."""
 
 
@@ -193,7 +193,7 @@ def read_format(given: object, *, where: str) -> int:
     return given
 
 
-def _matches(values: Any, path: list[str]) -> Iterator[Keys]:
+def _matches(values: Any, path: list[str]) -> Iterator[KeyPath]:
     """The paths in `values` that a path with wildcards stands for."""
     if not path:
         yield []
@@ -208,20 +208,20 @@ def _matches(values: Any, path: list[str]) -> Iterator[Keys]:
             yield [name, *rest]
 
 
-def _filled(old: list[str], new: list[str], names: Keys) -> Keys:
+def _filled(old: list[str], new: list[str], names: KeyPath) -> KeyPath:
     """The new path, with what the wildcards of the old one stood for."""
     found = iter([name for part, name in zip(old, names, strict=True) if part == "*"])
     return [next(found) if part == "*" else part for part in new]
 
 
-def _is_renamed(config: type[StageConfig] | None, old: Keys, new: Keys) -> bool:
+def _is_renamed(config: type[StageConfig] | None, old: KeyPath, new: KeyPath) -> bool:
     """True where a section's config has no such field, and has one that the new path begins in."""
     if config is None:
         return True
     return not _has_field(config, old[1:]) and _has_field(config, new[1:2])
 
 
-def _has_field(annotation: Any, path: Keys) -> bool:
+def _has_field(annotation: Any, path: KeyPath) -> bool:
     if not path:
         return True
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
@@ -230,7 +230,7 @@ def _has_field(annotation: Any, path: Keys) -> bool:
     return any(_has_field(inner, path) for inner in get_args(annotation))
 
 
-def _rename(values: dict[str, Any], old: Keys, new: Keys) -> Iterator[str]:
+def _rename(values: dict[str, Any], old: KeyPath, new: KeyPath) -> Iterator[str]:
     place = _at(values, old[:-1])
     if not isinstance(place, dict):
         return
@@ -245,7 +245,7 @@ def _rename(values: dict[str, Any], old: Keys, new: Keys) -> Iterator[str]:
     yield f"{_dotted(old)} is now {_dotted(new)}"
 
 
-def _respell(values: dict[str, Any], names: Keys, meanings: Mapping[Any, Any]) -> Iterator[str]:
+def _respell(values: dict[str, Any], names: KeyPath, meanings: Mapping[Any, Any]) -> Iterator[str]:
     place: Any = _at(values, names[:-1])
     value = place[names[-1]]
     if isinstance(value, str | int | float | bool) and value in meanings:
@@ -253,11 +253,11 @@ def _respell(values: dict[str, Any], names: Keys, meanings: Mapping[Any, Any]) -
         yield f"{_dotted(names)}: {value} is now {meanings[value]}"
 
 
-def _dotted(names: Keys) -> str:
+def _dotted(names: KeyPath) -> str:
     return ".".join(map(str, names))
 
 
-def _at(values: Any, names: Keys, make: Callable[[], Any] | None = None) -> Any:
+def _at(values: Any, names: KeyPath, make: Callable[[], Any] | None = None) -> Any:
     for name in names:
         if isinstance(values, list) and isinstance(name, int):
             values = values[name]

@@ -10,11 +10,11 @@ from posttrain.provenance.code import CodeClosure, version
 from posttrain.stage.hashing import KeyDigest, canonical_json, sha256_of_json
 
 Components = Mapping[str, Mapping[str, str]]
-Kind = Literal["changed", "added", "removed"]
+DifferenceKind = Literal["changed", "added", "removed"]
 
 # From what a person edits to what merely is there: the first difference is the one to look at.
 ORDER = ("rules", "code", "params", "inputs", "packages", "runtime")
-_KINDS: tuple[Kind, ...] = ("changed", "added", "removed")
+_KINDS: tuple[DifferenceKind, ...] = ("changed", "added", "removed")
 _MAX_SHOWN = 60
 _DIGEST_SHOWN = 12
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
@@ -26,7 +26,7 @@ Records of 0.1 have none. 2: modules moved, a package of an extra counts where i
 """
 
 _OF_RULES = "keys are made by other rule"
-_SENTENCES: dict[str, dict[Kind, str]] = {
+_SENTENCES: dict[str, dict[DifferenceKind, str]] = {
     "rules": {
         "changed": f"{_OF_RULES}s {{after}}, and it was recorded by rules {{before}}",
         "added": f"{_OF_RULES}s than in posttrain 0.1, which recorded it",
@@ -78,7 +78,7 @@ class Difference:
     after: str | None
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> DifferenceKind:
         """Whether the value is another one, new, or gone."""
         if self.before is None:
             return "added"

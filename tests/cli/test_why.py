@@ -113,12 +113,12 @@ def test_up_to_date_means_the_last_two_executions(toy):
 
 
 def test_rows_of_an_input_are_told(toy):
-    from posttrain.pipeline.explain import Explanation, Side
+    from posttrain.pipeline.explain import ComparedKey, Explanation
     from posttrain.provenance.ledger import ArtifactRecord
 
     def side(name, digest, rows):
         record = ArtifactRecord("data", "pairs", "data/p", digest, 5, rows, "judge")
-        return Side(name, {"inputs": {"data": digest}}, {"data": record})
+        return ComparedKey(name, {"inputs": {"data": digest}}, {"data": record})
 
     found = Explanation.between(side("run a", "1" * 64, 1000), side("now", "2" * 64, 999))
     assert found.details(found.differences[0], sources=None) == [
@@ -135,9 +135,11 @@ def test_rows_of_an_input_are_told(toy):
     ],
 )
 def test_packages_seeds_and_engines_are_differences_too(component, sentence, counted):
-    from posttrain.pipeline.explain import Explanation, Side
+    from posttrain.pipeline.explain import ComparedKey, Explanation
 
-    sides = [Side(name, {component: {"x": value}}, {}) for name, value in (("a", "1"), ("b", "2"))]
+    sides = [
+        ComparedKey(name, {component: {"x": value}}, {}) for name, value in (("a", "1"), ("b", "2"))
+    ]
     found = Explanation.between(*sides)
     assert found.differences[0].sentence == sentence
     assert found.details(found.differences[0], sources=None) == ["a: 1", "b: 2"]

@@ -9,7 +9,7 @@ from posttrain.data.filters.base import KEEP, Filter, FilterInputs, reasons_from
 
 Count = dict[str, Any]
 
-Order = Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"]
+RowOrder = Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"]
 
 
 def split_by_reason(
@@ -108,7 +108,7 @@ def mixed(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.sort("id")
 
 
-ORDERS: dict[Order, Callable[[pl.DataFrame], pl.DataFrame]] = {
+ORDERS: dict[RowOrder, Callable[[pl.DataFrame], pl.DataFrame]] = {
     "easy_to_hard": easy_to_hard,
     "easy_to_hard_then_short": easy_to_hard_then_short,
     "mixed": mixed,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import polars as pl
     from torch import Tensor
 
-    from posttrain.learning.rollouts.engines.rng import Keys
+    from posttrain.learning.rollouts.engines.rng import RowKeys
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class WeightedStream(ProblemStream):
 
     def __init__(self, ids: Sequence[str]) -> None:
         self.ids = ids
-        self._keys: dict[int, Keys] = {}
+        self._keys: dict[int, RowKeys] = {}
 
     def weights(self) -> "Tensor":
         """Weight of every problem, not negative, ``[P]`` float64."""

@@ -27,7 +27,7 @@ from posttrain.learning.maths.reduce import masked_mean, masked_sum
 from posttrain.learning.maths.segments import dense_ids, segment_size, segment_sum
 
 Baseline = Literal["none", "mean", "leave_one_out"]
-Scale = Literal[
+RewardScale = Literal[
     "none", "population", "sample", "leave_one_out", "mean", "batch_population", "batch_sample"
 ]
 
@@ -116,7 +116,7 @@ BASELINES: dict[Baseline, Callable[[GroupStatistics], Tensor]] = {
     "mean": lambda stats: stats.centered_B,
     "leave_one_out": _leave_one_out_centered,
 }
-SCALES: dict[Scale, Callable[[GroupStatistics], Tensor]] = {
+SCALES: dict[RewardScale, Callable[[GroupStatistics], Tensor]] = {
     "none": lambda stats: torch.zeros_like(stats.rewards_B),
     "population": lambda stats: (stats.squares_B / stats.size_B).sqrt(),
     "sample": lambda stats: (stats.squares_B / (stats.size_B - 1).clamp(min=1)).sqrt(),
@@ -132,7 +132,7 @@ def group_relative(
     group_B: Tensor,
     *,
     baseline: Baseline,
-    scale: Scale,
+    scale: RewardScale,
     epsilon: float,
     include_B: Tensor | None = None,
 ) -> Tensor:

@@ -15,7 +15,7 @@ from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
 from posttrain.learning.rl.rollout import Group, Rollout
 
-Row = tuple[float, ...]
+TokenValues = tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -29,19 +29,19 @@ class TrainSample:
     """What was read and what was drawn, in order."""
     drawn: tuple[bool, ...]
     """True at the drawn ones of all tokens."""
-    logprobs: Row
+    logprobs: TokenValues
     """Of the engine, one per drawn token, in nats."""
     policy_version: int
     """Step whose policy drew it."""
-    advantages: Row
+    advantages: TokenValues
     """One per drawn token, or a single one that all of them share."""
-    returns: Row = ()
+    returns: TokenValues = ()
     """Targets of the critic's values."""
-    values: Row = ()
+    values: TokenValues = ()
     """The critic's values before the first update."""
-    old_logprobs: Row = ()
+    old_logprobs: TokenValues = ()
     """Of the policy before the first update, where it is not the engine's."""
-    weights: Row = ()
+    weights: TokenValues = ()
     """Token weights that were fixed before the first update; one per drawn token, or one."""
     group: int = 0
     """Which of its step's groups it belongs to."""
@@ -121,13 +121,13 @@ def collate(
     mask_BT = np.zeros(inside_BT.shape, np.bool_)
     mask_BT[inside_BT] = np.fromiter(chain.from_iterable(each.drawn for each in samples), np.bool_)
 
-    def tokens(rows: Sequence[Row]) -> Tensor:
+    def tokens(rows: Sequence[TokenValues]) -> Tensor:
         return _padded(rows, mask_BT, 0.0, np.float32).to(device)
 
-    def optional(rows: Sequence[Row]) -> Tensor | None:
+    def optional(rows: Sequence[TokenValues]) -> Tensor | None:
         return tokens(rows) if all(rows) else None
 
-    def shared(rows: Sequence[Row]) -> Tensor | None:
+    def shared(rows: Sequence[TokenValues]) -> Tensor | None:
         """`[B, 1]` where each rollout has one number for all its tokens."""
         if not all(rows):
             return None
@@ -194,7 +194,7 @@ def rollout_batch(
     rollouts: Sequence[Rollout],
     *,
     needs: Collection[str] = (),
-    columns: Mapping[str, Sequence[Row]] | None = None,
+    columns: Mapping[str, Sequence[TokenValues]] | None = None,
 ) -> RolloutBatch:
     """Lay rewards and drawn tokens out: column t is the t-th drawn token of each rollout.
 
@@ -295,7 +295,7 @@ def _turns(rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor) -> d
     }
 
 
-def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[Row]:
+def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:
     """Rows of left-aligned ``[B, T]``, one number per drawn token; of ``[B, 1]`` a single one."""
     if values_BT.shape[1] == 1:
         return [(value,) for value in values_BT[:, 0].tolist()]

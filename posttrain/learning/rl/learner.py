@@ -22,7 +22,7 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import NotFiniteError, Optimizer
 from posttrain.learning.rl.batch import (
-    Row,
+    TokenValues,
     TrainBatch,
     TrainSample,
     collate,
@@ -303,7 +303,7 @@ def training_samples(
     if not rollouts:
         return []
     bare = [TrainSample.bare(rollout) for rollout in rollouts]
-    columns: dict[str, list[Row]] = {}
+    columns: dict[str, list[TokenValues]] = {}
     if passes.critic is not None:
         columns["values"] = passes.rows(bare, passes.present_values)
     if "rewards_reference" in needs:

@@ -24,7 +24,7 @@ from posttrain.learning.training.task import TrainingTask
 from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
 
-MicroBatch = TypeVar("MicroBatch")
+T = TypeVar("T")
 
 
 class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
@@ -141,7 +141,7 @@ class SharedProgress(Progress):
         return step
 
 
-def shares(parts: Sequence[MicroBatch], group: ProcessGroup) -> list[tuple[MicroBatch, bool]]:
+def shares(parts: Sequence[T], group: ProcessGroup) -> list[tuple[T, bool]]:
     """Take every how-manieth part, and say of each whether it counts.
 
     Parameters are put together by all processes at once, so each makes as many passes: one that

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.operations.maintenance.claims import Claims
-from posttrain.operations.maintenance.policy import Kind, StoredItem
+from posttrain.operations.maintenance.policy import RemovableKind, StoredItem
 
 FOREIGN = "no ledger here knows it"
 YOUNG = "made since a run began that is under way"
 LOST = "the list of its files is gone"
-_KINDS: Mapping[str, Kind] = {"rollouts": "rollouts"}
+_KINDS: Mapping[str, RemovableKind] = {"rollouts": "rollouts"}
 
 
 @dataclass(frozen=True)

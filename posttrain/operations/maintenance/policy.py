@@ -9,7 +9,7 @@ from pydantic import ByteSize, Field, TypeAdapter, ValidationError
 
 from posttrain.stage.errors import UserError
 
-Kind = Literal[
+RemovableKind = Literal[
     "artifact", "rollouts", "checkpoint", "staging", "run cache", "mlflow", "prefect", "requests"
 ]
 
@@ -27,7 +27,7 @@ class StoredItem:
     """
 
     name: str
-    kind: Kind
+    kind: RemovableKind
     parts: Mapping[str, int]
     used: float = 0.0
     reasons: tuple[str, ...] = ()

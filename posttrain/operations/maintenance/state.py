@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posttrain.operations.maintenance.claims import Claims
 from posttrain.operations.maintenance.live import held, workspace_locks
-from posttrain.operations.maintenance.policy import Kind, StoredItem
+from posttrain.operations.maintenance.policy import RemovableKind, StoredItem
 from posttrain.provenance.ledger import Ledger
 
 # What MLflow gives at once; those beyond are found by the next gc.
@@ -113,7 +113,7 @@ def _database_files(path: Path) -> list[Path]:
     return [path.with_name(name) for name in names if path.with_name(name).is_file()]
 
 
-def _folder(kind: Kind, folder: Path, reasons: tuple[str, ...]) -> StoredItem:
+def _folder(kind: RemovableKind, folder: Path, reasons: tuple[str, ...]) -> StoredItem:
     size = sum(_size(file) for file in [folder, *folder.rglob("*")])
     return StoredItem(folder.name, kind, {str(folder): size}, _changed(folder), reasons)
 

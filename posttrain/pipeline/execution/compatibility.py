@@ -16,7 +16,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import ArtifactDigest
 from posttrain.stage.spec import ArtifactKind, Stage
 
-Parts = Sequence[ArtifactRecord]
+ArtifactRecords = Sequence[ArtifactRecord]
 _ONE_OF = (ArtifactKind.TOKENIZER, ArtifactKind.TEMPLATE)
 
 
@@ -31,7 +31,7 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
             refuse_mixed(stage, models(planner.ledger, stage, _inputs(decision)))
 
 
-def refuse_mixed(stage: Stage, found: Mapping[str, Parts]) -> None:
+def refuse_mixed(stage: Stage, found: Mapping[str, ArtifactRecords]) -> None:
     """Raise unless the models of a stage share a tokenizer and at most one chat template."""
     for kind in _ONE_OF:
         seen: dict[str, str] = {}
@@ -48,8 +48,11 @@ def refuse_mixed(stage: Stage, found: Mapping[str, Parts]) -> None:
 
 
 def models(
-    ledger: Ledger, stage: Stage, inputs: Mapping[str, str], made: Mapping[str, Parts] | None = None
-) -> dict[str, Parts]:
+    ledger: Ledger,
+    stage: Stage,
+    inputs: Mapping[str, str],
+    made: Mapping[str, ArtifactRecords] | None = None,
+) -> dict[str, ArtifactRecords]:
     """Parts of a stage's models by port: its inputs by digest, and what it `made` now."""
     ports = stage.task.inputs
     chosen = {
@@ -59,7 +62,7 @@ def models(
         if port.type.is_directory and not port.own_tokenizer
     }
     known = ledger.compositions.parts_of(sorted(set(chosen.values()))) if chosen else {}
-    found: dict[str, Parts] = {
+    found: dict[str, ArtifactRecords] = {
         f"its input '{role}'": known[digest] for role, digest in chosen.items() if digest in known
     }
     return found | {f"its output '{role}'": parts for role, parts in (made or {}).items()}

@@ -24,7 +24,7 @@ _FINAL = frozenset({"done", "refused", "failed", "lost"})
 # Trying again may help: what ended it came from outside.
 _RETRYABLE = frozenset({"died", "stopped", "lost"})
 
-Watch = Callable[[Mapping[str, Any]], None]
+EventListener = Callable[[Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class StageProcesses:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def attempt(self, assignment: Assignment, limits: Limits, watch: Watch) -> StageOutcome:
+    def attempt(self, assignment: Assignment, limits: Limits, watch: EventListener) -> StageOutcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
         worker = self._workers.take()
         final: Mapping[str, Any] = {}
@@ -116,7 +116,7 @@ class StageProcesses:
 
 
 def _listen(
-    receiver: connection.Connection, limits: Limits, watch: Watch, stopping: threading.Event
+    receiver: connection.Connection, limits: Limits, watch: EventListener, stopping: threading.Event
 ) -> Mapping[str, Any]:
     """Pump events until the final one, the end of the process, a limit, or the order to stop."""
     begun = beaten = progressed = time.monotonic()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from posttrain.provenance.code.scopes import Chain, Scope
+from posttrain.provenance.code.scopes import Scope, ScopeChain
 from posttrain.stage.hashing import sha256_of
 
 _SILENT_FIELDS = frozenset({"ctx", "kind", "type_comment"})
@@ -22,8 +22,8 @@ class Scanned:
     digest: str = ""
     bound: set[str] = field(default_factory=set)
     targets: dict[str, list[str]] = field(default_factory=dict)
-    uses: list[Chain] = field(default_factory=list)
-    dynamic: list[tuple[Chain, str]] = field(default_factory=list)
+    uses: list[ScopeChain] = field(default_factory=list)
+    dynamic: list[tuple[ScopeChain, str]] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
     opaque: list[str] = field(default_factory=list)
     strings: list[str] = field(default_factory=list)

@@ -17,7 +17,7 @@ from posttrain.provenance.code.lookups import (
     string,
 )
 from posttrain.provenance.code.scan import Handler, Scanner
-from posttrain.provenance.code.scopes import BY_NAME, Chain
+from posttrain.provenance.code.scopes import BY_NAME, ScopeChain
 
 _RELATIVE = re.compile(r"\A\.+\w*\Z")
 
@@ -59,7 +59,7 @@ def _see_attribute(scanner: Scanner, node: ast.Attribute) -> None:
     _see_chain(scanner, node, ())
 
 
-def _see_chain(scanner: Scanner, node: ast.expr, tail: Chain) -> None:
+def _see_chain(scanner: Scanner, node: ast.expr, tail: ScopeChain) -> None:
     """Record the longest chain that starts at a name; `tail` is read from `node` afterwards."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -84,7 +84,7 @@ def _see_chain(scanner: Scanner, node: ast.expr, tail: Chain) -> None:
         scanner.opaque("__subclasses__", node)
 
 
-def _see_call(scanner: Scanner, node: ast.Call, tail: Chain = ()) -> None:
+def _see_call(scanner: Scanner, node: ast.Call, tail: ScopeChain = ()) -> None:
     """A call, whose result has `tail` read from it; some calls stand for a chain themselves."""
     function = called(node.func)
     literal = string(node.args[1:] if function == "getattr" else node.args)
@@ -105,7 +105,7 @@ def _see_call(scanner: Scanner, node: ast.Call, tail: Chain = ()) -> None:
     scanner.plain(node)
 
 
-def _see_literal_import(scanner: Scanner, node: ast.Call, literal: str, tail: Chain) -> None:
+def _see_literal_import(scanner: Scanner, node: ast.Call, literal: str, tail: ScopeChain) -> None:
     name = literal.lstrip(".")
     if level := len(literal) - len(name):
         parts = scanner.module.split(".")

@@ -6,7 +6,7 @@ from typing import Literal
 
 # A name and the attributes read from it: `("torch", "nn", "relu")`. A root that ends in a colon is
 # a module by its absolute name: `("posttrain.learning.maths:", "kl")`.
-Chain = tuple[str, ...]
+ScopeChain = tuple[str, ...]
 
 # Builtins that reach code by a name which exists only at run time.
 BY_NAME = frozenset({"eval", "exec", "globals", "vars", "__import__"})
@@ -23,11 +23,11 @@ class Scope:
     kind: Literal["module", "class", "function", "comprehension"] = "module"
     bound: set[str] = field(default_factory=set)
     targets: dict[str, list[str]] = field(default_factory=dict)
-    uses: list[tuple[Chain, str]] = field(default_factory=list)
+    uses: list[tuple[ScopeChain, str]] = field(default_factory=list)
     global_names: set[str] = field(default_factory=set)
     nonlocal_names: set[str] = field(default_factory=set)
 
-    def use(self, chain: Chain, reason: str = "") -> None:
+    def use(self, chain: ScopeChain, reason: str = "") -> None:
         """Read `chain`."""
         self.uses.append((chain, reason))
 
@@ -76,7 +76,7 @@ class Scope:
         return scope
 
 
-def split_target(target: str) -> Chain:
+def split_target(target: str) -> ScopeChain:
     """`a.b:c` as a chain: `("a.b:", "c")`."""
     module, _, attribute = target.partition(":")
     return (f"{module}:", attribute) if attribute else (f"{module}:",)

@@ -23,7 +23,7 @@ from posttrain.provenance.code.normalize import (
 )
 from posttrain.provenance.code.scan import Scanned, Scanner
 from posttrain.provenance.code.scan_scopes import renamed_loader
-from posttrain.provenance.code.scopes import Chain
+from posttrain.provenance.code.scopes import ScopeChain
 from posttrain.stage.hashing import sha256_of
 
 BODY = "<body>"
@@ -287,7 +287,7 @@ class _Builder:
         return import_bindings(node, module=self._module, is_package=self._is_package)
 
 
-def written(chain: Chain) -> str:
+def written(chain: ScopeChain) -> str:
     """A chain as text: `name.attribute`, or `module:attribute` where its root is absolute."""
     root, *rest = chain
     return root + ".".join(rest) if root.endswith(":") else ".".join(chain)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 T = TypeVar("T")
-Kind = Literal["artifact", "stage", "release"]
+NodeKind = Literal["artifact", "stage", "release"]
 Facts = Mapping[str, str | int | float | None]
 
 
@@ -18,7 +18,7 @@ class Node:
     """
 
     id: str
-    kind: Kind
+    kind: NodeKind
     type: str
     name: str
     facts: Facts = field(default_factory=dict)

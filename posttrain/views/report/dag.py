@@ -11,7 +11,7 @@ from posttrain.views.report.templates import template
 _NODE_WIDTH, _NODE_HEIGHT = 132, 44
 _GAP_X, _GAP_Y, _EDGE = 20, 30, 8
 
-Graph = Mapping[str, Set[str]]
+DagEdges = Mapping[str, Set[str]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def draw(stages: Sequence[StageFacts]) -> Drawing:
     return Drawing(width, height, [(stage, *spots[stage.name]) for stage in stages], edges)
 
 
-def reduced(parents: Graph) -> dict[str, set[str]]:
+def reduced(parents: DagEdges) -> dict[str, set[str]]:
     """Without the edges that a longer way implies."""
     above: dict[str, set[str]] = {}
     for name in TopologicalSorter(parents).static_order():
@@ -67,7 +67,7 @@ def reduced(parents: Graph) -> dict[str, set[str]]:
     }
 
 
-def layered(parents: Graph) -> list[list[str]]:
+def layered(parents: DagEdges) -> list[list[str]]:
     """Stages by the longest way to them, each layer in the order of its parents' places."""
     sorter = TopologicalSorter(parents)
     sorter.prepare()

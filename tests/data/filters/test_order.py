@@ -3,7 +3,7 @@ from typing import get_args
 import polars as pl
 import pytest
 
-from posttrain.data.filters.apply import ORDERS, Order
+from posttrain.data.filters.apply import ORDERS, RowOrder
 from tasks.curate.config import CurateConfig
 
 _FRAME = pl.DataFrame(
@@ -35,4 +35,4 @@ def test_problems_are_measured_by_their_prompts():
 
 def test_the_recipe_and_the_code_know_the_same_orders():
     allowed = get_args(CurateConfig.model_fields["order"].annotation)
-    assert allowed == get_args(Order) == tuple(ORDERS)
+    assert allowed == get_args(RowOrder) == tuple(ORDERS)

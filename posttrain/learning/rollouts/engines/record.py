@@ -10,11 +10,11 @@ from torch import Tensor
 from posttrain.stage.errors import UserError
 
 Rows = npt.NDArray[np.int64]
-Chosen = npt.NDArray[np.bool_]
+RowMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Row:
+class FinishedRow:
     """One finished row."""
 
     token_ids: list[int]
@@ -35,7 +35,7 @@ class Record:
     logprobs_RT: npt.NDArray[np.float32]
     ends_R: npt.NDArray[np.int64]
     """Number of tokens of each row, once it ended; until then the most that it may have."""
-    stopped_R: Chosen
+    stopped_R: RowMask
     end_tokens_E: npt.NDArray[np.int64]
 
     @classmethod
@@ -53,7 +53,9 @@ class Record:
             np.array(end_tokens, dtype=np.int64),
         )
 
-    def write(self, rows_R: Rows, step: int | Rows, tokens_R: Tensor, logprobs_R: Tensor) -> Chosen:
+    def write(
+        self, rows_R: Rows, step: int | Rows, tokens_R: Tensor, logprobs_R: Tensor
+    ) -> RowMask:
         """Note what was drawn. What a row draws after its end is never read.
 
         Args:
@@ -69,7 +71,7 @@ class Record:
         tokens = tokens_R.cpu().numpy()
         self.tokens_RT[rows_R, step] = tokens
         self.logprobs_RT[rows_R, step] = logprobs_R.cpu().numpy()
-        ended_R: Chosen = (tokens[:, None] == self.end_tokens_E).any(-1)
+        ended_R: RowMask = (tokens[:, None] == self.end_tokens_E).any(-1)
         return ended_R
 
     def drawn(self, rows_R: Rows, step: int | Rows) -> list[list[int]]:
@@ -78,17 +80,17 @@ class Record:
         rows = self.tokens_RT[rows_R, : ends.max()].tolist()
         return [tokens[:end] for tokens, end in zip(rows, ends, strict=True)]
 
-    def close(self, rows_R: Rows, step: int | Rows, ended_R: Chosen) -> Chosen:
+    def close(self, rows_R: Rows, step: int | Rows, ended_R: RowMask) -> RowMask:
         """Close the rows that ended with this token; which of them are open still."""
         ends_R = self.ends_R[rows_R]
         closing_R = ended_R & (ends_R > step)
         ends_R = np.where(closing_R, step + 1, ends_R)
         self.ends_R[rows_R] = ends_R
         self.stopped_R[rows_R] |= closing_R
-        open_R: Chosen = ends_R > step + 1
+        open_R: RowMask = ends_R > step + 1
         return open_R
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[FinishedRow]:
         """Every row, cut at its end; refused where what it was drawn from is no distribution."""
         if not np.isfinite(self.logprobs_RT).all():
             raise UserError(
@@ -97,4 +99,4 @@ class Record:
             )
         columns = (self.tokens_RT, self.logprobs_RT, self.ends_R, self.stopped_R)
         for tokens, logprobs, end, stopped in zip(*columns, strict=True):
-            yield Row(tokens[:end].tolist(), logprobs[:end].tolist(), bool(stopped))
+            yield FinishedRow(tokens[:end].tolist(), logprobs[:end].tolist(), bool(stopped))

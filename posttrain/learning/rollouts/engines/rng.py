@@ -15,12 +15,12 @@ from torch import Tensor
 from posttrain.data.mixing import splitmix64
 from posttrain.stage.seeds import purpose_bytes
 
-Keys = npt.NDArray[np.uint64]
+RowKeys = npt.NDArray[np.uint64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
+def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> RowKeys:
     """One 64-bit key per sample, `[P * num_samples]`, samples of a prompt adjacent."""
     hashes = [purpose_bytes(seed, prompt) for prompt in prompt_ids]
     prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
@@ -28,7 +28,7 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> Keys:
     return splitmix64(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)
 
 
-def uniforms(keys_B: Keys, step: int | Keys) -> Tensor:
+def uniforms(keys_B: RowKeys, step: int | RowKeys) -> Tensor:
     """Give one number for each key and step, the same whenever it is asked for.
 
     SplitMix64 (Steele, Lea and Flood, 2014) of key + step * golden ratio, its top 23 bits: with no

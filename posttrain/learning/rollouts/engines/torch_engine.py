@@ -18,7 +18,7 @@ from posttrain.learning.rollouts.engines.base import (
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps
 from posttrain.learning.rollouts.engines.decode import draw, greedy
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
-from posttrain.learning.rollouts.engines.record import Chosen, Record, Row, Rows
+from posttrain.learning.rollouts.engines.record import FinishedRow, Record, RowMask, Rows
 from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
 from posttrain.learning.rollouts.engines.stop import end_tokens, text_before, without_end
 
@@ -152,7 +152,7 @@ class TorchRolloutEngine:
 
     def _decode(
         self, decoder: LlamaDecoder, prompts: Sequence[Prompt], params: SamplingParams
-    ) -> Iterator[Row]:
+    ) -> Iterator[FinishedRow]:
         """Draw every row of one batch; rows in the order of the prompts."""
         group, device = params.num_samples, self.model.device
         record = self._blank(prompts, params)
@@ -168,7 +168,7 @@ class TorchRolloutEngine:
             numbers_R = torch.from_numpy(numbers_TR[step][rows_R])
             tokens_R, logprobs_R = _choose(logits, numbers_R, params)
             open_R = self._note(record, rows_R, step, (tokens_R, logprobs_R), params)
-            open_P: Chosen = open_R.reshape(-1, group).max(-1)
+            open_P: RowMask = open_R.reshape(-1, group).max(-1)
             num_open = int(open_P.sum())
             if num_open == 0:
                 break
@@ -189,7 +189,7 @@ class TorchRolloutEngine:
         step: int | Rows,
         drawn: tuple[Tensor, Tensor],
         params: SamplingParams,
-    ) -> Chosen:
+    ) -> RowMask:
         """Note tokens and log-probabilities; which of the rows are open still."""
         ended_R = record.write(rows_R, step, *drawn)
         if params.stop:
@@ -198,7 +198,7 @@ class TorchRolloutEngine:
         return record.close(rows_R, step, ended_R)
 
     def _samples(
-        self, prompts: Sequence[Prompt], rows: Iterator[Row], params: SamplingParams
+        self, prompts: Sequence[Prompt], rows: Iterator[FinishedRow], params: SamplingParams
     ) -> Iterator[tuple[str, list[Sample]]]:
         """The rows of these prompts with their texts, prompt by prompt."""
         ends, drawn = end_tokens(self.model, self.tokenizer), list(rows)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.rollouts.engines.decode import draw, greedy
-from posttrain.learning.rollouts.engines.rng import Keys, uniforms
+from posttrain.learning.rollouts.engines.rng import RowKeys, uniforms
 
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import SamplingParams
@@ -30,7 +30,7 @@ class Draws:
     """One call of `sample`: what its rows `_R` draw with, and what was drawn."""
 
     params: "SamplingParams"
-    keys_R: Keys
+    keys_R: RowKeys
     logprobs: list[list[float]]
     """By row, and by token within a row."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun
 from posttrain.provenance.lineage.render.view import View
 
-Parts = Mapping[str, Sequence[ArtifactRecord]]
+PortRecords = Mapping[str, Sequence[ArtifactRecord]]
 
 PRODUCER = "urn:posttrain"
 _SPEC = "https://openlineage.io/spec"
@@ -58,7 +58,7 @@ def render(view: View) -> str:
     return "".join(line for *_, line in sorted(timed, key=lambda event: event[:2]))
 
 
-def _described(stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, Any]:
+def _described(stage_run: StageRun, run: Run | None, parts: PortRecords) -> dict[str, Any]:
     """What both events of a stage run say."""
     recipe = run.recipe if run is not None else "unknown"
     job = _facet("jobType", processingType="BATCH", integration="POSTTRAIN", jobType="STAGE")
@@ -82,7 +82,7 @@ def _described(stage_run: StageRun, run: Run | None, parts: Parts) -> dict[str, 
     }
 
 
-def _dataset(record: ArtifactRecord, recipe: str, side: str, parts: Parts) -> dict[str, Any]:
+def _dataset(record: ArtifactRecord, recipe: str, side: str, parts: PortRecords) -> dict[str, Any]:
     counted = {"rowCount": record.rows} if record.rows is not None else {}
     statistics = _facet(f"{side}Statistics", size=record.size, **counted)
     facets = {
