@@ -7,7 +7,9 @@ from functools import cache, partialmethod
 from pathlib import Path
 from sysconfig import get_paths
 from types import FunctionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Generic, Literal, get_args, get_origin
+
+from pydantic import BaseModel
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, nearest, shown
@@ -33,6 +35,27 @@ def complaint_about(
     if not (isinstance(part, type) and issubclass(part, base)):
         return f"{part!r}, which is no {base.__name__}; derive it from that class"
     return _complaint_about_class(part, kind, base, one_of)
+
+
+def complaint_about_started(made: object, base: type[Any]) -> str | None:
+    """Find out why what a part started cannot be used.
+
+    Args:
+        made: What its `start` returned.
+        base: The class that it must derive from.
+
+    Returns:
+        What it is, with the file and the remedy; None where nothing is wrong with it.
+
+    """
+    if not isinstance(made, base):
+        return f"{made!r:.60}, which is no {base.__name__}; derive its class from that one"
+    owner = type(made)
+    names = dict.fromkeys(name for each in owner.__mro__ for name in vars(each))
+    lacking = [n for n in names if getattr(_found(owner, n), "__isabstractmethod__", False)]
+    missing = next((_missing(owner, owner, (name,)) for name in lacking), None)
+    wrong = missing or next(_unlike(owner, base), None)
+    return f"{owner.__name__} in {_place(owner)}, {wrong}" if wrong else None
 
 
 def where_it_failed(error: BaseException) -> str:
@@ -105,7 +128,8 @@ def _misnamed(part: type[Any], kind: str) -> str | None:
 
 def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
     """Say which methods cannot be called as those of the base are."""
-    bases = [each for each in base.__mro__ if issubclass(each, StageConfig)]
+    foreign = {*BaseModel.__mro__, Generic}
+    bases = [each for each in base.__mro__ if each not in foreign]
     names = [name for each in bases for name in vars(each) if name[0] != "_"]
     for name in dict.fromkeys(names):
         theirs, ours = _found(part, name), _found(base, name)

@@ -5,6 +5,7 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
+from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.stage.errors import UserError
 
 CONFIG = """
@@ -81,6 +82,18 @@ def test_a_plugin_of_the_project_is_followed(project, edit, place):
     reason = project.plan()["second"].reasons[0]
     assert reason.startswith(f"the code of {place}:Early")
     assert project.run()["second"].metrics["sum"] == 1 + 2
+
+
+def test_an_error_in_a_part_is_told_with_its_slot_its_kind_and_the_line(project):
+    text = PARTS.replace("* 0.75", "* {}['share']")
+    line = 1 + text.partition("{}['share']")[0].count("\n")
+    file = project.write("my_turns.py", text)
+    project.recipe("plugins: [my_turns]\n" + NAMED)
+    with pytest.raises(StageFailed) as caught:
+        project.run()
+    assert f"schedule.early raised KeyError: 'share' ({file}:{line})" in str(caught.value)
+    (log,) = project.root.rglob("second*.log")
+    assert "Traceback (most recent call last)" in log.read_text()
 
 
 def test_what_a_plugin_imports_is_followed(project, edit):

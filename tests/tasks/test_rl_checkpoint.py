@@ -2,11 +2,15 @@
 
 import json
 import shutil
+from typing import Literal
 
+import numpy as np
 import polars as pl
 import pytest
 import torch
 
+from posttrain.learning.curriculum.base import ProblemSampler, ProblemStream
+from posttrain.learning.rewards.combines.base import Combine
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.stage.context import TRACKED_RUN, StageContext
 from posttrain.stage.errors import UserError
@@ -166,3 +170,68 @@ def test_another_input_is_refused_by_name(given, stopped, tmp_path, name, change
     shutil.copytree(stopped, tmp_path / "scratch")
     with pytest.raises(UserError, match=f"this checkpoint was made with {named}"):
         train({**given, name: copy}, tmp_path / "scratch")
+
+
+class Counting(ProblemSampler):
+    """Counts with a number that is none of Python's, from the start or from the first step on."""
+
+    kind: Literal["counting"] = "counting"
+    late: bool
+
+    def start(self, pool):
+        return CountingStream(0 if self.late else np.int64(0))
+
+
+class CountingStream(ProblemStream):
+    def __init__(self, count):
+        self.count = count
+
+    def draw(self, count, *, seed, step, without=()):
+        return range(count)
+
+    def observe(self, results):
+        self.count = np.int64(len(results))
+
+    def state_dict(self):
+        return {"count": self.count}
+
+
+class Remembering(Combine):
+    """Keeps what a checkpoint cannot hold."""
+
+    kind: Literal["remembering"] = "remembering"
+
+    def combine(self, scores, *, step, state):
+        state["steps"] = np.arange(step)
+        return [0.0 if index % 2 else 1.0 for index in range(len(scores["correct"]))]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said", "num_steps"),
+    [
+        ({"draw": {"sampler": Counting(late=False)}}, "problem_sampler.counting: .*int64 at", 0),
+        ({"draw": {"sampler": Counting(late=True)}}, r"problem_sampler.counting: .*\['count'\]", 1),
+        (
+            {"reward": {"combine": Remembering()}},
+            r"combine.remembering: .*\['steps'\]",
+            1,
+        ),
+    ],
+    ids=["at once", "after a step", "of a combination"],
+)
+def test_a_state_that_no_checkpoint_can_hold_is_refused_when_it_is_saved(
+    given, tmp_path, settings, said, num_steps
+):
+    plain = {"steps": 2, "problems_per_step": 2, "group_size": 2, "max_tokens": 8}
+    plain |= {"draw": {"sampler": "uniform"}, "checkpoint_every": 1}
+    config = RlStageConfig(**plain | settings)
+    events = []
+    context = StageContext(0, 1, "cpu", tmp_path / "scratch", events.append)
+    outputs = {name: tmp_path / name for name in ("policy", "rollouts", "curve", "report")}
+    inputs = {name: given[name] for name in ("policy", "problems")}
+    with pytest.raises(UserError, match=f"^rl: {said}"):
+        run(config, inputs, outputs, context)
+    assert sum(event["kind"] == "progress" for event in events) == num_steps
+    # Where nothing is saved, nothing is amiss.
+    unsaved = config.model_copy(update={"checkpoint_every": 0})
+    run(unsaved, inputs, outputs, StageContext.quiet(tmp_path / "unsaved"))

@@ -1,5 +1,6 @@
 """The slot of the problem samplers: what a part of it implements."""
 
+from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -51,6 +52,7 @@ class ProblemStream:
     uninterrupted one would have.
     """
 
+    @abstractmethod
     def draw(
         self, count: int, *, seed: int, step: int, without: Collection[int] = ()
     ) -> Sequence[int]:
@@ -90,6 +92,7 @@ class WeightedStream(ProblemStream):
         self.ids = ids
         self._keys: dict[int, RowKeys] = {}
 
+    @abstractmethod
     def weights(self) -> "Tensor":
         """Weight of every problem, not negative, ``[P]`` float64."""
         raise NotImplementedError

@@ -15,6 +15,7 @@ from posttrain.learning.curriculum.base import (
     ProblemStream,
 )
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.started import started
 
 
 class SourceShares(ProblemStream):
@@ -127,7 +128,7 @@ def start_sampler(
             f"rl.draw.sampler: {sampler.kind} begins from solve rates, and none are connected;"
             " connect a probe's, or set sampler to uniform"
         )
-    stream = sampler.start(pool)
+    stream = started(sampler, sampler.start(pool), ProblemStream, where="rl")
     if not sources:
         return stream
     return _share_sources(stream, sources, problems["source"].to_list(), count=count)

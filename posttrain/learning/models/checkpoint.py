@@ -3,7 +3,8 @@
 import json
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,13 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.files import flush
 from posttrain.stage.hashing import sha256_of_file
 
+# What `torch.load` reads back with `weights_only`, beside containers.
+_PLAIN = frozenset(
+    {
+        *(type(None), bool, int, float, complex, str, bytes, bytearray),
+        *(torch.Tensor, torch.nn.Parameter, torch.Size, torch.device, torch.dtype),
+    }
+)
 _MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{9})")
 
@@ -54,6 +62,8 @@ class Checkpointer:
         self.every = every
         self.keep = keep
         self.identity = dict(identity or {})
+        self.owners: Mapping[str, str] = {}
+        """Who gives a state that may hold anything, by the name of the state, for errors."""
         self._note = note or (lambda _line: None)
 
     def due(self, step: int) -> bool:
@@ -69,6 +79,7 @@ class Checkpointer:
         files: Mapping[str, Path] | None = None,
     ) -> None:
         """Write one checkpoint atomically, then drop all but the newest `keep`."""
+        self.check(states)
         final = self.folder / f"step-{step:09d}"
         draft = self.folder / f"draft-{step:09d}"
         for stale in (draft, final):
@@ -93,6 +104,26 @@ class Checkpointer:
         flush(self.folder)
         for old in self._steps()[: -self.keep]:
             shutil.rmtree(old, ignore_errors=True)
+
+    def check(self, states: Mapping[str, Any]) -> None:
+        """Refuse states of which something could not be read back.
+
+        Args:
+            states: By name; those are looked through that have an owner.
+
+        Raises:
+            UserError: A value is of a type that is refused where a checkpoint is read.
+
+        """
+        for name, owner in self.owners.items():
+            for place, value in _foreign(states.get(name)):
+                kind = type(value)
+                spelled = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+                raise UserError(
+                    f"{owner}: `state_dict` holds a {spelled} at {place or 'its top'}, which a"
+                    " checkpoint cannot hold; let it give plain numbers, texts, lists, tuples,"
+                    " dicts and tensors"
+                )
 
     def load(self, *, device: str = "cpu") -> Snapshot | None:
         """The newest complete checkpoint, or None; a torn or damaged one is skipped with a note."""
@@ -127,6 +158,19 @@ class Checkpointer:
                     f"{path}: this checkpoint was made with {name}={stored.get(name)}, now it is "
                     f"{self.identity.get(name)}; remove the checkpoint or restore the old value"
                 )
+
+
+def _foreign(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+    """What is neither plain nor a tensor in a state, each with the keys that lead to it."""
+    if type(value) in (dict, OrderedDict, Counter):
+        for key, each in value.items():
+            yield from _foreign(key, f"the key {place}[{key!r}]")
+            yield from _foreign(each, f"{place}[{key!r}]")
+    elif type(value) in (list, tuple, set):
+        for index, each in enumerate(value):
+            yield from _foreign(each, f"{place}[{index}]")
+    elif type(value) not in _PLAIN:
+        yield place, value
 
 
 def write_state(state: Any, path: Path) -> None:

@@ -39,6 +39,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
     saving = _Saving(
         state.progress(state.parts(), checkpointer), state.store, state.schedules.at(0)
     )
+    saving.check(state)
     first = saving.restore(context)
     weights = learner.fingerprint()
     for step in range(first, saving.config.steps):
@@ -115,6 +116,14 @@ class _Saving:
     store: RolloutStore
     config: RlConfig
     last: int = 0
+
+    def check(self, state: RlState) -> None:
+        """Refuse, before the first step, a part whose state no checkpoint could hold."""
+        owners, parts = state.owners(), self.progress.parts
+        checkpointer = self.progress.checkpointer
+        checkpointer.owners = owners
+        if self.config.checkpoint_every:
+            checkpointer.check({name: parts[name].state_dict() for name in owners})
 
     def restore(self, context: StageContext) -> int:
         """Take up the newest checkpoint, if there is one; returns the steps that are done."""

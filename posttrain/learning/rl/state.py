@@ -9,7 +9,7 @@ from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.producers.base import Workbench
+from posttrain.learning.rl.producers.base import Workbench, start_producer
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.rollouts.scoring import make_prompts, problems_of
@@ -54,6 +54,15 @@ class RlState:
         if self.best is not None and self.stopping.improved:
             # A step's rollouts are of the policy that it starts from.
             self.best.keep(step)
+
+    def owners(self) -> dict[str, str]:
+        """Name the parts that give states of their own, by the names of `parts`, for errors."""
+        config = self.schedules.at(0)
+        return {
+            "curriculum": f"rl: problem_sampler.{config.draw.sampler.kind}",
+            "producer": f"rl: producer.{config.producer.kind}",
+            "reward": f"rl: combine.{config.reward.combine.kind}",
+        }
 
     def parts(self) -> dict[str, Stateful]:
         """Return what a checkpoint holds, by name.
@@ -115,7 +124,7 @@ def start_state(
         prompts=make_prompts(bench.tokenizer, problems),
         stream=stream,
         bench=bench,
-        production=config.producer.start(bench),
+        production=start_producer(config.producer, bench),
         seed=context.seed,
     )
     return RlState(

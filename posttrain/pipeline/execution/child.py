@@ -22,6 +22,7 @@ from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
+from posttrain.stage.started import traced
 
 HEARTBEAT_SECONDS = 1.0
 
@@ -61,10 +62,7 @@ def concluded(
         return _os_failure(error, assignment)
     except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
         traceback.print_exc()
-        return _shortage(error, assignment) or {
-            "kind": "failed",
-            "error": f"{type(error).__name__}: {error}",
-        }
+        return _shortage(error, assignment) or {"kind": "failed", "error": traced(error)}
 
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
@@ -169,7 +167,7 @@ def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:
             "free some (nothing was published), then run again",
         }
     traceback.print_exc()
-    return {"kind": "failed", "error": f"{type(error).__name__}: {error}"}
+    return {"kind": "failed", "error": traced(error)}
 
 
 def _shortage(error: Exception, assignment: Assignment) -> dict[str, object] | None:

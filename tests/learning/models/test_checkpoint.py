@@ -1,6 +1,9 @@
+import collections
 import errno
+import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -95,3 +98,51 @@ def test_a_full_disk_is_said_to_be_full():
     with pytest.raises(OSError, match="No space left") as caught:
         write_state({"x": torch.zeros(100_000)}, Path("/dev/full"))
     assert caught.value.errno == errno.ENOSPC
+
+
+Place = collections.namedtuple("Place", "row")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(None, True, 3, 10**40, 0.5, 1j, "a", b"a", bytearray(b"a")),
+        *(torch.ones(2), torch.nn.Parameter(torch.ones(1)), torch.ones(2).shape, torch.float32),
+        *([1], (1, 2), {1}, {"a": [1]}, {1: "a", (1, None): 2}),
+        *(collections.OrderedDict(a=1), collections.Counter("aa"), collections.defaultdict(int)),
+        *(frozenset({1}), collections.deque([1]), range(3), Place(1), slice(1), Path("a")),
+        *(np.float64(0.5), np.int64(3), np.ones(2), {np.int64(3): 1}, [{"a": (np.bool_(True),)}]),
+    ],
+    ids=repr,
+)
+def test_a_state_is_refused_when_it_is_saved_or_it_can_be_read_back(keeper, value):
+    keeper.owners = {"mine": "rl: problem_sampler.mine"}
+    try:
+        keeper.save(1, {"mine": {"state": value}})
+    except UserError:
+        assert keeper.load() is None
+        return
+    read = keeper.load().states["mine"]["state"]
+    assert type(read) is type(value)
+    assert torch.equal(read, value) if isinstance(value, torch.Tensor) else read == value
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"counts": [3, np.int64(4)]}, "a numpy.int64 at ['counts'][1]"),
+        ({np.int64(4): 3}, f"a numpy.int64 at the key [{np.int64(4)!r}]"),
+        (collections.deque(), "a collections.deque at its top"),
+        ({"generator": random.Random(3)}, "a random.Random at ['generator']"),
+    ],
+)
+def test_what_a_checkpoint_cannot_hold_is_named_with_its_owner(keeper, state, said):
+    keeper.owners = {"mine": "rl: problem_sampler.mine"}
+    with pytest.raises(UserError) as caught:
+        keeper.save(1, {"mine": state, "other": 1})
+    assert str(caught.value) == (
+        f"rl: problem_sampler.mine: `state_dict` holds {said}, which a checkpoint cannot hold; let"
+        " it give plain numbers, texts, lists, tuples, dicts and tensors"
+    )
+    assert keeper.load() is None
+    keeper.save(1, {"other": 1})

@@ -1,10 +1,12 @@
 """The slot of the producers: what a part of it implements."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from posttrain.stage.slots import Part
+from posttrain.stage.started import started
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -41,6 +43,7 @@ class SamplingRound:
 class Production:
     """A started producer; `state_dict` holds what it changes from round to round."""
 
+    @abstractmethod
     def produce(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
@@ -75,3 +78,17 @@ class Producer(Part):
     def start(self, bench: Workbench) -> Production:
         """Begin a run with an engine, a rewarder and the policy's tokenizer."""
         raise NotImplementedError
+
+
+def start_producer(producer: Producer, bench: Workbench) -> Production:
+    """Start a producer, and check what it starts.
+
+    Args:
+        producer: The part.
+        bench: What it works with.
+
+    Returns:
+        What makes the rollouts.
+
+    """
+    return started(producer, producer.start(bench), Production, where="rl")
