@@ -2,11 +2,14 @@
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
+from packaging.version import Version
 
+from posttrain import __version__
 from posttrain.cli.main import VERBS
 from posttrain.pipeline.recipe import load_recipe
 
@@ -19,6 +22,19 @@ DOCUMENTS = sorted(
     ]
 )
 NAMED = [str(path.relative_to(ROOT)) for path in DOCUMENTS]
+
+
+def test_the_version_is_stated_once_and_the_changelog_says_whether_it_is_released():
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert stated == __version__
+    text = (ROOT / "CHANGELOG.md").read_text()
+    released = [Version(each) for each in re.findall(r"^## \[(\d[^]]*)\]", text, re.MULTILINE)]
+    version = Version(__version__)
+    if version.is_devrelease:
+        assert version > released[0]
+        assert "## [Unreleased]" in text
+    else:
+        assert version == released[0]
 
 
 def commands(text):

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import click
 from rich.console import Console
 
+from posttrain import __version__
 from posttrain.pipeline.execution.session import Session
 from posttrain.provenance.ledger import conflicts
 from posttrain.views.report import StageFacts, summary_table, write_report
@@ -59,7 +60,9 @@ def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
         "device": settings.device,
         "reproducibility": settings.level,
         "python": platform.python_version(),
-        "versions": ", ".join(f"{name} {version(name)}" for name in _VERSIONS),
+        "versions": ", ".join(
+            [f"posttrain {__version__}", *(f"{name} {version(name)}" for name in _VERSIONS)]
+        ),
     }
 
 

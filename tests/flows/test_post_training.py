@@ -57,7 +57,7 @@ def test_a_reward_model_from_elsewhere_takes_the_place_of_training_one(dag, tmp_
     assert str(wired) == "import_reward_model.reward_model"
 
 
-def test_a_comment_is_in_the_key_of_no_stage(dag):
+def test_neither_a_comment_nor_the_version_is_in_the_key_of_any_stage(dag):
     # How functions are written counts where reached code reads annotations: then a comment would.
     reader = CodeReader(ROOT, packages=("posttrain", "tasks", "flows"), outside=INTERFACE)
     stages = dag("preference: {algorithm: dpo}\n").stages.values()
@@ -67,3 +67,4 @@ def test_a_comment_is_in_the_key_of_no_stage(dag):
         ]
         closure = reader.closure(stage.task.entry, *dict.fromkeys(parts))
         assert [name for name in closure.symbols if name.endswith("<text>")] == [], stage.name
+        assert "posttrain:__version__" not in closure.symbols, stage.name

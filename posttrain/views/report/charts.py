@@ -212,7 +212,7 @@ def bar_chart(
     slot = (WIDTH - LEFT - RIGHT) / max(len(labels), 1)
     width = min(slot * 0.8 / max(len(groups), 1), 30)
     centers = [LEFT + slot * (index + 0.5) for index in range(len(labels))]
-    letters = int(slot * len(labels) / max(sum(map(bool, labels)), 1) / _LETTER) - 1
+    letters = int(slot * len(labels) / max(sum(map(bool, labels)), 1) / _LETTER) - 2
     short = [_shortened(label, max(letters, 3)) for label in labels]
     marks = _frame(up, unit, list(zip(centers, short, strict=True)), x_title)
     for place, group in enumerate(groups):

@@ -113,6 +113,12 @@ def test_search_counts_and_lights_hits_and_links_open_a_node(tmp_path, page):
     dom = opened(tmp_path, page, fragment="#rl@first", arguments=["--dump-dom"])
     panel = re.search(r'<aside id="panel">(.*?)</aside>', dom, re.S)[1]
     assert "step 2 &lt;script&gt;alert(1)&lt;/script&gt;" in panel
+    # Parameters have long names: in a table of their own they leave the facts their room.
+    dom = opened(tmp_path, page, fragment="#curate@first", arguments=["--dump-dom"])
+    panel = re.search(r'<aside id="panel">(.*?)</aside>', dom, re.S)[1]
+    facts, _, parameters = panel.partition("<h3>parameters</h3>")
+    assert "<th>key</th>" in facts
+    assert parameters.startswith("<table><tr><th>threshold</th><td>0.5</td></tr></table>")
 
 
 @needs_browser

@@ -139,8 +139,8 @@ def test_bars_are_as_high_as_their_values() -> None:
 def test_labels_that_would_collide_are_cut() -> None:
     labels = ["a_very_long_generator_name_indeed", "b", "c", "d", "e", "f"]
     chart = escape(bar_chart("t", labels, [Series("n", "c0", [1.0] * 6)], x_title="source"))
-    # 320 pixels for six labels: room for eight letters of 6.4 pixels each, one a gap.
-    assert ">a_very\N{HORIZONTAL ELLIPSIS}<" in chart
+    # 320 pixels for six labels: room for eight letters of 6.4 pixels each, two a gap.
+    assert ">a_ver\N{HORIZONTAL ELLIPSIS}<" in chart
     assert 'data-tip="a_very_long_generator_name_indeed, n: 1"' in chart
 
 

@@ -170,7 +170,7 @@ function preview(node) {
 }
 
 function describe(i, above, below) {
-  const node = DATA.nodes[i];
+  const node = DATA.nodes[i], given = Object.entries(node.facts);
   const close = html("button", { className: "close", textContent: "×", title: "Close (Esc)" });
   close.addEventListener("click", () => choose(null));
   const bad = node.recalled ? [html("p", { className: "bad", textContent: `Recalled: ${node.recalled}` })] : [];
@@ -178,7 +178,8 @@ function describe(i, above, below) {
     close, html("h2", { textContent: node.heading }),
     html("div", { textContent: node.name === node.heading ? "" : node.name }), ...bad,
     html("p", { textContent: `${above} nodes lead here, ${below} follow` }),
-    ...facts("facts", [["type", node.type], ...Object.entries(node.facts)]),
+    ...facts("facts", [["type", node.type], ...given.filter(([name]) => !name.startsWith("param "))]),
+    ...facts("parameters", given.filter(([name]) => name.startsWith("param ")).map(([name, value]) => [name.slice(6), value])),
     ...facts("metrics", Object.entries(node.metrics)),
     ...neighbors("from", incoming[i], 0), ...neighbors("to", outgoing[i], 1), ...preview(node));
   panel.hidden = false;
