@@ -4,7 +4,6 @@ The writer is pinned, so one frame has one byte string on every run and thread c
 the polars version may change the bytes, which is why the version is part of every stage's key.
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
 from posttrain.data.schemas import CURVE, DROPPED, NULLABLE, SCHEMAS
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.files import flush, replacing
 
 _ROW_GROUP_ROWS = 65_536
 _PAGE_BYTES = 1 << 20
@@ -31,12 +31,8 @@ def write_table(frame: pl.DataFrame, path: Path, schema: pl.Schema) -> None:
     if complaint:
         raise ValueError(f"{path.name}: {complaint}")
     kept = list(schema) + [name for name in frame.columns if name not in schema]
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with replacing(path) as partial:
         _write_parquet(frame.select(kept), partial, version=FORMATS.get(_kind(schema), 1))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def read_table(
@@ -130,8 +126,7 @@ def _write_parquet(frame: pl.DataFrame, path: Path, *, version: int = 1) -> None
             # Tables of format 1 say nothing, as those of 0.1 did.
             metadata={FORMAT_KEY: str(version)} if version > 1 else None,
         )
-        with path.open("rb+") as written:
-            os.fsync(written.fileno())
+        flush(path)
     except (OSError, pl.exceptions.ComputeError) as error:
         if _DISK_FULL in str(error):
             raise UserError(f"no space left in {path.parent}; free some and run again") from None

@@ -16,7 +16,7 @@ from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, read_format
 from posttrain.pipeline.slots import check_plugins
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError, nearest, shown
+from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
@@ -246,7 +246,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
         line = mark.line + 1 if mark else "?"
         raise UserError(f"{file}:{line}: not valid YAML: {error.problem}") from None
     except (YAMLError, UnicodeDecodeError, OSError) as error:
-        raise UserError(f"{file}: not a text file: {str(error).splitlines()[0]}") from None
+        raise UserError(f"{file}: not a text file: {first_line(error)}") from None
     if not isinstance(values, dict):
         raise UserError(f"{file}: a recipe is a mapping of sections, starting with 'flow:'")
     if wrong := [name for name in values if not isinstance(name, str)]:

@@ -19,6 +19,22 @@ class UserError(Exception):
     """
 
 
+def first_line(error: BaseException) -> str:
+    r"""Give the first line of what an error says, or the name of its class where it says nothing.
+
+    >>> first_line(ValueError("no such column\nat line 3")), first_line(TimeoutError())
+    ('no such column', 'TimeoutError')
+
+    Args:
+        error: Any error, such as one of a library that speaks in paragraphs.
+
+    Returns:
+        The line, without a full stop at its end.
+
+    """
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a ``; did you mean 'x'?`` suffix naming the closest candidate, or an empty string."""
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)

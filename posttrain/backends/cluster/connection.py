@@ -13,7 +13,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.resources import RayResources
 
 INSTALL = "pip install 'posttrain[ray]'"
@@ -105,7 +105,7 @@ def _connect(ray: Any, address: str, folder: str | None) -> None:
         ray.init(address=address, **options)
     # Ray ends the process where the port is of something else than a cluster.
     except (ConnectionError, ValueError, RuntimeError, OSError, SystemExit) as error:
-        raise UserError(f"{_nothing_at(address)} ({_first_line(error)})") from None
+        raise UserError(f"{_nothing_at(address)} ({first_line(error)})") from None
 
 
 def _check_answers(address: str) -> None:
@@ -168,8 +168,3 @@ def plain_errors(ray: Any, losses: str) -> Iterator[None]:
             f"resources.ray: {losses}, most likely for want of memory; lower resources.ray.rows"
             " or actors, or see the logs of the cluster"
         ) from None
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from posttrain.data.sources.base import SourceRequest
 from posttrain.data.sources.table import FileSource
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 
 class ParquetSource(FileSource):
@@ -29,5 +29,4 @@ def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
             for batch in file.iter_batches(use_threads=False):
                 yield from batch.to_pylist()
     except (OSError, ValueError, OverflowError, pyarrow.ArrowException) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise UserError(f"{path}: not a readable parquet file: {reason}") from None
+        raise UserError(f"{path}: not a readable parquet file: {first_line(error)}") from None

@@ -3,7 +3,7 @@
 import importlib.util
 from typing import TYPE_CHECKING, Literal
 
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -18,10 +18,9 @@ def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
     try:
         model.set_attn_implementation(attention)
     except (ValueError, ImportError) as error:
-        reason = str(error).strip().split("\n")[0]
         raise UserError(
-            f"attention {attention}: {type(model).__name__} does not take it ({reason}); "
-            "take eager, or leave it out"
+            f"attention {attention}: {type(model).__name__} does not take it"
+            f" ({first_line(error)}); take eager, or leave it out"
         ) from None
 
 

@@ -12,7 +12,7 @@ import torch
 
 from posttrain.data.hub import check_network
 from posttrain.learning.models.source import ModelSource
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -50,9 +50,8 @@ def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
             "or has no access; check the name, or give the folder of a local copy as path"
         ) from None
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
         raise UserError(
-            f"{what}: cannot be fetched: {reason}; "
+            f"{what}: cannot be fetched: {first_line(error)}; "
             "try again, or give the folder of a local copy as path"
         ) from None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from posttrain.learning.models.memory import check_memory
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import WeightsDigest, sha256_of_parts
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def load_weights(
             **options,
         )
     except failures as error:
-        raise UserError(f"{path}: transformers cannot load this: {_first_line(error)}") from None
+        raise UserError(f"{path}: transformers cannot load this: {first_line(error)}") from None
     if report["missing_keys"]:
         name = sorted(report["missing_keys"])[0]
         raise UserError(f"{path}: the weights lack '{name}'; save the whole model again")
@@ -206,7 +206,3 @@ def _is_generic(path: Path) -> bool:
     except ValueError:
         raise UserError(f"{config}: this is not JSON; save the tokenizer again") from None
     return named in ("TokenizersBackend", "PreTrainedTokenizerFast")
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

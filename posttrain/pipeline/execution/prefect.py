@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import StageFailed, raise_all
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import TaskRun
@@ -109,7 +109,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
     except RuntimeError as error:
         if executor.prefect_run_id is not None:
             raise
-        reason = str(error).splitlines()[0].rstrip("/.")
+        reason = first_line(error).rstrip("/.")
         raise UserError(
             f"Prefect did not start: {reason}; "
             "run with --local, or unset PREFECT_API_URL if it names a server that is gone"

@@ -8,7 +8,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from posttrain.provenance.ledger.schema import METADATA
 from posttrain.provenance.ledger.store import explained
-from posttrain.stage.errors import UserError, masked
+from posttrain.stage.errors import UserError, first_line, masked
 
 _POSTGRESQL = ("postgres", "postgresql")
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -56,6 +56,5 @@ def upgrade(url: str, revision: str) -> None:
             if isinstance(error.orig, sqlite3.Error):
                 raise error.orig from None
             raise UserError(
-                f"the ledger {name} cannot be upgraded to today's schema: "
-                f"{str(error).splitlines()[0]}"
+                f"the ledger {name} cannot be upgraded to today's schema: {first_line(error)}"
             ) from None

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.store import Params, Row, row_type
-from posttrain.stage.errors import UserError, masked
+from posttrain.stage.errors import UserError, first_line, masked
 
 WAIT_SECONDS = 120.0
 _POLL_SECONDS = 0.5
@@ -112,4 +112,4 @@ def patient(engine: Engine) -> Engine:
 def _first(error: Exception) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name == "psycopg":
         return "its driver is missing; install it with: pip install 'psycopg[binary]'"
-    return str(error).splitlines()[0]
+    return first_line(error)

@@ -11,7 +11,7 @@ from posttrain.provenance.lineage.graph import Graph, Node, in_order
 from posttrain.provenance.lineage.names import Selected
 from posttrain.provenance.lineage.places import from_root
 from posttrain.provenance.lineage.queries import up
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, first_line, nearest
 
 # No column of a real table is called that.
 _NUMBER = "\0row"
@@ -126,8 +126,8 @@ def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:
             f"(it has {', '.join(columns)})"
         ) from None
     except pl.exceptions.PolarsError as error:
-        first = str(error).splitlines()[0]
-        raise UserError(f"the expression does not fit {table.path}: {first}") from None
+        says = first_line(error)
+        raise UserError(f"the expression does not fit {table.path}: {says}") from None
 
 
 def _expression(predicate: str, table: Table) -> pl.Expr:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.publishing.release.contents import FolderContents
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 _START_SECONDS = 600.0
 
@@ -105,7 +105,7 @@ def push_to_hub(folder: Path, repository: str, hub: Any = None) -> str:
         )
     except (HfHubHTTPError, HFValidationError, OSError) as error:
         raise UserError(
-            f"cannot upload to {repository}: {str(error).splitlines()[0]}; log in with "
+            f"cannot upload to {repository}: {first_line(error)}; log in with "
             "'hf auth login', check the name, then posttrain release push again"
         ) from None
     return f"{repository}: {made}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, SIGNER, Contents
 from posttrain.publishing.release.keys import require_packages
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, first_line
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, SSlibKey
@@ -59,7 +59,7 @@ class Sigstore:
             raise UserError(
                 "--sign keyless asks Sigstore's servers (tuf-repo-cdn.sigstore.dev, "
                 "fulcio.sigstore.dev and rekor.sigstore.dev) to certify and log the signature, and "
-                f"that failed: {_first_line(error)}; nothing is released: try again from where "
+                f"that failed: {first_line(error)}; nothing is released: try again from where "
                 f"they can be reached, {_INSTEAD}"
             ) from None
 
@@ -79,7 +79,7 @@ class Sigstore:
         except (Error, ValueError) as error:
             raise UserError(
                 f"{BUNDLE}: it does not prove that {who.name} (of {who.issuer}) signed {CLAIMS}: "
-                f"{_first_line(error)}"
+                f"{first_line(error)}"
             ) from None
         if _spelled(found) != bundle:
             raise UserError(f"{BUNDLE}: bytes around what it proves were altered")
@@ -120,7 +120,7 @@ def identity_token() -> str:
             IdentityToken(token)
     except IdentityError as error:
         raise UserError(
-            f"--sign keyless wants an identity token that Sigstore takes: {_first_line(error)}; "
+            f"--sign keyless wants an identity token that Sigstore takes: {first_line(error)}; "
             f"set {TOKEN} to one, {_INSTEAD}"
         ) from None
     if not token:
@@ -135,7 +135,3 @@ def identity_token() -> str:
 def _spelled(bundle: "Bundle") -> bytes:
     """One spelling, so that every byte of the file counts."""
     return bundle.to_json().encode() + b"\n"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]

@@ -20,6 +20,7 @@ from posttrain.publishing.release import tags
 from posttrain.publishing.release.names import Tag, Version, parse_tag
 from posttrain.publishing.release.registry import Registry
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
 
 
 @dataclass(frozen=True)
@@ -209,9 +210,8 @@ def _journal(state: Path) -> Path:
 @contextmanager
 def _together(store: ReleaseStore, note: Mapping[str, Any]) -> Iterator[None]:
     """Note a change, make it, and take it back if it fails; a kill leaves the note."""
-    partial = store.journal.with_suffix(".partial")
-    partial.write_text(json.dumps(note), encoding="utf-8")
-    partial.replace(store.journal)
+    with replacing(store.journal) as partial:
+        partial.write_text(json.dumps(note), encoding="utf-8")
     try:
         yield
     finally:

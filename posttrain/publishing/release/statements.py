@@ -14,6 +14,7 @@ from posttrain.provenance.ledger import ArtifactRecord, StageRun
 from posttrain.publishing.release.chain import public_path
 from posttrain.publishing.release.contents import CLAIMS, Contents
 from posttrain.publishing.release.gates.base import Gate, GateResult
+from posttrain.stage.errors import first_line
 from posttrain.stage.hashing import canonical_json, sha256_of, sha256_of_json
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def check_statement(statement: Mapping[str, Any]) -> None:
         elif kind != RELEASE:
             raise ValueError(f"unknown predicate type {kind}")
     except ParseError as error:
-        raise ValueError(str(error).splitlines()[0]) from None
+        raise ValueError(first_line(error)) from None
 
 
 def _statement(

@@ -1,10 +1,10 @@
 """`report.html`: one file with everything in it, for people, after a run."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from posttrain.stage.files import replacing
 from posttrain.views.report import dag, details, evaluation, training
 from posttrain.views.report.facts import StageFacts
 from posttrain.views.report.templates import template
@@ -46,9 +46,8 @@ def write_report(
         facts=facts,
         problems=problems,
     )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
+    with replacing(path) as partial:
+        partial.write_text(page, encoding="utf-8")
 
 
 def _evaluated(

@@ -17,6 +17,7 @@ from typing import Any
 
 import posttrain
 from posttrain.provenance.ledger.processes import this_process
+from posttrain.stage.errors import first_line
 
 # The name of a method of `MlflowWriter`, and its arguments.
 Operation = tuple[str, tuple[Any, ...]]
@@ -109,12 +110,7 @@ def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
             getattr(writer, name)(*arguments)
             yield {key: external[key] for key in external.keys() - known}, None
     except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
-        yield {}, f"{type(error).__name__}: {_first_line(error)}"
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+        yield {}, f"{type(error).__name__}: {first_line(error)}"
 
 
 if __name__ == "__main__":

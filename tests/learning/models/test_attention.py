@@ -39,5 +39,5 @@ def test_an_architecture_without_the_kernel_says_so(model, monkeypatch):
         raise ValueError("LlamaForCausalLM does not support it yet.\nPlease ask for it")
 
     monkeypatch.setattr(model, "set_attn_implementation", refuse)
-    with pytest.raises(UserError, match=r"attention sdpa: .* not take it \(.* yet.\); take eager"):
+    with pytest.raises(UserError, match=r"attention sdpa: .* not take it \(.* yet\); take eager"):
         set_attention(model, "sdpa")

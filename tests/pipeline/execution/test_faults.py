@@ -132,7 +132,7 @@ def test_a_disk_that_is_full_while_publishing_is_said_and_the_old_output_stays(t
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("posttrain.pipeline.execution.publish.os.fsync", full)
+        patched.setattr("posttrain.stage.files.os.fsync", full)
         with pytest.raises(
             UserError, match=r"no space left on the disk of .*data.first; free some"
         ):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.project.versions import installed_version
+from posttrain.stage.errors import first_line
 from posttrain.stage.formatting import bytesize
 
 _SECONDS = 20.0
@@ -72,8 +73,7 @@ def _torch(driver: str) -> Finding:
 
 def _said(error: Exception) -> str:
     """The first line of what it says; of a program, what that said."""
-    text = ""
+    said = ""
     if isinstance(error, subprocess.CalledProcessError):
-        text = (error.stderr or error.stdout or "").strip()
-    lines = (text or str(error)).splitlines()
-    return lines[0] if lines else type(error).__name__
+        said = (error.stderr or error.stdout or "").strip()
+    return said.splitlines()[0] if said else first_line(error)

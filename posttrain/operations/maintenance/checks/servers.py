@@ -13,7 +13,7 @@ from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.services.plan import FOLDER, addresses
 from posttrain.operations.services.process import alive
 from posttrain.operations.services.supervisor import SUPERVISOR
-from posttrain.stage.errors import masked
+from posttrain.stage.errors import first_line, masked
 from posttrain.stage.formatting import bytesize, duration
 
 _SECONDS = 5.0
@@ -117,7 +117,7 @@ def _connects(variable: str, url: str) -> Finding:
             version = connection.execute(text("SHOW server_version")).scalar()
         engine.dispose()
     except (SQLAlchemyError, ImportError) as error:
-        said = masked(str(error).splitlines()[0])
+        said = masked(first_line(error))
         return Finding("postgresql", "broken", f"{variable} does not answer: {said}", remedy)
     return Finding("postgresql", "ok", f"{variable} answers, version {version}")
 
