@@ -199,7 +199,7 @@ def row_id(*parts: str | int | Sequence[int]) -> str:
     >>> row_id("2 + 3 =", 5)
     '22572fadc9a9a58d'
     """
-    return _digest("".join(map(_encode_part, parts)))
+    return _short_digest("".join(map(_encode_part, parts)))
 
 
 def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -213,7 +213,7 @@ def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
         raise ValueError(f"columns {nulls} hold nulls, so they cannot name rows")
     encodings = [_encode_column(name, frame.schema[name]) for name in columns]
     encoded = frame.select(pl.concat_str(encodings))
-    ids = pl.Series("id", [_digest(text) for text in encoded.to_series()], dtype=pl.String)
+    ids = pl.Series("id", [_short_digest(text) for text in encoded.to_series()], dtype=pl.String)
     if "id" in frame.columns:
         return frame.with_columns(ids)
     return frame.select(ids, pl.all())
@@ -293,7 +293,7 @@ def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
     return pl.DataFrame({name: columns[name] for name in COMPLETIONS}, schema=COMPLETIONS)
 
 
-def _digest(encoded: str) -> str:
+def _short_digest(encoded: str) -> str:
     """Shorten a SHA-256 to the width of a row id."""
     return sha256_of(encoded)[:_ID_CHARS]
 

@@ -27,7 +27,8 @@ def stage_entries(
     values = recipe.resolved(dag)
     code = {
         closure.digest: [
-            os.path.relpath(file, recipe.directory) for file in _files(workspace.root, closure)
+            os.path.relpath(file, recipe.directory)
+            for file in _list_own_files(workspace.root, closure)
         ]
         for closure in {closures[name].digest: closures[name] for name in dag.stages}.values()
     }
@@ -93,7 +94,7 @@ def _entry(
     )
 
 
-def _files(root: Path, closure: CodeClosure) -> list[Path]:
+def _list_own_files(root: Path, closure: CodeClosure) -> list[Path]:
     """The project's own source files that a stage's entry imports.
 
     DVC sees files, so this is coarser than the key: what it calls stale may be up to date, never

@@ -79,7 +79,7 @@ class Planner:
             return Decision(name, "run", ("asked for on the command line",), key)
         known = self.ledger.succeeded(key.digest)
         if known is None:
-            return Decision(name, "run", self._why(last, key), key)
+            return Decision(name, "run", self._explain_run(last, key), key)
         if self._in_place(known):
             return Decision(name, "cached", (), key, known)
         if self._in_cache(known):
@@ -158,7 +158,7 @@ class Planner:
         waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
         return Decision(name, "pending", (waits,), seconds=seconds)
 
-    def _why(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
+    def _explain_run(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
         if last is None:
             return ("it never ran",)
         found = _sentences(self.keys.differences(last, key))

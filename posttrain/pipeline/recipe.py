@@ -150,7 +150,7 @@ class FlowBuilder:
             section = migrated.values[name]
         config = task.config.parse(section, where=name)
         wired = _flatten(inputs)
-        wired.update(_files(self._recipe.directory, name, config))
+        wired.update(_refer_to_files(self._recipe.directory, name, config))
         for port, text in rewired.items():
             wired[port] = _reference(f"{name}.inputs.{port}", str(text), task, port)
         return self._dag.add(Stage(name, task, config, wired, resources, seed_as))
@@ -310,7 +310,7 @@ def _flatten(
     return flat
 
 
-def _files(directory: Path, stage: str, config: StageConfig) -> dict[str, Reference]:
+def _refer_to_files(directory: Path, stage: str, config: StageConfig) -> dict[str, Reference]:
     files: dict[str, Reference] = {}
     for name, given in config.local_files().items():
         path = directory / Path(given).expanduser()

@@ -199,7 +199,7 @@ def test_groups_without_a_difference_have_no_signal(guesser):
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
     signal = informative_groups(groups, RlStageConfig().algorithm.advantage)
     assert signal == [False, False, True]
-    metrics = describe(groups, signal=signal)
+    metrics = describe(groups, informative=signal)
     assert metrics["yield"] == pytest.approx(1 / 3)
     assert metrics["all_solved"] == pytest.approx(1 / 3)
     assert metrics["none_solved"] == pytest.approx(1 / 3)

@@ -118,11 +118,11 @@ def rollout(group, reward):
 def test_metrics_of_a_step_leave_it_out_and_count_it():
     """Rewards 1, none, 0 and none, none: their mean is 1/2, three of five are unjudged."""
     groups = [[rollout(0, 1.0), rollout(0, None), rollout(0, 0.0)], [rollout(1, None)] * 2]
-    found = describe(groups, signal=[True, False])
+    found = describe(groups, informative=[True, False])
     assert found["reward"] == 0.5
     assert found["unjudged"] == 3 / 5
     # Of the group that was judged at all, not all are right and one is.
     assert (found["all_solved"], found["none_solved"]) == (0.0, 0.0)
     # Nothing was judged: there is no reward, rather than one of 0.
-    assert "reward" not in describe(groups[1:], signal=[False])
-    assert "unjudged" not in describe([[rollout(0, 1.0)]], signal=[True])
+    assert "reward" not in describe(groups[1:], informative=[False])
+    assert "unjudged" not in describe([[rollout(0, 1.0)]], informative=[True])

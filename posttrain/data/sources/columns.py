@@ -66,7 +66,7 @@ def parse_row(where: str, record: Mapping[str, Any], columns: Mapping[str, str])
             raise UserError(
                 f"{where}: there is no column '{column}' for {name}{nearest(column, record)}"
             )
-        values[name] = _text(f"{where}: the {name} ('{column}')", record.get(column))
+        values[name] = _read_text(f"{where}: the {name} ('{column}')", record.get(column))
         if position < _REQUIRED and not values[name]:
             raise UserError(f"{where}: the {name} ('{column}') is empty; fill it or drop the row")
     difficulty = values["difficulty"] or "1"
@@ -76,7 +76,7 @@ def parse_row(where: str, record: Mapping[str, Any], columns: Mapping[str, str])
     return ProblemRow(values["prompt"], values["answer"], values["solution"], whole)
 
 
-def _text(what: str, value: object) -> str:
+def _read_text(what: str, value: object) -> str:
     """One value as text; a missing one, which some writers spell NaN, as an empty string."""
     if value is None or value != value:
         return ""

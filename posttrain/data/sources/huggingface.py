@@ -86,7 +86,7 @@ def read_folder(folder: Path, *, split: str, scratch: Path) -> Iterator[Mapping[
         yield from table
     except _failures() as error:
         raise UserError(
-            f"{folder} (split {split}) is no readable data set: {_why(error)}"
+            f"{folder} (split {split}) is no readable data set: {_explain_failure(error)}"
         ) from None
 
 
@@ -109,7 +109,7 @@ def read_hub(
         yield from datasets.load_dataset(name, subset, split=split, revision=revision)
     except _failures() as error:
         raise UserError(
-            f"{where} did not load: {_why(error)}; "
+            f"{where} did not load: {_explain_failure(error)}; "
             "check name, revision and split, or give the folder of a local copy as path"
         ) from None
 
@@ -128,7 +128,7 @@ def _failures() -> tuple[type[Exception], ...]:
     return (OSError, ValueError, LookupError, RuntimeError, StopIteration, DatasetsError)
 
 
-def _why(error: BaseException) -> str:
+def _explain_failure(error: BaseException) -> str:
     """The first line of what went wrong in the first place."""
     while error.__cause__ is not None:
         error = error.__cause__

@@ -177,9 +177,9 @@ def measure(
         Figures of the rollouts, and the mean of every metric over the updates that measured it.
 
     """
-    signal = informative_groups(generation.groups, config.algorithm.advantage)
+    informative = informative_groups(generation.groups, config.algorithm.advantage)
     ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
-    found = describe(generation.groups, signal=signal) | generation.facts
+    found = describe(generation.groups, informative=informative) | generation.facts
     if ages:
         found["staleness"] = sum(ages) / len(ages)
     found |= {name: math.fsum(values) / len(values) for name, values in totals.items()}

@@ -59,12 +59,12 @@ the means over the last steps of reward, length, truncation_rate, entropy and yi
 """
 
 
-def describe(groups: Sequence["Group"], *, signal: Sequence[bool]) -> dict[str, float]:
+def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[str, float]:
     """Describe a step's rollouts, over all of them, trained on or not.
 
     Args:
         groups: Rollouts of each problem.
-        signal: For each group, True where its rewards differ.
+        informative: For each group, True where its rewards differ.
 
     Returns:
         Means by name. `yield` is the share of rollouts in groups with signal, the only ones that
@@ -79,12 +79,13 @@ def describe(groups: Sequence["Group"], *, signal: Sequence[bool]) -> dict[str, 
     num_tokens = sum(rollout.num_drawn for rollout in rollouts)
     trained = sum(rollout.trained for rollout in rollouts)
     unjudged = len(rollouts) - len(rewards)
+    num_informative = sum(len(g) for g, has in zip(groups, informative, strict=True) if has)
     return {
         **({"reward": sum(rewards) / len(rewards)} if rewards else {}),
         "length": num_tokens / len(rollouts),
         "truncation_rate": sum(rollout.truncated for rollout in rollouts) / len(rollouts),
         "entropy": -sum(sum(rollout.logprobs) for rollout in rollouts) / num_tokens,
-        "yield": sum(len(g) for g, has in zip(groups, signal, strict=True) if has) / len(rollouts),
+        "yield": num_informative / len(rollouts),
         **(_solved(judged) if judged else {}),
         "rollouts_drawn": float(len(rollouts)),
         "tokens_drawn": float(num_tokens),

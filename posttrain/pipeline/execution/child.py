@@ -213,10 +213,10 @@ def _start_watchers(channel: Channel) -> None:
         connection.wait([parent.sentinel])
         os._exit(1)
 
-    def beat() -> None:
+    def send_heartbeats() -> None:
         while True:
             time.sleep(HEARTBEAT_SECONDS)
             channel.send({"kind": "heartbeat"})
 
-    for target in (die_with_parent, beat):
+    for target in (die_with_parent, send_heartbeats):
         threading.Thread(target=target, daemon=True).start()

@@ -37,7 +37,9 @@ def named_in_text(
         for text in given:
             found |= _modules(tree, text)
     for module in {node.module for node in reached if node.name == FILES}:
-        found |= _files(tree, module, [s for node, s in symbols.items() if node.module == module])
+        found |= _find_named_files(
+            tree, module, [s for node, s in symbols.items() if node.module == module]
+        )
     return found
 
 
@@ -63,7 +65,7 @@ def _modules(tree: SourceTree, text: str) -> set[SymbolNode]:
     return {SymbolNode(each, kind) for each in modules for kind in (WHOLE, MAIN)}
 
 
-def _files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[SymbolNode]:
+def _find_named_files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[SymbolNode]:
     """Scripts beside a module that it names, and the folders of packages that its text leads to."""
     found: set[SymbolNode] = set()
     package = package_of(tree, module)

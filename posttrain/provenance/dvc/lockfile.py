@@ -79,14 +79,14 @@ def _block(name: str, entry: Entry) -> str:
     """Render one stage's entry as DVC's dumper does, two levels deep in the file."""
     rest = {key: value for key, value in entry.items() if key not in ("deps", "outs")}
     lines = _yaml({"stages": {name: {"cmd": rest.pop("cmd")}}}).splitlines(keepends=True)[1:]
-    lines += _files("deps", entry.get("deps"))
+    lines += _render_files("deps", entry.get("deps"))
     if rest:
         lines += _yaml({"stages": {name: rest}}).splitlines(keepends=True)[2:]
-    lines += _files("outs", entry.get("outs"))
+    lines += _render_files("outs", entry.get("outs"))
     return "".join(lines)
 
 
-def _files(section: str, files: object) -> list[str]:
+def _render_files(section: str, files: object) -> list[str]:
     """Render the files of a section; by hand, because there are hundreds and the dumper is slow."""
     if not isinstance(files, list) or not files:
         return []

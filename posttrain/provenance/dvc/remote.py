@@ -45,14 +45,14 @@ def remote_digest(root: Path, address: str) -> str:
     cls, settings, base = get_cloud_fs(config, name=name)
     files = cls(**settings)
     top = files.join(base, path) if path else base
-    found = {entry: files.info(entry) for entry in _files(files, top)}
+    found = {entry: files.info(entry) for entry in _list_files(files, top)}
     if not found:
         raise UserError(f"{address}: nothing is there")
     lines = [f"{entry} {_version(info)}" for entry, info in sorted(found.items())]
     return sha256_of("\n".join(lines))
 
 
-def _files(files: Any, top: str) -> list[str]:
+def _list_files(files: Any, top: str) -> list[str]:
     # A listing that was read before would hide what came since.
     files.fs.invalidate_cache()
     return list(files.find(top)) if files.isdir(top) else [top] * files.exists(top)

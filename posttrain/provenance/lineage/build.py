@@ -113,7 +113,7 @@ def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
     )
     found = {row.num: row for row in query_in(ledger.store, sql, artifacts)}
     recalled: dict[str, str] = {
-        recall.digest: _why(recall.reason, recall.predicate)
+        recall.digest: _state_recall(recall.reason, recall.predicate)
         for recall in ledger.annotations.recalls()
     }
     return [_artifact_node(found[number], recalled) for number in artifacts]
@@ -132,7 +132,7 @@ def _artifact_node(row: Row, recalled: Mapping[str, str]) -> Node:
     return replace(node, recalled=recalled.get(row.digest))
 
 
-def _why(reason: str, predicate: str | None) -> str:
+def _state_recall(reason: str, predicate: str | None) -> str:
     return f"rows where {predicate}: {reason}" if predicate else reason
 
 

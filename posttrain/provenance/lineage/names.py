@@ -35,7 +35,7 @@ def find_node(ledger: Ledger, name: str, *, root: Path, cwd: Path) -> Selected:
     found = (
         _release(store, name)
         or _stage_at_run(ledger, name)
-        or _digest(store, name)
+        or _find_by_digest(store, name)
         or _path(store, name, root=root, cwd=cwd)
         or _stage(store, name)
         or _stage_run(store, name)
@@ -125,7 +125,7 @@ def _execution(store: Store, stage_run: str) -> Selected:
     return Selected(found.id, derivation=found.derivation)
 
 
-def _digest(store: Store, name: str) -> Selected | None:
+def _find_by_digest(store: Store, name: str) -> Selected | None:
     match = _DIGEST.fullmatch(name)
     if match is None:
         return None

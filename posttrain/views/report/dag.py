@@ -28,7 +28,7 @@ class Drawing:
         return str(template("charts.html").module.dag(self, _NODE_WIDTH, _NODE_HEIGHT))
 
 
-def draw(stages: Sequence[StageFacts]) -> Drawing:
+def draw_dag(stages: Sequence[StageFacts]) -> Drawing:
     """Lay the stages out; an edge that a longer way implies is left out."""
     facts = {stage.name: stage for stage in stages}
     parents = reduced(

@@ -41,7 +41,7 @@ def write_report(
         rewards=attempt("reward model", lambda: details.reward_models(stages, artifacts)),
         curricula=attempt("curriculum", lambda: details.curricula(stages, artifacts)),
         dropped=attempt("dropped rows", lambda: details.dropped_rows(stages, artifacts)),
-        pipeline=dag.draw(stages),
+        pipeline=dag.draw_dag(stages),
         stages=stages,
         facts=facts,
         problems=problems,

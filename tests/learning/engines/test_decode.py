@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.learning.rollouts.engines import decode
-from posttrain.learning.rollouts.engines.decode import draw, greedy, scanned
+from posttrain.learning.rollouts.engines.decode import choose_tokens, greedy, scanned
 
 
 @pytest.fixture(autouse=True, params=["cpu", "gpu"])
@@ -23,7 +23,7 @@ LOGITS = PROBABILITIES.log() + 3.0
 
 def draw_at(uniforms, **options):
     uniforms = torch.tensor(uniforms)
-    tokens, logprobs = draw(LOGITS.expand(len(uniforms), -1), uniforms, **options)
+    tokens, logprobs = choose_tokens(LOGITS.expand(len(uniforms), -1), uniforms, **options)
     return tokens.tolist(), logprobs
 
 
@@ -57,7 +57,7 @@ def test_top_p_keeps_the_smallest_set_that_reaches_it():
 def test_a_token_without_mass_is_never_drawn():
     logits = torch.tensor([[-math.inf, 0.0, -math.inf, 0.0, -math.inf]])
     uniforms = torch.tensor([0.0, 0.25, 0.5, 0.75, 1 - 2**-23])
-    tokens, logprobs = draw(logits.expand(5, -1), uniforms)
+    tokens, logprobs = choose_tokens(logits.expand(5, -1), uniforms)
     assert tokens.tolist() == [1, 1, 3, 3, 3]
     torch.testing.assert_close(logprobs, torch.full((5,), -math.log(2)))
 
@@ -65,7 +65,7 @@ def test_a_token_without_mass_is_never_drawn():
 def test_the_largest_uniform_stays_inside_a_large_vocabulary():
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(8, 50_000, generator=generator)
-    tokens, logprobs = draw(logits, torch.full((8,), 1 - 2**-23))
+    tokens, logprobs = choose_tokens(logits, torch.full((8,), 1 - 2**-23))
     assert (tokens < 50_000).all()
     assert torch.isfinite(logprobs).all()
 

@@ -54,7 +54,7 @@ def opened(monkeypatch, models, tokenizer):
     package = SimpleNamespace(LLM=Engine, SamplingParams=SimpleNamespace)
     monkeypatch.setattr(vllm_engine, "import_vllm", lambda _device: package)
     monkeypatch.setattr(vllm_engine, "choice_class", lambda: type("Choice", (), {}))
-    monkeypatch.setattr(vllm_engine, "_check", lambda *_: None)
+    monkeypatch.setattr(vllm_engine, "_check_engine", lambda *_: None)
 
     def open_one(**options):
         return vllm_engine.VllmRolloutEngine(models["llama"], tokenizer, VllmEngine(**options))

@@ -4,7 +4,7 @@ import re
 
 from markupsafe import escape
 
-from posttrain.views.report.dag import draw, layered, reduced
+from posttrain.views.report.dag import draw_dag, layered, reduced
 
 DIAMOND = {"a": set(), "b": {"a"}, "c": {"a"}, "d": {"b", "c", "a"}, "e": {"d", "a"}}
 
@@ -31,7 +31,7 @@ def test_stages_stand_below_their_parents_so_that_edges_do_not_cross():
 
 
 def test_the_drawing_has_a_node_for_each_stage_and_an_edge_for_each_step(workspace):
-    drawn = escape(draw(workspace.stages))
+    drawn = escape(draw_dag(workspace.stages))
     assert re.findall(r'class="name"[^>]*>(\w+)<', drawn) == [
         "make",
         "train",
@@ -43,4 +43,4 @@ def test_the_drawing_has_a_node_for_each_stage_and_an_edge_for_each_step(workspa
     assert drawn.count('class="edge"') == 4
     assert 'class="node cached"' in drawn
     assert "up to date (12 s)" in drawn
-    assert "<svg" not in escape(draw([]))
+    assert "<svg" not in escape(draw_dag([]))

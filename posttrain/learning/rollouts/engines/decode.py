@@ -19,7 +19,7 @@ def greedy(logits_BV: Tensor) -> tuple[Tensor, Tensor]:
     return tokens_B, logits_BV.log_softmax(-1).gather(-1, tokens_B[:, None])[:, 0]
 
 
-def draw(
+def choose_tokens(
     logits_BV: Tensor,
     uniforms_B: Tensor,
     *,

@@ -77,7 +77,7 @@ class ServerRolloutEngine:
         if not prompts:
             return []
         check_prompts(prompts, context_length=self.context_length)
-        self._check(params)
+        self._check_params(params)
         places = [(prompt, index) for prompt in prompts for index in range(params.num_samples)]
         asked = [Asked(self._body(prompt, index, params)) for prompt, index in places]
         drawn = self.client.ask("completions", asked, _read)
@@ -86,7 +86,7 @@ class ServerRolloutEngine:
             for (prompt, index), row in zip(places, drawn, strict=True)
         ]
 
-    def _check(self, params: SamplingParams) -> None:
+    def _check_params(self, params: SamplingParams) -> None:
         """Refuse what the server's log-probabilities would not be right for."""
         if params.greedy:
             return

@@ -16,7 +16,7 @@ from posttrain.learning.rollouts.engines.base import (
     check_prompts,
 )
 from posttrain.learning.rollouts.engines.compaction import fill_the_gaps
-from posttrain.learning.rollouts.engines.decode import draw, greedy
+from posttrain.learning.rollouts.engines.decode import choose_tokens, greedy
 from posttrain.learning.rollouts.engines.llama import LlamaDecoder, can_decode
 from posttrain.learning.rollouts.engines.record import FinishedRow, Record, RowMask, Rows
 from posttrain.learning.rollouts.engines.rng import row_keys, uniforms
@@ -228,7 +228,7 @@ class TorchRolloutEngine:
 def _choose(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
     if params.greedy:
         return greedy(logits_RV)
-    return draw(
+    return choose_tokens(
         logits_RV,
         uniforms_R.to(logits_RV.device),
         temperature=params.temperature,

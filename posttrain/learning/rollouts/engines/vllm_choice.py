@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from posttrain.learning.rollouts.engines.decode import draw, greedy
+from posttrain.learning.rollouts.engines.decode import choose_tokens, greedy
 from posttrain.learning.rollouts.engines.rng import RowKeys, uniforms
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Draws:
             tokens_B, logprobs_B = greedy(logits_BV)
         else:
             keys_B, steps = self.keys_R[list(rows_B)], np.array(steps_B, dtype=np.uint64)
-            tokens_B, logprobs_B = draw(
+            tokens_B, logprobs_B = choose_tokens(
                 logits_BV,
                 uniforms(keys_B, steps).to(logits_BV.device),
                 temperature=params.temperature,

@@ -78,7 +78,7 @@ class VllmRolloutEngine:
         self.tokenizer = tokenizer
         self.config = config
         self._vllm = import_vllm(model.device)
-        _check(self._vllm, model, config)
+        _check_engine(self._vllm, model, config)
         self._choice = choice_class()
         self._process = unchanged_process()
         self._asleep = False
@@ -187,7 +187,7 @@ def _parameter_names(model: torch.nn.Module) -> frozenset[str]:
     return frozenset(name for name, _ in model.named_parameters(remove_duplicate=False))
 
 
-def _check(vllm: Any, model: "PreTrainedModel", config: "VllmSettings") -> None:
+def _check_engine(vllm: Any, model: "PreTrainedModel", config: "VllmSettings") -> None:
     """Refuse what vLLM would only find out about in the middle of a batch."""
     if model.device.type != "cpu":
         return

@@ -22,7 +22,7 @@ def render(view: View) -> str:
     lines = ["flowchart LR"]
     lines += [f"  {names[node.id]}{_shape(node)}" for node in graph.nodes.values()]
     lines += [
-        f'  {names[edge.source]} -->|"{_text(edge.role)}"| {names[edge.target]}'
+        f'  {names[edge.source]} -->|"{_escape_text(edge.role)}"| {names[edge.target]}'
         for edge in graph.edges
     ]
     bad = [names[node.id] for node in graph.nodes.values() if node.recalled]
@@ -38,11 +38,11 @@ def render(view: View) -> str:
 
 def _shape(node: Node) -> str:
     opening, closing = _SHAPES.get(kind_named(node.type).shape, _KINDS[node.kind])
-    label = "<br/>".join(_text(part) for part in [caption(node), *details(node)[:1]])
+    label = "<br/>".join(_escape_text(part) for part in [caption(node), *details(node)[:1]])
     return f'{opening}"{label}"{closing}'
 
 
-def _text(text: str) -> str:
+def _escape_text(text: str) -> str:
     """Mermaid has no escape but character entities."""
     escaped = text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;")
     return escaped.replace("|", "#124;").replace("\n", " ")

@@ -38,8 +38,8 @@ def _preview(node: Node, root: Path, finder: Finder) -> dict[str, Any] | None:
     if path is None:
         return None
     if path.is_dir():
-        return {"files": _files(path)}
-    return _table(path) if node.name.endswith(".parquet") else _text(path)
+        return {"files": _list_files(path)}
+    return _table(path) if node.name.endswith(".parquet") else _preview_text(path)
 
 
 def _table(path: Path) -> dict[str, Any]:
@@ -55,14 +55,14 @@ def _cell(value: object) -> str:
     return text if len(text) <= _CELL else text[:_CELL] + "…"
 
 
-def _text(path: Path) -> dict[str, Any]:
+def _preview_text(path: Path) -> dict[str, Any]:
     with path.open("rb") as stream:
         start = stream.read(_TEXT + 1)
     text = start[:_TEXT].decode("utf-8", errors="replace")
     return {"text": text + ("…" if len(start) > _TEXT else "")}
 
 
-def _files(folder: Path) -> list[list[str | int]]:
+def _list_files(folder: Path) -> list[list[str | int]]:
     return [
         [path.relative_to(folder).as_posix(), path.stat().st_size]
         for path in sorted(folder.rglob("*"))
