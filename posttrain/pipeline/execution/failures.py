@@ -25,10 +25,16 @@ def raise_all(errors: Iterable[BaseException]) -> None:
         return
     first, *others = failures
     if others:
-        first.args = ("\n".join(str(each) for each in failures),)
+        first.args = ("\n".join(map(_with_stage, failures)),)
         # With a crash among them it is no longer the input alone that is wrong.
         first.refused = all(each.refused for each in failures)
     raise first
+
+
+def _with_stage(failure: StageFailed) -> str:
+    """What went wrong, on a line that says in which stage, where several failed."""
+    said = str(failure)
+    return said if f"stage '{failure.stage}'" in said else f"stage '{failure.stage}': {said}"
 
 
 def killed_by(number: int) -> str:

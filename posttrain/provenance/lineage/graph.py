@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from posttrain.stage.artifact_kinds import kind_named
+
 T = TypeVar("T")
 NodeKind = Literal["artifact", "stage", "release"]
 Facts = Mapping[str, str | int | float | None]
@@ -60,13 +62,19 @@ class Graph:
         return _grouped((edge.source, edge) for edge in self.edges)
 
     def within(self, depth: int) -> "Graph":
-        """The part that is at most `depth` stage runs away from the root, in either direction."""
+        """The part that is at most `depth` stage runs away from the root, in either direction.
+
+        What artifacts carry inside ends the way: one verifier is in many tables, and would make
+        neighbors of all of them.
+        """
         distance = {self.root: 0}
         frontier = [self.root]
         before, after = self.before(), self.after()
         while frontier:
             reached = []
             for node in frontier:
+                if node != self.root and kind_named(self.nodes[node].type).is_inside:
+                    continue
                 near = [edge.source for edge in before.get(node, ())]
                 near += [edge.target for edge in after.get(node, ())]
                 for other in near:

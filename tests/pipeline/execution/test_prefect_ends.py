@@ -29,3 +29,12 @@ def test_failures_are_told_together():
     with pytest.raises(StageFailed) as error:
         _Ends({"b": failed("b"), "a": failed("a")}, {"c"}).conclude(["a", "b", "c", "d"])
     assert str(error.value) == "stage 'a' failed: it broke\nstage 'b' failed: it broke"
+
+
+def test_of_several_that_refused_their_input_each_line_names_its_stage():
+    path = StageFailed("rl", "a.parquet is empty", retryable=False, refused=True)
+    named = StageFailed("sft", "stage 'sft' has no rows", retryable=False, refused=True)
+    with pytest.raises(StageFailed) as error:
+        _Ends({"rl": path, "sft": named}).conclude(["rl", "sft"])
+    assert str(error.value) == "stage 'rl': a.parquet is empty\nstage 'sft' has no rows"
+    assert error.value.refused

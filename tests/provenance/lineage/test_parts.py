@@ -66,6 +66,16 @@ def test_up_shows_the_parts_once_by_the_first_that_held_them(composed):
     assert held == {(f"checkpoint:{digest}", "tokenizer") for digest in digests}
 
 
+def test_a_verifier_of_two_tables_makes_them_no_neighbors(composed):
+    near = queries.up(composed.ledger, node(composed, "data/curate/kept.parquet")).within(1)
+    tables = {"data/curate/kept.parquet", "data/synthesize/completions.parquet"}
+    assert names(near) == {*tables, "verifier:numeric"}
+    assert [each.name for each in near.nodes.values() if each.kind == "stage"] == ["curate"]
+    # Asked of the verifier itself, its tables are what is next to it.
+    held = queries.down(composed.ledger, node(composed, "verifier:numeric")).within(1)
+    assert tables <= names(held)
+
+
 def test_a_newer_checkpoint_finds_the_tokenizer_under_its_own_name_too(composed):
     assert node(composed, "data/rl/tuned#tokenizer") == node(composed, "data/sft/policy#tokenizer")
 
