@@ -253,7 +253,7 @@ class Completion:
 
     `text` is what was written after `problem.prompt`; `generator` says who wrote it (a teacher's
     name, a policy's digest); `verified` is true where the verifier accepted it; `reason` is the
-    verifier's code, "correct" if it did. Score and `verified` are None where it could not judge.
+    verifier's code, "correct" if it did. Score and `verified` are None where it could not score.
 
     >>> problem = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
     >>> Completion(problem, "2 + 3 = 5\n#### 5", "teacher", 1.0, True, "correct").id

@@ -35,7 +35,7 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Load all models, sample each policy, judge, summarize."""
+    """Load all models, sample each policy, score, summarize."""
     problems = read_problems(inputs["problems"])
     policies = _load_policies(inputs, context.device)
     tokenizer = next(iter(policies.values())).tokenizer

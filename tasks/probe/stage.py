@@ -40,7 +40,7 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Choose problems, sample, judge, count."""
+    """Choose problems, sample, score, count."""
     table = read_table(inputs["problems"], PROBLEMS)
     problems = problems_of(even_share(table, config.num_problems, seed=context.seed))
     policy = load_policy(inputs["policy"], device=context.device)

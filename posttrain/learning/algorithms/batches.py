@@ -26,7 +26,7 @@ class RolloutBatch:
     truncated_B: "Tensor | None" = None
     """True where a rollout was cut off at the limit of tokens."""
     scored_B: "Tensor | None" = None
-    """False where nothing could judge the rollout: it gets 0 and enters no statistic."""
+    """False where nothing could score the rollout: it gets 0 and enters no statistic."""
     sampled_logprobs_BT: "Tensor | None" = None
     """Of the engine; for a divergence in the reward."""
     reference_logprobs_BT: "Tensor | None" = None

@@ -32,7 +32,7 @@ def draw_pairs(
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
-    """Sample, judge and pair, with the tokens that were drawn: text has other spellings.
+    """Sample, score and pair, with the tokens that were drawn: text has other spellings.
 
     Args:
         engine: Holds the policy of this round.

@@ -1,4 +1,4 @@
-"""On-policy rounds: sample from the policy as it is, judge, build pairs, train, and again."""
+"""On-policy rounds: sample from the policy as it is, score, build pairs, train, and again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Judge answers to the problems of the reasoning-gym library by the library's own scorers."""
+"""Score answers to the problems of the reasoning-gym library by the library's own scorers."""
 
 import json
 import re
