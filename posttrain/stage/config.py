@@ -123,9 +123,13 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
     if first["type"] in ("value_error", "assertion_error"):
         return f"{path}: {first['ctx']['error']}"
     if first["type"] in ("int_type", "float_type") and isinstance(first["input"], Mapping):
-        known = ", ".join(_schedulable_in(config, where))
-        rest = f"; those that do: {known}" if known else ", and nothing else here does"
-        return f"{path}: takes no schedule, give a number{rest}"
+        return (
+            f"{path}: this number takes no schedule; write a plain number (`posttrain parts"
+            " schedule` lists the numbers that take one)"
+        )
+    if first["type"].startswith(("int_", "float_")) and parts[-1] in ("int", "float"):
+        # Where a field takes both, pydantic adds the type that it tried first.
+        return f"{'.'.join([where, *parts[:-1]])}: input should be a number, got {first['input']!r}"
     return f"{path}: {first['msg'][:1].lower()}{first['msg'][1:]}, got {first['input']!r}"
 
 
@@ -145,16 +149,6 @@ def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[st
             models = [model for field in fields for model in _models(field.annotation)]
         path.append(str(part))
     return path, [name for model in models for name in model.model_fields]
-
-
-def _schedulable_in(config: type[BaseModel], where: str) -> Iterator[str]:
-    """Paths of the numbers that may be schedules in a config and the configs inside of it."""
-    names = config.schedulable() if issubclass(config, StageConfig) else set()
-    for name, field in config.model_fields.items():
-        if name in names:
-            yield f"{where}.{name}"
-        for inner in _models(field.annotation):
-            yield from _schedulable_in(inner, f"{where}.{name}")
 
 
 def _tags(model: type[BaseModel]) -> set[object]:

@@ -33,7 +33,7 @@ def complaint_about(
 
     """
     if not (isinstance(part, type) and issubclass(part, base)):
-        return f"{part!r}, which is no {base.__name__}; derive it from that class"
+        return f"{part!r}, which does not derive from {_full_name(base)}; derive it from that"
     return _complaint_about_class(part, kind, base, one_of)
 
 
@@ -49,7 +49,7 @@ def complaint_about_started(made: object, base: type[Any]) -> str | None:
 
     """
     if not isinstance(made, base):
-        return f"{made!r:.60}, which is no {base.__name__}; derive its class from that one"
+        return f"{made!r:.60}; let it give an object of a class derived from {_full_name(base)}"
     owner = type(made)
     names = dict.fromkeys(name for each in owner.__mro__ for name in vars(each))
     lacking = [n for n in names if getattr(_found(owner, n), "__isabstractmethod__", False)]
@@ -93,8 +93,8 @@ def check_declared(found: Iterable[str], declared: Mapping[str, str], *, part: s
     for name in found:
         if name not in declared:
             raise UserError(
-                f"{part} measures '{name}', which its METRICS does not declare; add it there"
-                f"{nearest(name, declared)}"
+                f"{part} measures '{name}', which its METRICS does not declare"
+                f"{nearest(name, declared) or '; add it there'}"
             )
 
 
@@ -114,7 +114,8 @@ def _missing(part: type[Any], base: type[Any], names: tuple[str, ...]) -> str | 
     wanted = [f"{name}{_signature(_found(base, name))}" for name in names]
     own = [name for name, value in vars(part).items() if callable(value) and name[0] != "_"]
     meant = next((name for name in own if nearest(name, names)), None)
-    remedy = f"rename its {meant}" if meant else "write it"
+    written = "write it" if len(names) == 1 else "write one of them"
+    remedy = f"rename its {meant}" if meant else written
     return f"which does not implement {' or '.join(wanted)}; {remedy}"
 
 
@@ -123,7 +124,7 @@ def _misnamed(part: type[Any], kind: str) -> str | None:
     kinds = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
     if kind in (kinds or (field.default,)):
         return None
-    return f'whose kind is another; write kind: Literal["{kind}"] = "{kind}" in it'
+    return f'whose `kind` is not \'{kind}\'; write kind: Literal["{kind}"] = "{kind}" in it'
 
 
 def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
@@ -140,6 +141,10 @@ def _unlike(part: type[Any], base: type[Any]) -> Iterator[str]:
         elif not isinstance(ours, property) and not _fits(theirs, ours):
             signature = f"{name}{_signature(ours)}"
             yield f"whose {name} takes other arguments; define it as {signature}"
+
+
+def _full_name(owner: type[Any]) -> str:
+    return f"{owner.__module__}.{owner.__name__}"
 
 
 def _found(owner: type[Any], name: str) -> Any:

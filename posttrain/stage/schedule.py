@@ -79,15 +79,25 @@ class ScheduledNumber(StageConfig):
     def _refuse_half_a_schedule(self) -> Self:
         if self.metric is None:
             if self.over is None:
-                raise ValueError("give 'over', the steps that it takes, or 'metric' to follow one")
+                raise ValueError(
+                    "a schedule needs 'over', the number of steps that it takes, or 'metric', the"
+                    " name of the metric that it follows; add one of them"
+                )
             if self.low is not None or self.high is not None:
                 raise ValueError(
-                    "'low' and 'high' belong to a 'metric'; name it, or leave them out"
+                    "'low' and 'high' are for a schedule that follows a metric; name it as"
+                    " 'metric', or leave them out"
                 )
         elif self.over is not None or self.after:
-            raise ValueError("it follows a metric and not the step; leave out 'over' and 'after'")
+            raise ValueError(
+                "a schedule with 'metric' does not go by steps; leave out 'over' and 'after', or"
+                " 'metric'"
+            )
         elif self.low is None or self.high is None or self.low >= self.high:
-            raise ValueError("a number that follows a metric needs 'low' below 'high'")
+            raise ValueError(
+                "a schedule with 'metric' needs 'low' and 'high', the values of the metric between"
+                " which the number goes from 'from' to 'to'; give both, the lower one as 'low'"
+            )
         if complaint := self.shape.refuse(self.start, self.end):
             raise ValueError(complaint)
         return self

@@ -88,7 +88,10 @@ class Slot(Generic[P]):
         part = self._plugged().get(kind) or self._installed(kind)
         if part is None:
             offered = [*self.parts, *self._plugged()]
-            known = f"; there are {', '.join(sorted(offered))}, and those of `plugins`"
+            known = (
+                f"; take {', '.join(sorted(offered))}, or name the module that offers it under"
+                " `plugins`"
+            )
             hint = _offered_elsewhere(kind) or nearest(kind, offered) or known
             raise ValueError(f"there is no {self.name} '{kind}'{hint}")
         if complaint := self.complaint(kind, part):
@@ -130,7 +133,11 @@ class Slot(Generic[P]):
         if isinstance(value, str):
             value = {"kind": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("kind"), str):
-            raise ValueError(f"a {self.name} is a kind, or a mapping with a kind; got {value!r}")
+            example = f", such as '{next(iter(self.parts))}'," if self.parts else ""
+            raise ValueError(
+                f"write the kind of {self.name}{example} or a mapping with `kind` and its settings;"
+                f" got {value!r}"
+            )
         part = self.find(value["kind"])
         try:
             return part.model_validate(dict(value))
@@ -253,7 +260,11 @@ def parts_of_modules(modules: Sequence[str], *, where: str = "plugins") -> Plugi
             known = offered.setdefault(slot, {})
             for kind, part in parts.items():
                 if kind in known:
-                    raise UserError(f"{where}: two modules offer the {slot} '{kind}'; rename one")
+                    raise UserError(
+                        f"{where}: two of the modules offer the {slot} '{kind}'; rename the kind in"
+                        " one of them"
+                    )
+
                 known[kind] = part
     return offered
 
@@ -322,13 +333,14 @@ def _parts_of(name: str, where: str) -> Plugins:
     parts = getattr(module, "PARTS", None)
     if not (isinstance(parts, Mapping) and all(isinstance(v, Mapping) for v in parts.values())):
         raise UserError(
-            f"{where}: the module '{name}' has no PARTS; give it PARTS = {{slot: {{kind: part}}}}"
+            f"{where}: the module '{name}' has no PARTS; end it with a mapping like"
+            ' PARTS = {"component": {"my_kind": MyClass}}'
         )
     for key in (*parts, *(kind for each in parts.values() for kind in each)):
         if not isinstance(key, str):
             raise UserError(
-                f"{where}: PARTS of the module '{name}' has the key {key!r}; name slots and kinds"
-                " by text"
+                f"{where}: PARTS of the module '{name}' has the key {key!r}; slots and kinds are"
+                ' named by strings, as in {"component": {"my_kind": MyClass}}'
             )
     return parts
 
@@ -339,6 +351,9 @@ def _slot_and_kind(point: EntryPoint) -> tuple[str, str]:
 
 
 def _offered_elsewhere(kind: str) -> str:
-    """Name a package that offers such a kind for another slot, as a hint."""
+    """Name a plug-in or a package that offers such a kind for another slot, as a hint."""
+    plugged = _in_force[-1]() if _in_force else {}
+    if slots := [slot for slot, parts in plugged.items() if kind in parts]:
+        return f"; the PARTS of `plugins` offer it for the slot '{slots[0]}', so correct that name"
     found = [point for _, name, point in installed_parts() if name == kind]
-    return f"; the {package_of(found[0])} offers one as '{found[0].name}'" if found else ""
+    return f"; the {package_of(found[0])} offers it as '{found[0].name}'" if found else ""

@@ -126,15 +126,16 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
         ),
         (
             "PARTS = {'schedule': {'mine': {'a': 1}}}",
-            "schedule.mine is {'a': 1}, which is no ScheduleShape; derive it from that class",
+            "schedule.mine is {'a': 1}, which does not derive from"
+            " posttrain.stage.shapes.base.ScheduleShape; derive it from that",
         ),
         (
             "PARTS = {1: {'x': int}}",
-            "PARTS of the module 'my_turns' has the key 1; name slots and kinds by text",
+            "PARTS of the module 'my_turns' has the key 1; slots and kinds are named by strings",
         ),
         (
             "PARTS = {'schedule': {None: int}}",
-            "PARTS of the module 'my_turns' has the key None; name slots and kinds by text",
+            "PARTS of the module 'my_turns' has the key None; slots and kinds are named by strings",
         ),
         (
             "x = 2\n1 / 0",
@@ -149,7 +150,10 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
             PART.format(name="Right", kind="linear") + "PARTS = {'schedule': {'linear': Right}}",
             "schedule.linear of my_turns ships with posttrain too; rename the plug-in's",
         ),
-        ("PARTS = {'schedule': {'odd': int}}", "<class 'int'>, which is no ScheduleShape; derive"),
+        (
+            "PARTS = {'schedule': {'odd': int}}",
+            "<class 'int'>, which does not derive from posttrain.stage.shapes.base.ScheduleShape",
+        ),
         (
             PART.format(name="Right", kind="odd").replace("def value", "def valu")
             + "PARTS = {'schedule': {'odd': Right}}",
@@ -158,9 +162,9 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
         ),
         (
             "PARTS = {'schedule': 3}",
-            "'my_turns' has no PARTS; give it PARTS = {slot: {kind: part}}",
+            "'my_turns' has no PARTS; end it with a mapping like PARTS = {",
         ),
-        ("PARTS = 3", "'my_turns' has no PARTS; give it PARTS = {slot: {kind: part}}"),
+        ("PARTS = 3", "'my_turns' has no PARTS; end it with a mapping like PARTS = {"),
     ],
 )
 def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence, monkeypatch):
@@ -224,7 +228,9 @@ def test_the_slot_of_schedules_says_which_numbers_take_one(tmp_path, monkeypatch
         assert not {"steps", "staleness", "warmup_steps"} & set(names), place
     # Each of them is taken by the config of its stage, and what is not listed is refused.
     RlStageConfig.parse({"temperature": RAMP, "group_size": {**RAMP, "to": 4}}, where="rl")
-    with pytest.raises(UserError, match=r"rl\.steps: takes no schedule.*rl\.temperature, "):
+    with pytest.raises(
+        UserError, match=r"rl\.steps: this number takes no schedule.*`posttrain parts schedule`"
+    ):
         RlStageConfig.parse({"steps": RAMP}, where="rl")
 
 
@@ -251,11 +257,12 @@ def test_what_no_recipe_can_name_is_listed_with_the_reason(package, plugin, monk
         "broken: shedule.left is offered for a slot that there is not; did you mean 'schedule'?"
     )
     assert origin == "package turns 1.5"
-    odd = "schedule.odd is 3, which is no ScheduleShape; derive it from that class"
+    base = "posttrain.stage.shapes.base.ScheduleShape"
+    odd = f"schedule.odd is 3, which does not derive from {base}; derive it from that"
     assert rows["schedule", "odd"][2] == f"broken: {odd}"
     assert "broken: shedule.left" in CliRunner().invoke(cli, ["parts"]).output.replace("\n", " ")
     with pytest.raises(
-        ValueError, match=r"no schedule 'left'; the package turns 1\.5 offers one as"
+        ValueError, match=r"no schedule 'left'; the package turns 1\.5 offers it as"
     ):
         SCHEDULE_SHAPES.find("left")
     with pytest.raises(ValueError, match=odd):

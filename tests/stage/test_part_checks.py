@@ -133,7 +133,7 @@ def test_a_part_that_can_be_called_as_its_base_is_right(kind, part):
             "lazy",
             Lazy,
             "which does not implement weigh(thing, *, grams, digits=2) or weigh_all(things);"
-            " write it",
+            " write one of them",
         ),
         (
             "mistyped",
@@ -153,7 +153,11 @@ def test_a_part_that_can_be_called_as_its_base_is_right(kind, part):
         ),
         ("hasty", Hasty, "whose limit is no property; write it as in Scale"),
         ("bound", Bound, "whose maker is no classmethod; write it as in Scale"),
-        ("other", Kitchen, 'whose kind is another; write kind: Literal["other"] = "other" in it'),
+        (
+            "other",
+            Kitchen,
+            'whose `kind` is not \'other\'; write kind: Literal["other"] = "other" in it',
+        ),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_method(kind, part, sentence):
@@ -166,7 +170,9 @@ def test_what_is_wrong_is_said_with_file_and_method(kind, part, sentence):
 
 def test_what_is_no_class_of_the_slot_is_refused():
     for thing in (Part, Kitchen(), 3, {"a": 1}):
-        assert complaint_about(thing, "x", Scale).endswith("no Scale; derive it from that class")
+        assert complaint_about(thing, "x", Scale).endswith(
+            f"does not derive from {__name__}.Scale; derive it from that"
+        )
 
 
 @pytest.mark.parametrize("name", SLOTS)

@@ -150,15 +150,24 @@ RAMP = {"from": 1, "to": 2, "over": 3}
         ("count", {"to": 1.5}, "rl.count: input should be a valid integer, got a number with"),
         ("low", {"to": 0.4, "from": 0.1}, "rl: low is above high"),
         ("rate", {"ofer": 3}, "rl.rate.ofer: unknown key; did you mean 'over'?"),
-        ("rate", {"over": None}, "rl.rate: give 'over', the steps that it takes, or 'metric'"),
+        (
+            "rate",
+            {"over": None},
+            "rl.rate: a schedule needs 'over', the number of steps that it takes",
+        ),
         ("rate", {"over": 0}, "rl.rate.over: input should be greater than or equal to 1, got 0"),
-        ("rate", {"low": 1}, "rl.rate: 'low' and 'high' belong to a 'metric'"),
-        ("rate", {"metric": "m"}, "rl.rate: it follows a metric and not the step"),
-        ("rate", {"metric": "m", "over": None, "low": 2, "high": 2}, "needs 'low' below 'high'"),
+        ("rate", {"from": "a"}, "rl.rate.from: input should be a number, got 'a'"),
+        ("rate", {"low": 1}, "rl.rate: 'low' and 'high' are for a schedule that follows a metric"),
+        ("rate", {"metric": "m"}, "rl.rate: a schedule with 'metric' does not go by steps"),
+        (
+            "rate",
+            {"metric": "m", "over": None, "low": 2, "high": 2},
+            "with 'metric' needs 'low' and 'high'",
+        ),
         ("rate", {"shape": "cosin"}, "rl.rate.shape: there is no schedule 'cosin'; did you mean"),
         ("limit", {"to": 0, "shape": "exponential"}, "cannot go from 1 to 0; give both ends one"),
         ("name", {}, "rl.name: input should be a valid string"),
-        ("pull", {}, "rl.pull: a pull is a kind, or a mapping with a kind"),
+        ("pull", {}, "rl.pull: write the kind of pull"),
     ],
 )
 def test_what_cannot_be_is_said_with_its_place(field, change, sentence):
@@ -172,7 +181,9 @@ def test_a_plain_config_takes_no_schedule():
     class Plain(StageConfig):
         rate: float = 0.1
 
-    with pytest.raises(UserError, match=r"s\.rate: takes no schedule, give a number, and noth"):
+    with pytest.raises(
+        UserError, match=r"s\.rate: this number takes no schedule; write a plain number"
+    ):
         Plain.parse({"rate": RAMP}, where="s")
 
 

@@ -14,6 +14,9 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.started import started, traced
 
 HERE = "tests/stage/test_started.py"
+ANOTHER = (
+    "let it give an object of a class derived from posttrain.learning.curriculum.base.ProblemStream"
+)
 DRAW = "draw(count, *, seed, step, without=())"
 
 
@@ -79,8 +82,8 @@ def line_of(text):
         (Mistyped(), f"Mistyped in {HERE}, which does not implement {DRAW}; rename its draws"),
         (Narrow(), f"Narrow in {HERE}, whose draw takes other arguments; define it as {DRAW}"),
         (Weightless([]), f"Weightless in {HERE}, which does not implement weights(); write it"),
-        (Foreign(), "a foreign object, which is no ProblemStream; derive its class from that one"),
-        (None, "None, which is no ProblemStream; derive its class from that one"),
+        (Foreign(), f"a foreign object; {ANOTHER}"),
+        (None, f"None; {ANOTHER}"),
     ],
 )
 def test_what_a_sampler_starts_is_refused_where_it_cannot_draw(made, said):

@@ -129,7 +129,7 @@ PARTS = {
         ),
         (
             {"updates": {"epochs": {"from": 1, "to": 2, "over": 3}}},
-            "updates.epochs: takes no schedule, give a number; those that do: .*rl.temperature",
+            "updates.epochs: this number takes no schedule; write a plain number .*parts schedule",
         ),
         ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
         (
@@ -219,7 +219,7 @@ def test_what_is_started_once_takes_no_schedule(path, config):
         plain = RlStageConfig.parse(config({"kind": "waning", "number": 2.0}), where="rl")
         assert "waning" in str(plain.model_dump())
         with pytest.raises(
-            UserError, match=f"rl: {path}.number is a schedule, .* make it a number"
+            UserError, match=f"rl: {path}.number is a schedule, .* write a plain number"
         ):
             RlStageConfig.parse(config({"kind": "waning", "number": FALLING}), where="rl")
 

@@ -72,8 +72,8 @@ def notes(guesser, coins_path, tmp_path):
 @pytest.mark.parametrize(
     ("counted", "spread", "sentence"),
     [
-        ("num_lft", "spread", "problem_sampler counting measures 'num_lft', which its METRICS"),
-        ("num_left", "sprad", "regularizer spreading measures 'sprad', which its METRICS does"),
+        ("num_lft", "spread", "problem_sampler.counting measures 'num_lft', which its METRICS"),
+        ("num_left", "sprad", "regularizer.spreading measures 'sprad', which its METRICS does"),
     ],
 )
 def test_what_is_measured_and_not_declared_ends_the_run(notes, counted, spread, sentence):

@@ -292,7 +292,7 @@ def test_gsm8k_passes_through_synthesize_and_curate(synthesize, tmp_path):
         ({**sums(2), "level": [2]}, "synthesize.sources.0.level: unknown key; did you mean 'leve"),
         (
             {"name": "chain_sum"},
-            "synthesize.sources.0: a source is a kind, or a mapping with a kind; got {'name'",
+            "synthesize.sources.0: write the kind of source, such as '",
         ),
         (
             {"kind": "jsonll", "name": "own", "path": "own.csv"},

@@ -39,6 +39,7 @@ from posttrain.learning.maths.reduce import (
 )
 from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
+from posttrain.stage.slots import name_of
 
 
 def advantages(
@@ -191,7 +192,7 @@ def policy_objective(
         )
         if added is not None:
             more, measured = _pair(each, "loss", added, "the loss, and metrics by name")
-            check_declared(measured, each.METRICS, part=f"regularizer {each.kind}")
+            check_declared(measured, each.METRICS, part=name_of(each))
             loss, metrics = loss + outputs.take(each, "loss", more, None), metrics | measured
     return loss, metrics
 

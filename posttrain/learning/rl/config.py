@@ -183,8 +183,8 @@ class RlConfig(Schedulable):
         for name in ("draw", "producer", "reward"):
             for path, _ in schedules_in(getattr(self, name), name):
                 raise ValueError(
-                    f"{path} is a schedule, but what is below {name} is started once, before the"
-                    " first step; make it a number"
+                    f"{path} is a schedule, but the numbers below {name} are read once, before the"
+                    " first step; write a plain number there"
                 )
         for path, _ in schedules_in(self.critic, "critic"):
             if not self.optimization.is_constant:

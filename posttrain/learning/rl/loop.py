@@ -148,7 +148,7 @@ class _Saving:
 def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
     """Return what the problem sampler measures; `UserError` for what it does not declare."""
     sampler, found = config.draw.sampler, state.rollouter.stream.metrics()
-    check_declared(found, sampler.METRICS, part=f"problem_sampler {sampler.kind}")
+    check_declared(found, sampler.METRICS, part=f"problem_sampler.{sampler.kind}")
     return {CURRICULUM + name: value for name, value in found.items()}
 
 

@@ -138,8 +138,8 @@ CONTRADICTIONS = {
     ),
     "a surrogate that is none": (
         {"surrogate": {"kind": "proximal"}},
-        "rl.algorithm.surrogate: there is no surrogate 'proximal'; there are cispo, clip, gmpo,"
-        " reinforce, sapo, squared, and those of `plugins`",
+        "rl.algorithm.surrogate: there is no surrogate 'proximal'; take cispo, clip, gmpo,"
+        " reinforce, sapo, squared, or name the module that offers it under `plugins`",
     ),
 }
 
