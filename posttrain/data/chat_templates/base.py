@@ -97,7 +97,7 @@ def _environment() -> "Environment":
     from jinja2.parser import Parser
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-    class Generation(Extension):
+    class GenerationTag(Extension):
         """The tag around what the assistant writes; it changes nothing of the text."""
 
         tags = {"generation"}  # noqa: RUF012 - as Jinja wants it
@@ -111,7 +111,7 @@ def _environment() -> "Environment":
         raise TemplateError(message)
 
     environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
     )
     environment.globals.update(raise_exception=refuse, strftime_now=str)
     return environment
