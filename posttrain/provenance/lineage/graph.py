@@ -62,10 +62,17 @@ class Graph:
         return _grouped((edge.source, edge) for edge in self.edges)
 
     def within(self, depth: int) -> "Graph":
-        """The part that is at most `depth` stage runs away from the root, in either direction.
+        """Keep what is near the root, in either direction.
 
         What artifacts carry inside ends the way: one verifier is in many tables, and would make
         neighbors of all of them.
+
+        Args:
+            depth: Stage runs between the root and what is kept, at most.
+
+        Returns:
+            A graph of those nodes and the edges among them; the artifacts left out are counted.
+
         """
         distance = {self.root: 0}
         frontier = [self.root]

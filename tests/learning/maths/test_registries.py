@@ -11,7 +11,7 @@ from posttrain.learning.maths import advantages, divergence, kl, preference, rat
     ("names", "functions"),
     [
         (advantages.Baseline, advantages.BASELINES),
-        (advantages.Scale, advantages.SCALES),
+        (advantages.RewardScale, advantages.SCALES),
         (divergence.Divergence, divergence.DIVERGENCES),
         (kl.KLEstimator, kl.KL_ESTIMATORS),
         (preference.PairLoss, preference.PAIR_LOSSES),
