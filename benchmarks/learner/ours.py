@@ -6,6 +6,7 @@ python -m benchmarks.learner.ours FOLDER WORKLOAD WARM_UP BURST [DEVICE [DTYPE]]
 import json
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,14 @@ def reward(
     folder: Path, own: Path, rows: Any, common: Any, context: StageContext, pace: Pace
 ) -> None:
     """As `preference`, for the reason given there."""
+    from posttrain.learning.models.load import Policy
     from posttrain.learning.models.reward_head import start_reward_model
     from posttrain.learning.training.curve import Curve
+    from posttrain.learning.training.pairwise import encode_pairs
     from posttrain.learning.training.prepare import prepare_for_training
     from posttrain.learning.training.supervised import train
     from tasks.reward.config import RewardConfig
-    from tasks.reward.stage import _training_task
+    from tasks.reward.stage import _pair_loss
 
     pace.facts["tokens"] = sum(
         num_tokens(folder, rows["pairs"], side) for side in ("chosen", "rejected")
@@ -164,9 +167,22 @@ def reward(
     model = start_reward_model(
         folder / "policy", parameterization="head", scale=1.0, device=context.device
     )
+    trainable = prepare_for_training(model.model, config.learner, seed=0)
+    encoded = encode_pairs(
+        Policy(model.model, model.tokenizer),
+        pairs(rows),
+        config=config,
+        context=context,
+        where="reward",
+    )
     train(
-        prepare_for_training(model.model, config.learner, seed=0),
-        _training_task(model, pairs(rows), config, context),
+        trainable,
+        encoded.task(
+            partial(_pair_loss, model, config.centering),
+            lambda part, packed: encoded.table(part, packed=packed).batch,
+            config=config,
+            seed=context.seed,
+        ),
         config=config,
         context=context,
         curve=Curve(context),

@@ -38,7 +38,18 @@ def test_the_gpu_script_runs_in_miniature_and_counts_what_it_says(tmp_path):
 
 @pytest.mark.slow
 def test_phases_add_up_to_the_step(tmp_path):
-    options = ["--sizes", "tiny", "--workloads", "sft", "grpo", "--steps", "2", "--json"]
+    options = [
+        "--sizes",
+        "tiny",
+        "--workloads",
+        "sft",
+        "grpo",
+        "dpo",
+        "reward",
+        "--steps",
+        "2",
+        "--json",
+    ]
     for each in script("phases", *options, tmp_path=tmp_path)["results"]:
         spent = dict(each["milliseconds"])
         assert spent.pop("step") == pytest.approx(sum(spent.values()))
