@@ -177,7 +177,7 @@ def reward(
     )
     train(
         trainable,
-        encoded.task(
+        encoded.objective(
             partial(_pair_loss, model, config.centering),
             lambda part, packed: encoded.table(part, packed=packed).batch,
             config=config,

@@ -45,7 +45,7 @@ def release() -> None:
     show_default=True,
     help="keyless: by your identity, through Sigstore's public servers and log.",
 )
-@click.option("--dry-run", is_flag=True, help="Judge by the gates, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the gates, and write nothing.")
 def create(
     name: str,
     recipe: Path,

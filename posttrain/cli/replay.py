@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def replay(name: str | None, batch: Path | None, as_json: bool, ledger_at: str | None) -> None:
     """Retrain from the stored rollouts alone, and say whether the weights are the same (L2).
 
-    Nothing is sampled and no answer is judged: starting policy and rollouts come from the
+    Nothing is sampled and no answer is verified: starting policy and rollouts come from the
     workspace or the DVC cache by their digests, the learner runs in a temporary folder with the
     run's own parameters and seed and the code as it is now. Exits with 0 if every digest is
     equal, and with 1 if one differs. `posttrain verify --level L2` does the same and remembers it.

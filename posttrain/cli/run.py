@@ -51,7 +51,7 @@ def run(
       posttrain run --local                       without Prefect
       posttrain run --set run.resources.processes=2
                                                   training stages in two processes (FSDP2)
-      posttrain run --set rl.resources.ray=auto   rollouts drawn and judged on a Ray cluster
+      posttrain run --set rl.resources.ray=auto   rollouts drawn and verified on a Ray cluster
 
     """
     if start and only:

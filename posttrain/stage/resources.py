@@ -41,7 +41,7 @@ class Resources(StageConfig):
         RayResources | None,
         BeforeValidator(_by_address, json_schema_input_type=RayResources | str | None),
     ] = None
-    """Where samples are drawn and judged and tables are worked on, if not in the stage's process:
+    """Where samples are drawn and verified and tables are worked on, if not in the stage's process:
     `auto`, `local`, host:port, or a mapping."""
 
     def devices(self, device: str) -> int:

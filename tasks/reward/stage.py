@@ -63,13 +63,15 @@ def run(
         context=context,
         where="reward",
     )
-    task = rows.task(
+    objective = rows.objective(
         partial(_pair_loss, reward_model, config.centering),
         lambda part, packed: rows.table(part, packed=packed).batch,
         config=config,
         seed=context.seed,
     )
-    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix="reward")
+    num_steps = train(
+        trainable, objective, config=config, context=context, curve=curve, prefix="reward"
+    )
     trainable.merge()
     report = grade(reward_model, pairs.filter(split="heldout"))
 

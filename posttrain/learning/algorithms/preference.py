@@ -1,13 +1,20 @@
 """A preference algorithm as independent switches, and the named ones as presets of them."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import nearest
 from posttrain.stage.part_schema import PresetOf
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PreferenceLoss = Literal["sigmoid", "robust", "ipo", "hinge", "kto", "orpo", "simpo"]
+Terms = tuple["Tensor", Mapping[str, "Tensor"]]
+"""A loss, a scalar, and its metrics."""
 
 _KTO = {
     "desirable_reward": "mean of beta x log-ratio over the chosen",
@@ -24,7 +31,7 @@ class PreferenceAlgorithm(StageConfig):
 
     IDENTITY_OF: ClassVar[str] = "preference"
 
-    loss: Literal["sigmoid", "robust", "ipo", "hinge", "kto", "orpo", "simpo"] = "sigmoid"
+    loss: PreferenceLoss = "sigmoid"
     """Form of the loss; `orpo` and `simpo` need no reference policy."""
     beta: float = Field(0.1, gt=0.0)
     """Scale of the implicit reward; the weight of the odds ratio in `orpo`."""
@@ -46,22 +53,33 @@ class PreferenceAlgorithm(StageConfig):
     @property
     def needs_reference(self) -> bool:
         """Whether the loss compares with a reference policy."""
-        return self.loss not in ("orpo", "simpo")
+        return LOSSES[self.loss].needs_reference
 
     @property
     def needs_mismatched(self) -> bool:
         """True where the loss compares with prompts that were given another prompt's completion."""
-        return self.loss == "kto"
+        return LOSSES[self.loss].needs_mismatched
 
     @property
     def metrics(self) -> Mapping[str, str]:
         """What a step measures beside the figures of its pairs, with a description by name."""
-        by_loss: Mapping[str, Mapping[str, str]] = {"kto": _KTO, "orpo": _NLL | _ODDS}
         return {
-            **by_loss.get(self.loss, {}),
+            **LOSSES[self.loss].metrics,
             **(_NLL if self.sft_coefficient else {}),
             **(_SAMPLED if self.optimism_coefficient else {}),
         }
+
+    def pair_loss(self, ratios: "LogRatios") -> Terms:
+        """Compute the loss itself, without what `sft_coefficient` and the like add to it.
+
+        Args:
+            ratios: Of a micro-batch of pairs.
+
+        Returns:
+            The loss of these pairs by the denominator; and its metrics.
+
+        """
+        return LOSSES[self.loss].formula(self, ratios)
 
     def describe(self) -> str:
         """Sum it up: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
@@ -83,20 +101,121 @@ class PreferenceAlgorithm(StageConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        if self.loss in ("orpo", "simpo") and not self.per_token:
+        form = LOSSES[self.loss]
+        if form.is_per_token and not self.per_token:
             raise ValueError(f"loss {self.loss} works per token; set per_token to true")
         if self.length_alpha < 1 and self.per_token:
             raise ValueError(
                 "length_alpha weighs a sum over tokens, but per_token takes their mean;"
                 " leave one of them out"
             )
-        if self.target_margin and self.loss != "simpo":
+        if self.target_margin and "target_margin" not in form.admits:
             raise ValueError(f"target_margin is simpo's, but loss is {self.loss}; leave it out")
-        if self.label_smoothing and self.loss not in ("sigmoid", "robust"):
+        if self.label_smoothing and "label_smoothing" not in form.admits:
             raise ValueError(
                 f"label_smoothing has no effect on {self.loss}; leave it out, or take sigmoid"
             )
         return self
+
+
+class LogRatios(NamedTuple):
+    """What the formula of a loss is given of a micro-batch of pairs.
+
+    Log-ratios of policy to reference in nats, summed over a completion's tokens or their mean; of a
+    loss that needs no reference the policy's log-probabilities.
+    """
+
+    chosen_B: "Tensor"
+    rejected_B: "Tensor"
+    reference_point: "Tensor"
+    """Of `kto_reference_point`, a scalar; 0 of a loss that needs no mismatched completions."""
+    denominator: float
+    """Number of pairs of the whole step."""
+
+
+class LossForm(NamedTuple):
+    """All that is to be said of one loss on pairs; what an algorithm needs derives from it."""
+
+    formula: Callable[[PreferenceAlgorithm, LogRatios], Terms]
+    needs_reference: bool = True
+    """False where log-probabilities of the policy alone enter the formula."""
+    needs_mismatched: bool = False
+    """True where it compares with prompts that were given another prompt's completion."""
+    is_per_token: bool = False
+    """True where it is defined on means over tokens only."""
+    admits: frozenset[Literal["label_smoothing", "target_margin"]] = frozenset()
+    """Switches that others refuse, as they would have no effect there."""
+    metrics: Mapping[str, str] = {}
+    """What it measures beside the figures of its pairs, with a description by name."""
+
+
+def _of_margins(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
+    from posttrain.learning.maths.preference import PairLoss, preference_loss
+
+    return preference_loss(
+        ratios.chosen_B,
+        ratios.rejected_B,
+        loss=cast("PairLoss", algorithm.loss),
+        beta=algorithm.beta,
+        denominator=ratios.denominator,
+        label_smoothing=algorithm.label_smoothing,
+    )
+
+
+def _kto(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
+    import torch
+
+    from posttrain.learning.maths.pairs import pair_metrics
+    from posttrain.learning.maths.preference import kto_loss
+
+    chosen_B, rejected_B, point, denominator = ratios
+    loss, metrics = kto_loss(
+        torch.cat([chosen_B, rejected_B]),
+        torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
+        reference_point=point,
+        beta=algorithm.beta,
+        # A pair is two completions, and KTO's mean is over completions.
+        denominator=2 * denominator,
+        undesirable_weight=algorithm.undesirable_weight,
+    )
+    pairs = pair_metrics(algorithm.beta * chosen_B, algorithm.beta * rejected_B)
+    return loss, {**metrics, **pairs, "reference_point": point}
+
+
+def _orpo(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
+    from posttrain.learning.maths.preference import orpo_loss
+
+    return orpo_loss(
+        ratios.chosen_B,
+        ratios.rejected_B,
+        weight=algorithm.beta,
+        denominator=ratios.denominator,
+    )
+
+
+def _simpo(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
+    from posttrain.learning.maths.preference import simpo_loss
+
+    return simpo_loss(
+        ratios.chosen_B,
+        ratios.rejected_B,
+        beta=algorithm.beta,
+        target_margin=algorithm.target_margin,
+        denominator=ratios.denominator,
+    )
+
+
+LOSSES: Mapping[PreferenceLoss, LossForm] = {
+    "sigmoid": LossForm(_of_margins, admits=frozenset({"label_smoothing"})),
+    "robust": LossForm(_of_margins, admits=frozenset({"label_smoothing"})),
+    "ipo": LossForm(_of_margins),
+    "hinge": LossForm(_of_margins),
+    "kto": LossForm(_kto, needs_mismatched=True, metrics=_KTO),
+    "orpo": LossForm(_orpo, needs_reference=False, is_per_token=True, metrics=_NLL | _ODDS),
+    "simpo": LossForm(
+        _simpo, needs_reference=False, is_per_token=True, admits=frozenset({"target_margin"})
+    ),
+}
 
 
 class NamedPreference(NamedTuple):

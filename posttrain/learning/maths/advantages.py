@@ -179,8 +179,8 @@ def group_relative(
 def overlong_penalty(length_B: Tensor, *, limit: int, buffer: int, bounded: bool = True) -> Tensor:
     """Penalize length: 0 up to ``limit - buffer``, then down by ``1 / buffer`` a token.
 
-    Judge by the reward *without* it whether a group has any variance, as NeMo-RL does: else lengths
-    alone make a solved problem look unsolved.
+    Take the reward *without* it to tell whether a group has any variance, as NeMo-RL does: else
+    lengths alone make a solved problem look unsolved.
 
     Args:
         length_B: Tokens of each completion.

@@ -34,7 +34,7 @@ def pass_at_k(num_correct_N: Tensor, num_samples_N: Tensor, *, k: int) -> Tensor
 
 
 def majority_vote(answer_B: Tensor, correct_B: Tensor, group_B: Tensor) -> Tensor:
-    """Judge the commonest answer of each problem (self-consistency, arXiv 2203.11171).
+    """Grade the commonest answer of each problem (self-consistency, arXiv 2203.11171).
 
     Args:
         answer_B: Integer ids of the answers: equal ids, equal answers.

@@ -1,6 +1,6 @@
 """The loss of a batch of pairs, composed from the algorithm's switches."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -8,25 +8,18 @@ import torch
 from torch import Tensor
 
 from posttrain.data.rows import TokenBatch
-from posttrain.learning.algorithms.preference import PreferenceAlgorithm
-from posttrain.learning.maths.pairs import pair_metrics
+from posttrain.learning.algorithms.preference import LogRatios, PreferenceAlgorithm, Terms
 from posttrain.learning.maths.preference import (
     chosen_likelihood_loss,
     desensitized_logprobs,
-    kto_loss,
     kto_reference_point,
     optimism_loss,
-    orpo_loss,
-    preference_loss,
     sequence_logprobs,
-    simpo_loss,
 )
 from posttrain.learning.models.logprobs import batch_logprobs
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-Terms = tuple[Tensor, Mapping[str, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -72,7 +65,7 @@ def reduced_logprobs(
     return sequence_logprobs(logprobs_BT, mask_BT, per_token=algorithm.per_token)
 
 
-def objective(
+def batch_loss(
     algorithm: PreferenceAlgorithm,
 ) -> Callable[["PreTrainedModel", PreferenceBatch, float], Terms]:
     """The loss of a micro-batch, given the pairs of the whole step as its denominator."""
@@ -80,7 +73,9 @@ def objective(
     def loss(model: "PreTrainedModel", batch: PreferenceBatch, denominator: float) -> Terms:
         values_2B = reduced_logprobs(algorithm, model, batch.tokens, paired=True)
         chosen_B, rejected_B = (values_2B - batch.reference_2B).chunk(2)
-        total, metrics = _pair_loss(algorithm, chosen_B, rejected_B, batch, denominator)
+        total, metrics = algorithm.pair_loss(
+            LogRatios(chosen_B, rejected_B, batch.reference_point, denominator)
+        )
         if algorithm.sft_coefficient:
             means_B = _chosen_means(algorithm, model, batch, values_2B)
             more, found = chosen_likelihood_loss(
@@ -132,45 +127,3 @@ def _chosen_means(
         return values_2B.chunk(2)[0] / lengths_B
     logprobs_BT, mask_BT = batch_logprobs(model, batch.tokens)
     return sequence_logprobs(logprobs_BT, mask_BT, per_token=True).chunk(2)[0]
-
-
-def _pair_loss(
-    algorithm: PreferenceAlgorithm,
-    chosen_B: Tensor,
-    rejected_B: Tensor,
-    batch: PreferenceBatch,
-    denominator: float,
-) -> Terms:
-    beta = algorithm.beta
-    match algorithm.loss:
-        case "orpo":
-            return orpo_loss(chosen_B, rejected_B, weight=beta, denominator=denominator)
-        case "simpo":
-            return simpo_loss(
-                chosen_B,
-                rejected_B,
-                beta=beta,
-                target_margin=algorithm.target_margin,
-                denominator=denominator,
-            )
-        case "kto":
-            # A pair is two completions, and KTO's mean is over completions.
-            loss, metrics = kto_loss(
-                torch.cat([chosen_B, rejected_B]),
-                torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
-                reference_point=batch.reference_point,
-                beta=beta,
-                denominator=2 * denominator,
-                undesirable_weight=algorithm.undesirable_weight,
-            )
-            pairs = pair_metrics(beta * chosen_B, beta * rejected_B)
-            return loss, {**metrics, **pairs, "reference_point": batch.reference_point}
-        case of_margins:
-            return preference_loss(
-                chosen_B,
-                rejected_B,
-                loss=of_margins,
-                beta=beta,
-                denominator=denominator,
-                label_smoothing=algorithm.label_smoothing,
-            )

@@ -9,7 +9,11 @@ import torch
 from torch import Tensor
 
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.preference.objective import PreferenceBatch, objective, with_reference_point
+from posttrain.learning.preference.objective import (
+    PreferenceBatch,
+    batch_loss,
+    with_reference_point,
+)
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.pairwise import PairRows, encode_pairs
@@ -63,15 +67,17 @@ def learn(
         values_SN = reference_values(
             algorithm, reference, rows, batch_tokens=config.batch_tokens, scratch=context.scratch
         )
-    task = rows.task(
-        objective(algorithm),
+    objective = rows.objective(
+        batch_loss(algorithm),
         partial(_collate, rows, values_SN),
         config=config,
         seed=context.seed,
         digests={"reference": sha256_of(values_SN.numpy().tobytes())},
         gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
     )
-    return train(trainable, task, config=config, context=context, curve=curve, prefix="preference")
+    return train(
+        trainable, objective, config=config, context=context, curve=curve, prefix="preference"
+    )
 
 
 def _collate(

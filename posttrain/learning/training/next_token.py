@@ -24,7 +24,7 @@ from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -63,14 +63,14 @@ def next_token_loss(
     return -logprobs_N.sum() / denominator, {}
 
 
-def next_token_task(
+def next_token_objective(
     policy: "Policy",
     corpus: Corpus,
     *,
     config: TrainingConfig,
     context: StageContext,
     where: str,
-) -> tuple[TrainingTask[TokenBatch], int]:
+) -> tuple[SupervisedObjective[TokenBatch], int]:
     """Encode, leave out what is too long, check, hold out, plan every step; and the rows kept."""
     check_answers(policy.tokenizer, corpus.prompts, corpus.texts)
     rows = encode_rows(
@@ -89,7 +89,7 @@ def next_token_task(
         config=config,
         seed=context.seed,
     )
-    task = TrainingTask(
+    objective = SupervisedObjective(
         batches=batches,
         loss=next_token_loss,
         heldout=heldout_batches(policy, [rows[index] for index in held], config) if held else None,
@@ -97,7 +97,7 @@ def next_token_task(
     )
     if config.learner.packing:
         check_packing(policy.model)
-    return task, len(rows)
+    return objective, len(rows)
 
 
 def fit(
@@ -123,10 +123,14 @@ def fit(
         The stage's metrics.
 
     """
-    task, num_rows = next_token_task(policy, corpus, config=config, context=context, where=where)
+    objective, num_rows = next_token_objective(
+        policy, corpus, config=config, context=context, where=where
+    )
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve = Curve(context)
-    num_steps = train(trainable, task, config=config, context=context, curve=curve, prefix=where)
+    num_steps = train(
+        trainable, objective, config=config, context=context, curve=curve, prefix=where
+    )
     trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {

@@ -1,4 +1,4 @@
-"""Training tasks on pairs: what reward models and preference optimization share."""
+"""Supervised objectives on pairs: what reward models and preference optimization share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.task import Gather, Loss, TrainingTask
+from posttrain.learning.training.supervised_objective import Gather, Loss, SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -43,7 +43,7 @@ class PairRows:
     kept: Sequence[int]
     pad: int
 
-    def task(
+    def objective(
         self,
         loss: Loss[AnyBatch],
         collate: Collate[AnyBatch],
@@ -52,7 +52,7 @@ class PairRows:
         seed: int,
         digests: Mapping[str, str] | None = None,
         gather: Gather[AnyBatch] | None = None,
-    ) -> TrainingTask[AnyBatch]:
+    ) -> SupervisedObjective[AnyBatch]:
         """Plan every step over the pairs; units are pairs.
 
         Args:
@@ -65,7 +65,7 @@ class PairRows:
             gather: Completes a step's parts by what depends on all of them.
 
         Returns:
-            The task.
+            The objective.
 
         """
         taught, held = hold_out(self.prompts, config.learner.early_stop, seed=seed)
@@ -76,7 +76,7 @@ class PairRows:
             once = [self.length(index, packed=False) for index in held]
             steps = length_buckets(range(len(held)), once, config.batch_tokens)
             heldout = Batches(steps, once, collate(held, False))
-        return TrainingTask(
+        return SupervisedObjective(
             batches=Batches(
                 config.plan(lengths, seed=seed),
                 lengths,

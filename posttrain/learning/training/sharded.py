@@ -1,4 +1,4 @@
-"""Several processes take the steps of a training task together, each its share of every step."""
+"""Several processes train together, each taking its share of every step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.generators import restore_generators
 from posttrain.learning.training.prepare import MovingAverage, Trainable
 from posttrain.learning.training.progress import GENERATORS, Progress, Stateful
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.trainer import SupervisedTrainer, add_up, check_finite
 from posttrain.stage.context import StageContext
 
@@ -35,14 +35,14 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
     """
 
     def __init__(
-        self, trainable: Trainable, task: TrainingTask[AnyBatch], context: StageContext
+        self, trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
     ) -> None:
         self._group = current_process_group(context.device)
         self._whole = trainable
         self._sharded = shard(trainable.model, self._group)
-        batches = replace(task.batches, at_least=self._group.size)
+        batches = replace(objective.batches, at_least=self._group.size)
         super().__init__(
-            twin(trainable, self._sharded.model), replace(task, batches=batches), context
+            twin(trainable, self._sharded.model), replace(objective, batches=batches), context
         )
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
@@ -73,11 +73,11 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """All parts of the step, of which `backward` takes a share."""
-        parts = self.task.batches.micro_batches(step)
-        if self.task.gather is None:
+        parts = self.objective.batches.micro_batches(step)
+        if self.objective.gather is None:
             return parts
         moved = [part.to(self.device) for part in parts]
-        gathered: list[AnyBatch] = self._sharded(self.task.gather, moved)
+        gathered: list[AnyBatch] = self._sharded(self.objective.gather, moved)
         return gathered
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
@@ -87,7 +87,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         for part, counts in shares(parts, self._group):
             with self.trainable.computing():
                 value, metrics = self._sharded(
-                    self.task.loss, part.to(self.device), float(num_units)
+                    self.objective.loss, part.to(self.device), float(num_units)
                 )
             (value if counts else 0.0 * value).backward()
             scalar = float(value.detach()) if counts else 0.0
@@ -99,7 +99,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
 
     def heldout_value(self, part: AnyBatch) -> float:
         """The summed loss on one held-out batch, the same in every process."""
-        value, _ = self._sharded(self.task.loss, part, 1.0)
+        value, _ = self._sharded(self.objective.loss, part, 1.0)
         return float(value)
 
     def finish(self) -> None:

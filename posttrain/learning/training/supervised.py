@@ -12,7 +12,7 @@ from posttrain.learning.training.failed_batch import kept_for_replay
 from posttrain.learning.training.generators import seed_step
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Stateful, run_identity
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.trainer import SupervisedTrainer
 from posttrain.stage.context import StageContext
 from posttrain.stage.schedule import NumberSchedules
@@ -20,14 +20,14 @@ from posttrain.stage.schedule import NumberSchedules
 
 def train(
     trainable: Trainable,
-    task: TrainingTask[AnyBatch],
+    objective: SupervisedObjective[AnyBatch],
     *,
     config: TrainingConfig,
     context: StageContext,
     curve: Curve,
     prefix: str,
 ) -> int:
-    """Train in place over all steps of the task, or until the early stop.
+    """Train in place over every planned step, or until the early stop.
 
     Goes on from a killed attempt. Everything random in a step follows from the seed and the step,
     so no generator's state needs saving. A loss or gradient that is not finite stops the run and
@@ -35,7 +35,7 @@ def train(
 
     Args:
         trainable: The model, with its adapter and average.
-        task: The batches of every step, and the loss of one.
+        objective: The batches of every step, and the loss of one.
         config: Optimization, checkpoints, early stop.
         context: Of the stage: seed, scratch folder, progress.
         curve: Takes the metrics, as ``prefix/name``.
@@ -45,11 +45,11 @@ def train(
         The steps made.
 
     """
-    num_steps = len(task.batches.steps)
+    num_steps = len(objective.batches.steps)
     identity = run_identity(
-        config, seed=context.seed, weights=weights_digest(trainable.model), **task.digests
+        config, seed=context.seed, weights=weights_digest(trainable.model), **objective.digests
     )
-    trainer = open_trainer(trainable, task, context)
+    trainer = open_trainer(trainable, objective, context)
     trainable, optimizer = trainer.trainable, trainer.optimizer(config.optimization)
     early_stop = EarlyStop(config.learner.early_stop, trainable, context)
     schedules = NumberSchedules(config)
@@ -79,7 +79,7 @@ def train(
             )
         trainable.after_step()
         metrics["learning_rate"] = rate
-        if task.heldout and early_stop.due(step):
+        if objective.heldout and early_stop.due(step):
             metrics["heldout_loss"] = trainer.heldout_loss()
             early_stop.observe(step, metrics["heldout_loss"])
         named = {f"{prefix}/{name}": value for name, value in metrics.items()}
@@ -95,11 +95,11 @@ def train(
 
 
 def open_trainer(
-    trainable: Trainable, task: TrainingTask[AnyBatch], context: StageContext
+    trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
 ) -> SupervisedTrainer[AnyBatch]:
     """Return what takes the steps; several processes shard the model."""
     if context.processes == 1:
-        return SupervisedTrainer(trainable, task, context)
+        return SupervisedTrainer(trainable, objective, context)
     from posttrain.learning.training.sharded import ShardedSupervisedTrainer
 
-    return ShardedSupervisedTrainer(trainable, task, context)
+    return ShardedSupervisedTrainer(trainable, objective, context)

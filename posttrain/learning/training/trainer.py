@@ -1,4 +1,4 @@
-"""Who takes the steps of a training task: this process alone, or together with others."""
+"""Who takes the steps of supervised training: this process alone, or together with others."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from posttrain.learning.models.optim import NotFiniteError, Optimizer, build_opt
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.progress import Progress, Stateful
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 
 
@@ -22,10 +22,10 @@ class SupervisedTrainer(Generic[AnyBatch]):
     """One process alone; `posttrain.learning.training.sharded` has the one of several."""
 
     def __init__(
-        self, trainable: Trainable, task: TrainingTask[AnyBatch], context: StageContext
+        self, trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
     ) -> None:
         self.trainable = trainable
-        self.task = task
+        self.objective = objective
         self.device = context.device
 
     def optimizer(self, config: OptimizationConfig) -> Optimizer:
@@ -49,7 +49,7 @@ class SupervisedTrainer(Generic[AnyBatch]):
 
     def micro_batches(self, step: int) -> list[AnyBatch]:
         """All parts of 0-based `step`."""
-        return self.task.parts(self.trainable.model, step, self.device)
+        return self.objective.parts(self.trainable.model, step, self.device)
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
         """Accumulate the gradient of one step; returns the loss and its metrics over all units."""
@@ -57,7 +57,7 @@ class SupervisedTrainer(Generic[AnyBatch]):
         totals: dict[str, float] = {}
         for part in parts:
             with self.trainable.computing():
-                value, metrics = self.task.loss(self.trainable.model, part, float(num_units))
+                value, metrics = self.objective.loss(self.trainable.model, part, float(num_units))
             scalar = float(value.detach())
             check_finite(scalar, where=where)
             value.backward()  # type: ignore[no-untyped-call]
@@ -66,13 +66,13 @@ class SupervisedTrainer(Generic[AnyBatch]):
 
     def heldout_loss(self) -> float:
         """The loss on all held-out batches, per unit, in evaluation mode."""
-        if self.task.heldout is None:
-            raise ValueError("this task holds nothing out")
+        if self.objective.heldout is None:
+            raise ValueError("this objective holds nothing out")
         total, num_units = 0.0, 0
         self.trainable.model.eval()
         with torch.no_grad(), self.trainable.computing():
-            for index in range(len(self.task.heldout.steps)):
-                for part in self.task.heldout.micro_batches(index):
+            for index in range(len(self.objective.heldout.steps)):
+                for part in self.objective.heldout.micro_batches(index):
                     value = self.heldout_value(part.to(self.device))
                     total, num_units = total + value, num_units + part.num_units
         self.trainable.model.train()
@@ -80,7 +80,7 @@ class SupervisedTrainer(Generic[AnyBatch]):
 
     def heldout_value(self, part: AnyBatch) -> float:
         """The summed loss on one held-out batch."""
-        value, _ = self.task.loss(self.trainable.model, part, 1.0)
+        value, _ = self.objective.loss(self.trainable.model, part, 1.0)
         return float(value)
 
     def finish(self) -> None:

@@ -155,10 +155,10 @@ def carry_out(plan: CollectionPlan, progress: Callable[[int], None]) -> int:
 def _carry_out(plan: CollectionPlan, progress: Callable[[int], None]) -> int:
     pieces = plan.decision.pieces
     paths = {piece for piece in pieces if "/" in piece}
-    flows = [node.name for node in plan.decision.removed if node.kind == "prefect"]
+    flow_runs = [node.name for node in plan.decision.removed if node.kind == "prefect"]
     freed = remove_objects(plan.cache, plan.objects, pieces - paths, progress)
     remove_paths(paths)
-    remove_history(plan.prefect, flows)
+    remove_history(plan.prefect, flow_runs)
     sizes = {piece: size for node in plan.decision.removed for piece, size in node.parts.items()}
     return freed + sum(sizes[piece] for piece in pieces if piece not in plan.objects.found)
 
@@ -168,7 +168,7 @@ def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) 
     places = states(root)
     runs = {run.id: run for run in ledger.runs()}
     kept = [runs[each] for each in claims.kept_runs if each in runs]
-    flows = {run.prefect_run_id for run in kept if run.prefect_run_id}
+    flow_runs = {run.prefect_run_id for run in kept if run.prefect_run_id}
     before = datetime.now(UTC) - timedelta(seconds=_DAY)
     busy = _in_use(root, claims)
     return [
@@ -176,7 +176,7 @@ def _state_nodes(root: Path, ledger: Ledger, claims: Claims, *, requests: bool) 
         *staging_nodes(places),
         *mlflow_nodes(state, claims, ledger),
         *request_nodes(default_path(), clear=requests, live=bool(claims.live)),
-        *history_nodes(state / "prefect" / "prefect.db", flows, before=before, in_use=busy),
+        *history_nodes(state / "prefect" / "prefect.db", flow_runs, before=before, in_use=busy),
     ]
 
 

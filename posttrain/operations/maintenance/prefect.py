@@ -35,21 +35,21 @@ def history_nodes(
 
         try:
             total, ended = _with_prefect(database, lambda db: _read_ended(db, before))
-            gone = [flow for flow in ended if flow not in kept]
+            gone = [flow_run for flow_run in ended if flow_run not in kept]
         except SQLAlchemyError as error:
             reason = f"unreadable: {error}"
     share = max(0, size - _EMPTY_BYTES) // max(total, 1)
     rest = {str(database): size - share * len(gone)}
     yield StoredItem("history", "prefect", rest, reasons=(str(reason),))
-    for flow in gone:
-        yield StoredItem(flow, "prefect", {f"flow_run {flow}": share})
+    for flow_run in gone:
+        yield StoredItem(flow_run, "prefect", {f"flow_run {flow_run}": share})
 
 
-def remove_history(database: Path, flows: list[str]) -> None:
+def remove_history(database: Path, flow_runs: list[str]) -> None:
     """Delete flow runs with their tasks, states, logs and artifacts; then shrink the database."""
-    if not flows:
+    if not flow_runs:
         return
-    _with_prefect(database, lambda db: _delete(db, flows))
+    _with_prefect(database, lambda db: _delete(db, flow_runs))
     with (
         contextlib.closing(sqlite3.connect(database, timeout=20)) as connection,
         contextlib.suppress(sqlite3.OperationalError),
@@ -91,14 +91,14 @@ async def _read_ended(db: Any, before: datetime) -> tuple[int, list[str]]:
         ended = select(db.FlowRun.id).where(
             db.FlowRun.state_type.in_(TERMINAL_STATES), db.FlowRun.end_time < before
         )
-        return total, [str(flow) for flow in await session.scalars(ended)]
+        return total, [str(flow_run) for flow_run in await session.scalars(ended)]
 
 
-async def _delete(db: Any, flows: list[str]) -> None:
+async def _delete(db: Any, flow_runs: list[str]) -> None:
     from prefect.server.models.flow_runs import delete_flow_runs
     from prefect.server.services import db_vacuum
 
     async with db.session_context(begin_transaction=True) as session:
-        await delete_flow_runs(session, [UUID(flow) for flow in flows])
+        await delete_flow_runs(session, [UUID(flow_run) for flow_run in flow_runs])
     await db_vacuum.vacuum_orphaned_logs(db=db)
     await db_vacuum.vacuum_orphaned_artifacts(db=db)

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 
+from posttrain.learning.algorithms.preference import LOSSES, PreferenceLoss
 from posttrain.learning.maths import advantages, divergence, kl, preference, ratios, reduce
 
 
@@ -15,6 +16,7 @@ from posttrain.learning.maths import advantages, divergence, kl, preference, rat
         (divergence.Divergence, divergence.DIVERGENCES),
         (kl.KLEstimator, kl.KL_ESTIMATORS),
         (preference.PairLoss, preference.PAIR_LOSSES),
+        (PreferenceLoss, LOSSES),
         (ratios.RatioLevel, ratios.RATIO_LEVELS),
         (reduce.Aggregation, reduce.TOKEN_WEIGHTS),
     ],

@@ -22,7 +22,7 @@ from posttrain.learning.training.failed_batch import save_failed_batch, weights_
 from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -47,7 +47,7 @@ def fail(policy, scratch, loss=next_token_loss, config=CONFIG):
     with pytest.raises(UserError, match="so training stopped") as caught:
         train(
             trainable,
-            TrainingTask(batches, loss),
+            SupervisedObjective(batches, loss),
             config=config,
             context=context,
             curve=Curve(context),

@@ -7,7 +7,7 @@ from posttrain.learning.models.load import weights_digest
 from posttrain.learning.training.config import EarlyStopConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import hold_out
-from posttrain.learning.training.next_token import Corpus, next_token_task
+from posttrain.learning.training.next_token import Corpus, next_token_objective
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.stopping import StoppingConfig, StopRule
 from posttrain.learning.training.supervised import train
@@ -66,13 +66,15 @@ def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp
                 raise Killed
 
         context = StageContext(seed=0, threads=1, device="cpu", scratch=scratch, emit=emit)
-        task, num_rows = next_token_task(
+        objective, num_rows = next_token_objective(
             policy, Corpus(prompts, texts), config=config, context=context, where="fit"
         )
         assert num_rows == 12
         trainable = prepare_for_training(policy.model, config.learner, seed=0)
         curve = Curve(context)
-        made = train(trainable, task, config=config, context=context, curve=curve, prefix="fit")
+        made = train(
+            trainable, objective, config=config, context=context, curve=curve, prefix="fit"
+        )
         curve.write(scratch / "curve.parquet")
         return made, pl.read_parquet(scratch / "curve.parquet")
 
@@ -112,10 +114,14 @@ def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
             [f"{index * 37 % 101}" for index in range(12)],
             [f"{index * 7919 % 1009}" for index in range(12)],
         )
-        task, _ = next_token_task(policy, corpus, config=config, context=context, where="fit")
+        objective, _ = next_token_objective(
+            policy, corpus, config=config, context=context, where="fit"
+        )
         trainable = prepare_for_training(policy.model, config.learner, seed=0)
         curve = Curve(context)
-        made = train(trainable, task, config=config, context=context, curve=curve, prefix="fit")
+        made = train(
+            trainable, objective, config=config, context=context, curve=curve, prefix="fit"
+        )
         curve.write(scratch / "curve.parquet")
         losses = pl.read_parquet(scratch / "curve.parquet").filter(metric="fit/heldout_loss")
         return weights_digest(policy.model), made, losses.sort("value")["step"][0]

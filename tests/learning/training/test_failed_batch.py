@@ -16,7 +16,7 @@ from posttrain.learning.training.failed_batch import load_failed_batch, save_fai
 from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -46,7 +46,7 @@ def run(policy, scratch, loss):
     batches = token_batches(policy, ROWS, config=CONFIG, seed=0)
     train(
         prepare_for_training(policy.model, CONFIG.learner, seed=0),
-        TrainingTask(batches, loss),
+        SupervisedObjective(batches, loss),
         config=CONFIG,
         context=context,
         curve=Curve(context),

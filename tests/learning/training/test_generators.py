@@ -15,7 +15,7 @@ from posttrain.learning.training.generators import generator_states, restore_gen
 from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 
 
@@ -77,9 +77,11 @@ def test_a_loss_that_draws_by_itself_is_resumed_exactly(fresh, tmp_path, last):
 
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002
-        task = TrainingTask(token_batches(policy, rows, config=config, seed=0), noisy)
+        objective = SupervisedObjective(token_batches(policy, rows, config=config, seed=0), noisy)
         trainable = prepare_for_training(policy.model, config.learner, seed=0)
-        train(trainable, task, config=config, context=context, curve=Curve(context), prefix="x")
+        train(
+            trainable, objective, config=config, context=context, curve=Curve(context), prefix="x"
+        )
         return weights_digest(policy.model)
 
     whole = fit(tmp_path / "whole")

@@ -13,7 +13,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -46,7 +46,7 @@ def fit(policy, scratch, *, kill=None, **learner):
     batches = token_batches(policy, ROWS, config=config, seed=0)
     train(
         trainable,
-        TrainingTask(batches, next_token_loss),
+        SupervisedObjective(batches, next_token_loss),
         config=config,
         context=context,
         curve=curve,

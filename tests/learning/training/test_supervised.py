@@ -15,7 +15,7 @@ from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.next_token import fitting, next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
-from posttrain.learning.training.task import TrainingTask
+from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -53,8 +53,8 @@ def fit(policy, context, *, config=CONFIG, loss=next_token_loss, rows=ROWS):
 
 def learn(policy, batches, loss, *, config, context, curve):
     trainable = prepare_for_training(policy.model, config.learner, seed=0)
-    task = TrainingTask(batches, loss)
-    train(trainable, task, config=config, context=context, curve=curve, prefix="fit")
+    objective = SupervisedObjective(batches, loss)
+    train(trainable, objective, config=config, context=context, curve=curve, prefix="fit")
 
 
 def test_the_first_loss_is_near_ln_v_and_falls(policy, tmp_path):

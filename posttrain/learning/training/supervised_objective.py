@@ -1,4 +1,4 @@
-"""What a trainer is given: batches, and the loss on them."""
+"""What supervised training minimizes: a loss, and the batches of every step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ Gather = Callable[["PreTrainedModel", list[AnyBatch]], list[AnyBatch]]
 
 
 @dataclass(frozen=True)
-class TrainingTask(Generic[AnyBatch]):
-    """What is learned, and from which batches."""
+class SupervisedObjective(Generic[AnyBatch]):
+    """A loss, the batches that it is taken on, and what is held out of them."""
 
     batches: Batches[AnyBatch]
     """The micro-batches of every step, planned before the first one."""
