@@ -67,7 +67,6 @@ MOVED: Mapping[str, str] = {
     "posttrain.services.tethered": "posttrain.operations.services.die_with_parent",
     "posttrain.training.heldout": "posttrain.learning.training.early_stop",
     "posttrain.training.learner": "posttrain.learning.training.trainer",
-    "posttrain.training.task": "posttrain.learning.training.supervised_objective",
     "tasks.synthesize.teachers": "posttrain.data.teachers",
     "posttrain.rewards.exact": "posttrain.learning.rewards.verifiers.exact",
     "posttrain.rewards.format": "posttrain.learning.rewards.verifiers.format",
