@@ -16,7 +16,7 @@ from posttrain.learning.algorithms.identity import (
     canonical,
     digest,
     flat,
-    name_of,
+    name_by_digest,
     resolved,
 )
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithm
@@ -160,7 +160,7 @@ def _find(name: str) -> list[_Shown]:
     """The preset of that name or digest, or the algorithms of the recipe at that path."""
     if name in _names():
         return [_of_preset(name)]
-    if named := name_of(name, {each: _of_preset(each).algorithm for each in _names()}):
+    if named := name_by_digest(name, {each: _of_preset(each).algorithm for each in _names()}):
         return [_of_preset(named)]
     path = Path(name)
     if not path.exists():

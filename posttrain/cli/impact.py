@@ -12,7 +12,8 @@ from posttrain.provenance.lineage.impact import impact as measure
 from posttrain.provenance.lineage.names import find_node
 from posttrain.provenance.lineage.queries import LIMIT
 from posttrain.provenance.lineage.render.as_json import as_object
-from posttrain.provenance.lineage.render.view import caption, counted, details, omission
+from posttrain.provenance.lineage.render.view import caption, details, omission
+from posttrain.stage.formatting import counted
 
 
 @click.command(short_help="List what depends on NODE and must run again.", cls=Documented)

@@ -14,8 +14,9 @@ from posttrain.provenance.lineage.names import Selected, find_node
 from posttrain.provenance.lineage.recalls import recall as mark
 from posttrain.provenance.lineage.recalls import recalled
 from posttrain.provenance.lineage.recalls import withdraw as take_back
-from posttrain.provenance.lineage.render.view import caption, counted
+from posttrain.provenance.lineage.render.view import caption
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
 
 
 @click.command(short_help="Mark NODE as bad, so that nothing uses it any more.", cls=Documented)

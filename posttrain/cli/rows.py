@@ -12,8 +12,8 @@ import click
 from posttrain.cli.files import replacing
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
-from posttrain.provenance.lineage.render.view import counted
 from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
 
 if TYPE_CHECKING:
     import polars as pl

@@ -25,6 +25,23 @@ def number(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a number with its noun, in the plural where it must be.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+
+    Args:
+        count: How many.
+        noun: Of one.
+
+    Returns:
+        Both.
+
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def bytesize(size: float) -> str:
     """Write a size by the thousand, with one decimal.
 

@@ -10,9 +10,15 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 from posttrain.cli.main import VERBS, cli
+from posttrain.operations.services import process
+from posttrain.operations.services.plan import FOLDER
+from posttrain.operations.services.process import Service
 from posttrain.provenance.ledger import open_ledger
+from posttrain.publishing.release.registry import Registry
+from posttrain.stage.errors import UserError
 
 HEAVY = {"torch", "transformers", "datasets", "polars", "numpy", "prefect", "mlflow", "dvc"}
 AUTHOR = ("-c", "user.name=me", "-c", "user.email=me@here")
@@ -215,7 +221,8 @@ def test_the_ledger_moves_and_lineage_reads_it_there(toy, posttrain):
     assert posttrain("ledger", "import", "nowhere.jsonl").code == 2
 
 
-def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain):
+def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     posttrain("run", "--local")
     posttrain("run", "--local", "--set", "third.amount=5")
     for words in (
@@ -246,3 +253,47 @@ def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain):
             " WHERE name = 'toy' AND alias = 'prod')"
         )
         assert column(aliased) == ["v1.0.0"]
+    before = database.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "assign", refuse)
+        failed = posttrain("mlflow", "rebuild")
+    assert (failed.code, failed.sentence) == (2, "no alias today")
+    assert database.read_bytes() == before
+    assert sorted(path.name for path in database.parent.glob("mlflow*.db*")) == ["mlflow.db"]
+
+    # A store that is not ours cannot be replaced: it lacks releases, and gets those alone.
+    theirs = toy.root / "theirs.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{theirs}")
+    registry = Registry(toy.root / ".posttrain")
+    with pytest.raises(UserError, match="posttrain mlflow rebuild adds it"):
+        registry.require("toy", "v1.0.0")
+    added = posttrain("mlflow", "rebuild")
+    assert added.out.startswith(f"2 releases at sqlite:///{theirs}, which MLFLOW_TRACKING_URI ")
+    registry.require("toy", "v1.0.0")
+    assert registry.assigned("toy", "prod") == "v1.0.0"
+    with sqlite3.connect(theirs) as view:
+        assert view.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+    assert database.read_bytes() == before
+
+
+def refuse(*_):
+    raise UserError("no alias today")
+
+
+def test_mlflow_is_not_rebuilt_under_a_server_or_a_run(toy, posttrain, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    database = toy.write(".posttrain/mlflow.db", "as it is")
+    services = toy.root / FOLDER
+    process.start(Service("mlflow", ("sleep", "60"), {}, ""), services, toy.root)
+    try:
+        said = posttrain("mlflow", "rebuild")
+    finally:
+        process.end(services, "mlflow", grace=5)
+    assert said.code == 2
+    assert said.sentence.startswith("MLflow's server is up and serves .posttrain/mlflow.db: ")
+    assert "posttrain down first" in said.sentence
+    with FileLock(toy.root / ".posttrain" / "lock-recipes-other"):
+        said = posttrain("mlflow", "rebuild")
+    assert said.sentence.startswith("a command is at work that may write to .posttrain/mlflow.db")
+    assert database.read_text() == "as it is"
+    assert posttrain("mlflow", "rebuild").out == "rebuilt 0 stage runs\n"

@@ -20,7 +20,7 @@ def at_work(root: Path) -> str | None:
     cache = object_folder(root).parents[1]
     for state in {*states(root), *(other / STATE_DIR for other in projects(cache))}:
         for lock in workspace_locks(state):
-            if held(lock):
+            if is_held(lock):
                 return f"{lock.parent.parent} is in use by a run"
     with ledger_as_it_is(root) as ledger:
         live = [run for run in ledger.runs() if run.status == "running"] if ledger else []
@@ -45,7 +45,7 @@ def workspace_locks(state: Path) -> Iterator[Path]:
             yield path
 
 
-def held(lock: Path) -> bool:
+def is_held(lock: Path) -> bool:
     """Return whether a living process holds a lock file; none is made by looking."""
     try:
         if lock.is_file():

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from posttrain.operations.maintenance.claims import Claims
-from posttrain.operations.maintenance.live import held, workspace_locks
+from posttrain.operations.maintenance.live import is_held, workspace_locks
 from posttrain.operations.maintenance.policy import RemovableKind, StoredItem
 from posttrain.provenance.ledger import Ledger
 
@@ -27,7 +27,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[StoredIt
             if match is None:
                 continue
             reasons = []
-            if held(folder / ".lock"):
+            if is_held(folder / ".lock"):
                 reasons.append("a stage is writing to it")
             elif match["stage"] not in resumed and not _finished(ledger, match["key"]):
                 reasons.append("a killed or failed stage goes on from it")
@@ -38,7 +38,7 @@ def scratch_nodes(states: Collection[Path], ledger: Ledger) -> Iterator[StoredIt
 def staging_nodes(states: Collection[Path]) -> Iterator[StoredItem]:
     """Outputs that were being made: left over, once no process holds the workspace."""
     for state in states:
-        busy = any(held(lock) for lock in workspace_locks(state))
+        busy = any(is_held(lock) for lock in workspace_locks(state))
         for folder in sorted((state / "staging").glob("*/*")):
             reasons = ("a run is writing to it",) if busy else ()
             yield _folder("staging", folder, reasons)

@@ -4,7 +4,7 @@ The MLflow view holds nothing that the ledger does not: it can be made anew.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,30 +90,53 @@ def _plain(text: str) -> str:
     return str(json.loads(text)) if text.startswith('"') else text
 
 
-def rebuild(ledger: Ledger, state: Path, *, uri: str | None = None) -> int:
+def rebuild(
+    ledger: Ledger,
+    state: Path,
+    *,
+    uri: str | None = None,
+    complete: Callable[[str], object] = lambda _uri: None,
+) -> int:
     """Replay the ledger, oldest run first; return the number of stages in it.
 
     Without `uri`, our own SQLite database is built beside the old one and then takes its place, so
     that a failure leaves the old one as it was; the ledger then knows the new ids. Curves of
     single steps are not in the ledger: they stay in the artifacts.
+
+    Args:
+        ledger: What is replayed.
+        state: The folder of our own database, which nobody else may have open.
+        uri: Another store to fill.
+        complete: Called with the store's address once all runs are in it, to add what is not in
+            the ledger; where it fails, the old database stays.
+
+    Returns:
+        How many stages were written.
+
+    Raises:
+        UserError: The store could not be written.
+
     """
     from posttrain.views.tracking.mlflow import MlflowTracker
-    from posttrain.views.tracking.sqlite import take_place
+    from posttrain.views.tracking.sqlite import remove_database, take_place
 
-    database = state / "mlflow.db"
-    fresh = state / "mlflow-fresh.db"
-    fresh.unlink(missing_ok=True)
-    tracker = MlflowTracker(state, uri=uri or f"sqlite:///{fresh.resolve()}")
-    runs = reversed(ledger.runs())
-    told = replay(((run, ledger.stage_runs(run.id)) for run in runs), tracker)
-    problem = tracker.close()
-    if problem is not None:
-        fresh.unlink(missing_ok=True)
-        raise UserError(f"the MLflow view was not rebuilt: {problem}")
-    if uri is None and fresh.exists():
-        take_place(fresh, database)
-        ids = {each: tracker.external_id(handle) for part in told for each, handle in part.items()}
-        ledger.annotations.note(
-            TRACKED, {each: name for each, name in ids.items() if name is not None}
-        )
+    fresh = state.resolve() / "mlflow-fresh.db"
+    where = uri or f"sqlite:///{fresh}"
+    remove_database(fresh)
+    try:
+        tracker = MlflowTracker(state, uri=where)
+        runs = reversed(ledger.runs())
+        told = replay(((run, ledger.stage_runs(run.id)) for run in runs), tracker)
+        problem = tracker.close()
+        if problem is not None:
+            raise UserError(f"the MLflow view was not rebuilt: {problem}")
+        complete(where)
+        if uri is None and fresh.exists():
+            take_place(fresh, state / "mlflow.db")
+            ids = {each: tracker.external_id(name) for part in told for each, name in part.items()}
+            ledger.annotations.note(
+                TRACKED, {each: name for each, name in ids.items() if name is not None}
+            )
+    finally:
+        remove_database(fresh)
     return len(told.stages)

@@ -29,9 +29,32 @@ def _write_ahead(connection: object, _record: object) -> None:
 
 
 def take_place(fresh: Path, database: Path) -> None:
-    """Put one database in the place of another, of which no log may stay: it would be folded in."""
+    """Put what a database holds in the place of another, of which no log may stay.
+
+    A log would be folded in. The bytes are those of a copy, as MLflow keeps the databases open
+    that it has written, until its process ends.
+
+    Args:
+        fresh: The database to copy, in any mode of journal.
+        database: What is replaced; no other process may have it open.
+
+    """
+    whole = database.with_name(f"{database.stem}-whole.db")
+    remove_database(whole)
     with contextlib.closing(sqlite3.connect(fresh)) as connection:
+        connection.execute("VACUUM INTO ?", (str(whole),))
+    with contextlib.closing(sqlite3.connect(whole)) as connection:
         connection.execute("PRAGMA journal_mode=DELETE")
-    for end in ("-wal", "-shm"):
-        database.with_name(database.name + end).unlink(missing_ok=True)
-    fresh.replace(database)
+    for log in _logs(database):
+        log.unlink(missing_ok=True)
+    whole.replace(database)
+
+
+def remove_database(database: Path) -> None:
+    """Remove a database and its logs, where there are any."""
+    for path in (database, *_logs(database)):
+        path.unlink(missing_ok=True)
+
+
+def _logs(database: Path) -> list[Path]:
+    return [database.with_name(database.name + end) for end in ("-wal", "-shm")]

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
-from posttrain.operations.maintenance.live import held, workspace_locks
+from posttrain.operations.maintenance.live import is_held, workspace_locks
 from posttrain.provenance.git import run_git
 
 _FIX = "posttrain doctor --fix removes it"
@@ -38,7 +38,7 @@ def _half_made(place: CheckScope) -> Iterator[Finding]:
     """Outputs that a killed run was making; the next run of the recipe removes them as well."""
     for folder in sorted((place.state / "staging").glob("*/*")):
         lock = place.state / f"lock-{folder.parent.name}"
-        if held(lock):
+        if is_held(lock):
             continue
         says = f"{folder.relative_to(place.project)}, which a killed run was making"
         if place.fixes:
@@ -87,7 +87,7 @@ def _holders(state: Path) -> Iterator[tuple[Path, str]]:
         note = lock.with_suffix(".json")
         with contextlib.suppress(OSError, ValueError, KeyError):
             who = json.loads(note.read_text(encoding="utf-8"))
-            if who["host"] == socket.gethostname() and not held(lock):
+            if who["host"] == socket.gethostname() and not is_held(lock):
                 yield note, f"process {who['pid']} ('{who['command']}')"
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.graph import Graph, Node
-from posttrain.stage.formatting import bytesize, duration, number
+from posttrain.stage.formatting import bytesize, counted, duration, number
 
 Direction = Literal["up", "down"]
 
@@ -48,11 +48,6 @@ def details(node: Node) -> list[str]:
 def took(node: Node) -> str:
     """How long a stage ran."""
     return duration(float(node.facts["seconds"] or 0))
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun, in the plural where it must be."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def first_metrics(metrics: Mapping[str, float], count: int = 3) -> list[str]:
