@@ -250,13 +250,56 @@ def test_one_module_hashes_and_spells_json_for_it():
         name for name, text in texts.items() if re.search(r"^\s*(import|from) hashlib", text, re.M)
     }
     assert hashing == {"posttrain/stage/hashing.py"}
-    canonical = {
-        name
+    spelled = {
+        name: functions
         for name, text in texts.items()
-        for call in re.findall(r"json\.dumps\([^)]*\)", text)
-        if "sort_keys" in call and "separators" in call
+        if (functions := digests_of_dumped_json(ast.parse(text)))
     }
-    assert canonical == {"posttrain/stage/hashing.py"}
+    # Checksums of bytes that lie beside them: whoever reads those hashes what was written.
+    assert spelled == {
+        "posttrain/provenance/code/store.py": ["save"],
+        "posttrain/backends/endpoint/cache.py": ["put"],
+    }
+
+
+def digests_of_dumped_json(tree):
+    """Names of the functions in which what `json.dumps` gives is hashed, at once or by a name."""
+
+    def dumps(node):
+        calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
+        return any(ast.unparse(call.func) == "json.dumps" for call in calls)
+
+    found = []
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        dumped = set()
+        for node in ast.walk(function):
+            if isinstance(node, ast.Assign) and dumps(node.value):
+                dumped |= {ast.unparse(target) for target in node.targets}
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            hashes = re.search(r"sha256|md5|\.update$|digest|eight_bytes", ast.unparse(call.func))
+            names = {each.id for each in ast.walk(call) if isinstance(each, ast.Name)}
+            if hashes and (dumps(call) or names & dumped):
+                found.append(function.name)
+                break
+    return found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return sha256_of(json.dumps(x))",
+        "text = json.dumps(x, sort_keys=True).encode()\n    return Part(hashing.sha256_of(text))",
+        "return sha256_of_parts(json.dumps(each).encode() for each in x)",
+    ],
+)
+def test_a_spelling_of_its_own_that_is_hashed_is_found(body):
+    assert digests_of_dumped_json(ast.parse(f"def f(x):\n    {body}\n")) == ["f"]
+    assert (
+        digests_of_dumped_json(ast.parse(f"def f(x):\n    {body}\n".replace("dumps", "loads")))
+        == []
+    )
 
 
 def test_one_module_derives_seeds():

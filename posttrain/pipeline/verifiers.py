@@ -1,12 +1,11 @@
 """Tell a verifier by what it does: the digest of all first-party code that its scores hang on."""
 
-import json
 from collections.abc import Iterable
 
 from posttrain.provenance.code import CodeReader, version
 from posttrain.provenance.ledger import Ledger
 from posttrain.stage.artifact_kinds import ArtifactKind
-from posttrain.stage.hashing import ArtifactDigest, sha256_of
+from posttrain.stage.hashing import ArtifactDigest, sha256_of, sorted_json
 
 VERIFIES = "posttrain.learning.rewards.components.verifier:verifier_of"
 """What reaches this code scores answers by verifiers that rows name, not the recipe."""
@@ -25,7 +24,7 @@ def verifier_digest(reader: CodeReader, name: str) -> ArtifactDigest:
     """
     closure = reader.closure(verifier_entry(name) or VERIFIES)
     packages = {each: version(each) for each in sorted(closure.packages - _INCIDENTAL)}
-    return ArtifactDigest(sha256_of(json.dumps([name, closure.digest, packages])))
+    return ArtifactDigest(sha256_of(sorted_json([name, closure.digest, packages])))
 
 
 def verifier_entry(name: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of
+from posttrain.stage.hashing import sha256_of, sorted_json
 
 VARIABLE = "POSTTRAIN_REQUESTS"
 """Environment variable that names another file, to share answers between projects, say."""
@@ -26,8 +26,7 @@ def default_path() -> Path:
 
 def request_key(url: str, body: Mapping[str, Any], salt: str = "") -> str:
     """SHA-256 of everything that is asked; `salt` parts repeated draws of one question."""
-    asked = json.dumps([url, body, salt], sort_keys=True, ensure_ascii=False)
-    return sha256_of(asked)
+    return sha256_of(sorted_json([url, body, salt], ascii_only=False))
 
 
 class RequestCache:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of
+from posttrain.stage.hashing import sha256_of, sorted_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
@@ -83,7 +83,7 @@ def tokenizer_digest(tokenizer: "PreTrainedTokenizerBase") -> str:
     rules["padding"] = rules["truncation"] = None
     special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
     identity = [rules, special]
-    return sha256_of(json.dumps(identity, sort_keys=True))
+    return sha256_of(sorted_json(identity))
 
 
 def check_same_tokenizer(

@@ -4,13 +4,12 @@ A watched thing is `kind:place`. The run itself adds the recipe's local files an
 sources. In places, $NAME stands for a variable of the environment, so that no password is stored.
 """
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.hashing import sha256_of_parts
+from posttrain.stage.hashing import sha256_of_parts, sorted_json
 
 Fingerprint = Mapping[str, str]
 
@@ -97,7 +96,7 @@ def _sql(_root: Path, place: str) -> str:
         with engine.connect() as connection:
             rows = connection.execution_options(stream_results=True).execute(text(query))
             found = sha256_of_parts(
-                json.dumps([*row], default=str).encode() + b"\n" for row in rows
+                sorted_json([*row], as_text=True).encode() + b"\n" for row in rows
             )
         engine.dispose()
     except (SQLAlchemyError, ImportError, ValueError) as error:

@@ -1,13 +1,12 @@
 """Keep dvc.lock true without asking DVC each time whether it is."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.dvc import DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord
-from posttrain.stage.hashing import StatCache, digest_path, sha256_of, sha256_of_file
+from posttrain.stage.hashing import StatCache, digest_path, sha256_of, sha256_of_file, sorted_json
 
 Made = Mapping[str, Mapping[str, ArtifactRecord]]
 
@@ -59,7 +58,7 @@ def _digest_lock(
         for entry in entries
     ]
     lock = sha256_of_file(workspace.recipe_dir / "dvc.lock")
-    return sha256_of(json.dumps([lock, facts], default=str))
+    return sha256_of(sorted_json([lock, facts], as_text=True))
 
 
 def _digest_dependency(workspace: Workspace, relative: str, stat_cache: StatCache) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from posttrain.stage.hashing import ArtifactDigest, sha256_of, sha256_of_file
+from posttrain.stage.hashing import ArtifactDigest, sha256_of, sha256_of_file, sorted_json
 from posttrain.stage.spec import ArtifactKind
 
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
@@ -78,8 +78,7 @@ def _verifier_name(kind: str, metadata: str) -> str:
     if parameters is None:
         return kind
     label = VERIFIERS.find(kind).label(parameters) or "set"
-    body = json.dumps(parameters, sort_keys=True)
-    return f"{kind}/{label}.{sha256_of(body)[:12]}"
+    return f"{kind}/{label}.{sha256_of(sorted_json(parameters))[:12]}"
 
 
 def with_settings(
@@ -137,7 +136,7 @@ def _template(folder: Path, settings: Mapping[str, Any]) -> object:
 
 
 def _part_of_identity(kind: ArtifactKind, name: str | None, identity: object) -> ArtifactPart:
-    body = json.dumps(identity, sort_keys=True).encode()
+    body = sorted_json(identity).encode()
     return ArtifactPart(kind, name, len(body), ArtifactDigest(sha256_of(body)))
 
 
