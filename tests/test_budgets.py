@@ -21,7 +21,7 @@ BRITISH = (
     "optimise", "optimisa", "optimisi", "normalis", "tokenis", "regularis", "parameteris",
     "serialis", "initialis", "summaris", "quantis", "sensitis",
     "behaviour", "licence", "colour", "favour", "centre", "learnt", "neighbour", "catalogue",
-    "practise", "judgement",
+    "practise", "judgement", "analyse", "analysing",
 )  # fmt: skip
 
 # What was over a budget when the budgets were set, and still is. Schedules (Journal, Server) wait
@@ -32,6 +32,25 @@ KNOWN = {
         "Server",
     },
 }
+
+# Names that several modules give to a function or a constant, and why. None may be added.
+CUSTOMARY = {
+    "what a stage, a process, a format or a migration of Alembic calls its entry": {
+        "TASK", "main", "render", "run", "revision", "down_revision", "upgrade",
+    },
+    "a module's one verb, which its name or the importer's alias completes": {
+        "check", "create", "decide", "describe", "differences", "grade", "prepare",
+        "publish", "rebuild", "replay", "serve", "sweep", "train", "verify", "write_report",
+    },
+    "the same question of two things": {
+        "canonical", "clock", "complaint_about", "divergence", "environment", "generated_files",
+        "in_order", "public_path",
+    },
+    "a module's one constant of that kind, used beside its maker": {
+        "BUSY_SECONDS", "ENVIRONMENT", "FOLDER", "FORMAT", "FORMATS", "HANDLERS", "METADATA",
+        "MIGRATIONS", "NAMES", "PLAIN", "RULES", "T",
+    },
+}  # fmt: skip
 
 # Small modules with one importer that are two ideas all the same, and why. None may be added;
 # parts and registries, one file each, are not counted.
@@ -179,6 +198,18 @@ def shared_names():
     return {name for name, found in places.items() if len(found) > 1 and name[0].isupper()}
 
 
+def shared_functions_and_constants():
+    """Names of two public functions or constants; verbs of the command line say what they do."""
+    places = defaultdict(set)
+    for module in modules():
+        for node in () if module.startswith("posttrain.cli.") else parsed(module).body:
+            targets = getattr(node, "targets", [getattr(node, "target", node)])
+            for name in (getattr(each, "id", getattr(each, "name", "_")) for each in targets):
+                if not isinstance(node, ast.ClassDef) and not name.startswith("_"):
+                    places[name].add(module)
+    return {name for name, found in places.items() if len(found) > 1}
+
+
 def british_names():
     found = set()
     for module in modules():
@@ -258,6 +289,10 @@ def test_a_small_module_that_one_other_imports_is_an_idea_of_its_own():
 
 def test_no_two_public_classes_share_a_name():
     assert over("shared class names") == []
+
+
+def test_two_public_functions_or_constants_share_a_name_only_where_it_is_the_custom():
+    assert shared_functions_and_constants() == set().union(*CUSTOMARY.values())
 
 
 def test_identifiers_are_spelled_the_american_way():

@@ -87,10 +87,10 @@ def _candidate(
     if not found:
         return Candidate(name, "adopt", SAME, (), last, key)
     action: AdoptionAction = "adopt" if anyway else "ask"
-    return Candidate(name, action, counted(found), found, last, key)
+    return Candidate(name, action, _tally(found), found, last, key)
 
 
-def counted(differences: Sequence[Difference]) -> str:
+def _tally(differences: Sequence[Difference]) -> str:
     """How many differences there are of each kind: `5 of code changed, 8 of code added`."""
     kinds = Counter((each.component, each.kind) for each in differences)
     return ", ".join(f"{count} of {what} {kind}" for (what, kind), count in kinds.items())
@@ -156,5 +156,5 @@ def _adoption(record: StageRun, candidate: Candidate, now: float, why: str) -> A
     sentences = [each.sentence for each in candidate.differences[:_SHOWN]]
     if more := len(candidate.differences) - len(sentences):
         sentences.append(f"and {more} more")
-    reason = f"{why} ({counted(candidate.differences)})"
+    reason = f"{why} ({_tally(candidate.differences)})"
     return Adoption(record.id, candidate.source.id, reason, now, tuple(sentences))

@@ -18,7 +18,7 @@ from posttrain.stage.slots import (
     Slot,
     installed_parts,
     load_part,
-    package_of,
+    package_offering,
     parts_of_modules,
 )
 
@@ -168,8 +168,8 @@ def _of_package(slot: str, kind: str, point: EntryPoint) -> OfferedPart:
     try:
         part = load_part(point)
     except UserError as error:
-        return _offered(slot, kind, None, package_of(point), str(error))
-    return _offered(slot, kind, part, package_of(point), _complaint(slot, kind, part))
+        return _offered(slot, kind, None, package_offering(point), str(error))
+    return _offered(slot, kind, part, package_offering(point), _complaint(slot, kind, part))
 
 
 def _offered(slot: str, kind: str, part: Any, origin: str, wrong: str | None = None) -> OfferedPart:

@@ -275,7 +275,7 @@ def installed_parts() -> list[tuple[str, str, EntryPoint]]:
     return [(*_slot_and_kind(point), point) for point in points]
 
 
-def package_of(point: EntryPoint) -> str:
+def package_offering(point: EntryPoint) -> str:
     """Name the package of an entry point, with its version."""
     return f"package {point.dist.name} {point.dist.version}" if point.dist else "package"
 
@@ -299,8 +299,8 @@ def load_part(point: EntryPoint) -> type[Any]:
         from posttrain.stage.part_checks import where_it_failed
 
         raise UserError(
-            f"the installed {package_of(point)} offers the part '{point.name}', which cannot be"
-            f" imported from {point.value}: {where_it_failed(error)}; upgrade or uninstall it"
+            f"the installed {package_offering(point)} offers the part '{point.name}', which cannot"
+            f" be imported from {point.value}: {where_it_failed(error)}; upgrade or uninstall it"
         ) from error
     return loaded
 
@@ -356,4 +356,4 @@ def _offered_elsewhere(kind: str) -> str:
     if slots := [slot for slot, parts in plugged.items() if kind in parts]:
         return f"; the PARTS of `plugins` offer it for the slot '{slots[0]}', so correct that name"
     found = [point for _, name, point in installed_parts() if name == kind]
-    return f"; the {package_of(found[0])} offers it as '{found[0].name}'" if found else ""
+    return f"; the {package_offering(found[0])} offers it as '{found[0].name}'" if found else ""

@@ -9,7 +9,7 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import TrainingConfig
-from posttrain.learning.training.metrics import PAIRS
+from posttrain.learning.training.metrics import PAIR_METRICS
 from posttrain.stage.slots import InSlot
 
 
@@ -46,7 +46,7 @@ class RewardConfig(TrainingConfig):
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps measure; see `TrainingConfig.metrics`."""
-        return {**super().metrics(), **PAIRS}
+        return {**super().metrics(), **PAIR_METRICS}
 
     @model_validator(mode="after")
     def _is_saved_whole(self) -> Self:

@@ -56,7 +56,7 @@ def digest(config: Identified) -> str:
     return sha256_of(canonical(config))
 
 
-def name_of(text: str, known: Mapping[str, Identified]) -> str | None:
+def name_by_digest(text: str, known: Mapping[str, Identified]) -> str | None:
     """Find the name whose digest, of today's format or of format 1, begins with `text`.
 
     Args:

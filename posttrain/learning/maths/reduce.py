@@ -54,7 +54,7 @@ def _weights_within_sequence(mask_BT: Tensor) -> Tensor:
     return mask_BT.double() / mask_BT.bool().sum(-1, keepdim=True).clamp(min=1)
 
 
-TOKEN_WEIGHTS: dict[Aggregation, Callable[[Tensor], Tensor]] = {
+TOKEN_WEIGHT_FORMULAS: dict[Aggregation, Callable[[Tensor], Tensor]] = {
     "token_mean": _equal_weights,
     "sequence_mean_token_mean": _weights_within_sequence,
     "sequence_mean_token_sum": _equal_weights,
@@ -76,7 +76,7 @@ def token_weights(mask_BT: Tensor, aggregation: Aggregation) -> Tensor:
         ``sequence_mean_token_mean``, else 1; 0 at masked tokens.
 
     """
-    return TOKEN_WEIGHTS[aggregation](mask_BT.bool())
+    return TOKEN_WEIGHT_FORMULAS[aggregation](mask_BT.bool())
 
 
 def loss_denominator(

@@ -11,7 +11,7 @@ from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, Prefere
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
-from posttrain.learning.training.metrics import PAIRS
+from posttrain.learning.training.metrics import PAIR_METRICS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
@@ -32,7 +32,7 @@ class PairsConfig(StageConfig):
     """Share of the problems whose pairs are kept for the report."""
 
     def build(self, samples: "pl.DataFrame", *, seed: int) -> "pl.DataFrame":
-        """Build PAIRS from judged COMPLETIONS; see `build_pairs`."""
+        """Build PAIR_METRICS from judged COMPLETIONS; see `build_pairs`."""
         from posttrain.data.pairs import build_pairs
 
         return build_pairs(
@@ -83,7 +83,7 @@ class PreferenceConfig(TrainingConfig):
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps measure; see `TrainingConfig.metrics`."""
-        return {**super().metrics(), **PAIRS, **self.algorithm.metrics}
+        return {**super().metrics(), **PAIR_METRICS, **self.algorithm.metrics}
 
     @model_validator(mode="after")
     def _rounds_are_there(self) -> Self:

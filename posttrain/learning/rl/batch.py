@@ -269,7 +269,7 @@ def with_advantages(
     return [credited(group) for group in groups]
 
 
-def group_statistics(groups: Sequence[Group]) -> dict[str, list[float]]:
+def reward_statistics(groups: Sequence[Group]) -> dict[str, list[float]]:
     """Mean and deviation of the rewards of each rollout's whole group, as columns of samples."""
     rewards = [[each.reward for each in group if each.reward is not None] for group in groups]
     pairs = list(zip(groups, rewards, strict=True))

@@ -26,8 +26,8 @@ from posttrain.learning.rl.batch import (
     TrainBatch,
     TrainSample,
     collate,
-    group_statistics,
     lengths_and_groups,
+    reward_statistics,
     rollout_batch,
     rows_of,
 )
@@ -323,7 +323,7 @@ def training_samples(
     if weights_BT is not None:
         kept["weights"] = rows_of(weights_BT.float(), rollouts)
     if "group_statistics" in needs:
-        kept |= group_statistics(groups)
+        kept |= reward_statistics(groups)
     samples = iter(
         replace(sample, **{name: rows[place] for name, rows in kept.items()}) if bears else None
         for place, (sample, bears) in enumerate(

@@ -14,7 +14,7 @@ HELDOUT: Mapping[str, str] = {
     "heldout_loss": "the loss on rows (pairs) held out, at the steps where the early stop measures",
 }
 """Metrics of a trainer with an early stop."""
-PAIRS: Mapping[str, str] = {
+PAIR_METRICS: Mapping[str, str] = {
     "accuracy": "share of pairs in the right order, a tie counting half",
     "margin": "mean reward of the chosen minus that of the rejected",
     "chosen_reward": "mean reward of the chosen",

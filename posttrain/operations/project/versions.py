@@ -12,11 +12,11 @@ _HEAD = "# The versions with which this project was made: what posttrain doctor 
 
 def constraints() -> str:
     """Text of a constraints file: everything that posttrain needs, as it is installed here."""
-    lines = [f"{name}=={version}" for name, version in sorted(needed().items())]
+    lines = [f"{name}=={version}" for name, version in sorted(required_versions().items())]
     return _HEAD + "\n".join(lines) + "\n"
 
 
-def needed() -> dict[str, str]:
+def required_versions() -> dict[str, str]:
     """Version of every installed distribution that posttrain needs, by canonical name.
 
     A local version (``+cpu``) says where a package was built; its public part is what is pinned.

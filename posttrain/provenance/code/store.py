@@ -20,7 +20,7 @@ class TableStore:
 
     def __init__(self, folder: Path | None, packages: tuple[str, ...]) -> None:
         self._file = folder / "symbols.json" if folder is not None else None
-        self._validity = f"{_analyser()} {' '.join(packages)}"
+        self._validity = f"{_analyzer()} {' '.join(packages)}"
         self._rows: dict[str, Any] = self._load()
         self._changed = False
 
@@ -65,7 +65,7 @@ def write_if_possible(file: Path, content: bytes) -> None:
 
 
 @cache
-def _analyser() -> str:
+def _analyzer() -> str:
     """Digest of this package itself: tables that another version of it made are not trusted."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
     return sha256_of(b"\0".join(source.read_bytes() for source in sources))

@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from posttrain.learning.algorithms.config import AggregationConfig, Algorithm, CriticConfig
 from posttrain.learning.algorithms.digests_format_1 import FORMAT_1
-from posttrain.learning.algorithms.identity import canonical, digest, flat, name_of
+from posttrain.learning.algorithms.identity import canonical, digest, flat, name_by_digest
 from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
 from posttrain.learning.algorithms.presets import PRESETS, AlgorithmConfig
 from tasks.rl.config import RlStageConfig
@@ -204,13 +204,14 @@ def test_changed_defaults_of_a_section_are_another_algorithm(monkeypatch):
 def test_digests_of_format_1_are_found_by_name():
     known = {name: preset.algorithm for name, preset in PRESETS.items()}
     # From the reports of 0.1, and from papers that cite them.
-    assert name_of("e0b8d621ce88a614ca3369a34285937617e8dbc16af4afce11d66a4fe36e4cf4", known) == (
-        "default"
+    assert (
+        name_by_digest("e0b8d621ce88a614ca3369a34285937617e8dbc16af4afce11d66a4fe36e4cf4", known)
+        == "default"
     )
-    assert name_of("650b55e45c0f", known) == "grpo"
-    assert name_of(digest(known["ppo"])[:12], known) == "ppo"
-    assert name_of("650b", known) is None
-    assert name_of("00000000", known) is None
+    assert name_by_digest("650b55e45c0f", known) == "grpo"
+    assert name_by_digest(digest(known["ppo"])[:12], known) == "ppo"
+    assert name_by_digest("650b", known) is None
+    assert name_by_digest("00000000", known) is None
     assert sorted(FORMAT_1.values()) == sorted({*PRESETS, *PREFERENCE_PRESETS})
 
 

@@ -16,7 +16,7 @@ from posttrain.learning.algorithms.surrogates.reinforce import ReinforceSurrogat
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.surrogates.squared import SquaredSurrogate
 from posttrain.learning.maths.ratios import RATIO_LEVELS, bounded_ratio, log_ratio, ratio_metrics
-from posttrain.learning.maths.reduce import TOKEN_WEIGHTS, loss_denominator
+from posttrain.learning.maths.reduce import TOKEN_WEIGHT_FORMULAS, loss_denominator
 
 
 def token_loss(part, logprobs, ratio, advantages, mask=None):
@@ -288,7 +288,7 @@ def test_cispo_gradient_is_the_bounded_weight():
 
 
 @pytest.mark.parametrize("name", SURROGATES)
-@pytest.mark.parametrize("aggregation", list(TOKEN_WEIGHTS))
+@pytest.mark.parametrize("aggregation", list(TOKEN_WEIGHT_FORMULAS))
 def test_any_split_gives_the_gradient_of_one_batch(name, aggregation):
     new, old, advantages, mask = random_batch(dtype=torch.float32)
     correction = torch.rand(new.shape, generator=torch.Generator().manual_seed(4))

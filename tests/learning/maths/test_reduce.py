@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from posttrain.learning.maths.reduce import (
-    TOKEN_WEIGHTS,
+    TOKEN_WEIGHT_FORMULAS,
     aggregate,
     detached,
     loss_denominator,
@@ -51,13 +51,13 @@ def test_aggregations_by_hand(aggregation, expected):
 
 def test_rows_that_only_fill_up_change_nothing():
     mask = torch.cat([MASK, torch.zeros(2, 3, dtype=torch.bool)])
-    for aggregation in TOKEN_WEIGHTS:
+    for aggregation in TOKEN_WEIGHT_FORMULAS:
         assert loss_denominator(mask, aggregation, constant_length=7) == loss_denominator(
             MASK, aggregation, constant_length=7
         )
 
 
-@pytest.mark.parametrize("aggregation", list(TOKEN_WEIGHTS))
+@pytest.mark.parametrize("aggregation", list(TOKEN_WEIGHT_FORMULAS))
 @pytest.mark.parametrize("parts", [[4], [1, 3], [2, 2], [1, 1, 1, 1], [3, 0, 1]])
 def test_any_split_gives_the_gradient_of_one_batch(aggregation, parts):
     generator = torch.Generator().manual_seed(1)

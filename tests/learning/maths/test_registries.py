@@ -18,7 +18,7 @@ from posttrain.learning.maths import advantages, divergence, kl, preference, rat
         (preference.PairLoss, preference.PAIR_LOSSES),
         (PreferenceLoss, LOSSES),
         (ratios.RatioLevel, ratios.RATIO_LEVELS),
-        (reduce.Aggregation, reduce.TOKEN_WEIGHTS),
+        (reduce.Aggregation, reduce.TOKEN_WEIGHT_FORMULAS),
     ],
 )
 def test_literal_and_registry_agree(names, functions):

@@ -76,10 +76,10 @@ def test_a_damaged_cache_is_made_again(project, tmp_path, damage):
         assert file.read_bytes() == content
 
 
-def test_tables_of_another_analyser_are_not_trusted(project, tmp_path, parsed, monkeypatch):
+def test_tables_of_another_analyzer_are_not_trusted(project, tmp_path, parsed, monkeypatch):
     project.write(TEXT)
     project.closure(cache=tmp_path / "cache")
-    monkeypatch.setattr(store, "_analyser", lambda: "another")
+    monkeypatch.setattr(store, "_analyzer", lambda: "another")
     project.closure(cache=tmp_path / "cache")
     assert len(parsed) == 6
 

@@ -1,4 +1,4 @@
-"""The claim itself: whatever runs was in the closure; tried on the analyser's own code."""
+"""The claim itself: whatever runs was in the closure; tried on the analyzer's own code."""
 
 import sys
 from pathlib import Path
@@ -67,13 +67,13 @@ def test_every_function_that_runs_is_in_the_closure(project, tmp_path):
     )
     ran = first_party_functions(lambda: project.closure(cache=tmp_path / "cache"))
     ran |= first_party_functions(lambda: project.closure(cache=tmp_path / "cache"))
-    # Which plug-ins a recipe names is no business of the analyser.
+    # Which plug-ins a recipe names is no business of the analyzer.
     outside = ("posttrain.stage.slots",)
     closure = CodeReader(ROOT, packages=("posttrain",), outside=outside).closure(
         "posttrain.provenance.code:CodeReader"
     )
     assert len(ran) > 40
     assert ran - closure.symbols.keys() == set()
-    # The analyser reads annotations itself, but of syntax.
+    # The analyzer reads annotations itself, but of syntax.
     opaque = closure.opaque.keys() - {"the text of every function"}
     assert all(module.startswith("posttrain.") for module in opaque)
