@@ -35,7 +35,7 @@ def run(
         outputs,
         config=config,
         context=context,
-        where="pretrain",
+        where=config.STAGE,
     )
     return {**metrics, "pretrain/num_parameters": float(num_parameters)}
 

@@ -70,7 +70,7 @@ def run(
         seed=context.seed,
     )
     num_steps = train(
-        trainable, objective, config=config, context=context, curve=curve, prefix="reward"
+        trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
     )
     trainable.merge()
     report = grade(reward_model, pairs.filter(split="heldout"))

@@ -30,4 +30,4 @@ def run(
     config.template.give_to(policy.tokenizer, where="sft")
 
     corpus = Corpus(traces["prompt"].to_list(), traces["text"].to_list())
-    return fit(policy, corpus, outputs, config=config, context=context, where="sft")
+    return fit(policy, corpus, outputs, config=config, context=context, where=config.STAGE)

@@ -113,11 +113,11 @@ PARTS = {
         ),
         (
             {"stop": {"metric": "rl/curriculum_signl"}},
-            "sampler solve_rate does not measure; did you mean 'rl/curriculum_signal'",
+            "problem_sampler.solve_rate does not measure it; did you mean 'rl/curriculum_signal'",
         ),
         (
             {"stop": {"metric": "rl/curriculum_signal"}, "draw": {"sampler": "uniform"}},
-            "which the sampler uniform does not measure; name another metric",
+            "as problem_sampler.uniform does not measure it; name another metric",
         ),
         (
             {"temperature": {**RAMP, "metric": "rl/entrpy"}},
@@ -125,7 +125,7 @@ PARTS = {
         ),
         (
             {"optimization": {"max_grad_norm": {**RAMP, "metric": "rl/curriculum_signl"}}},
-            "max_grad_norm: .*does not measure; did you mean 'rl/curriculum_signal'",
+            "max_grad_norm: .*does not measure it; did you mean 'rl/curriculum_signal'",
         ),
         (
             {"updates": {"epochs": {"from": 1, "to": 2, "over": 3}}},

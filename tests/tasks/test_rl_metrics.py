@@ -4,6 +4,8 @@ from typing import ClassVar, Literal
 
 import pytest
 
+from posttrain.data.schemas import CURVE
+from posttrain.data.tables import read_table
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.stage.context import StageContext
@@ -44,6 +46,51 @@ class Spreading(Regularizer):
 
 
 PARTS = {"problem_sampler": {"counting": Counting}, "regularizer": {"spreading": Spreading}}
+
+
+SOMETIMES = {"rl/unjudged", "rl/rollouts_masked"}
+"""What only steps with such rollouts measure; all of these are judged, and end in time."""
+ALWAYS = {
+    *("reward", "unjudged", "length", "truncation_rate", "entropy", "yield", "all_solved"),
+    *("none_solved", "rollouts_drawn", "tokens_drawn", "rounds", "rollouts_trained"),
+    *("rollouts_masked", "trained_share", "staleness", "rollouts_stale", "logprob_gap"),
+    *("logprob_gap_max", "logprob_gap_k3", "loss", "clip_fraction", "approx_kl"),
+    *("approx_kl_k3", "ratio_mean", "grad_norm", "learning_rate"),
+}
+DRIFT = {"drift", "drift_max", "drift_k3"}
+WEIGHTS = {"weight_mean", "weight_zero_fraction"}
+CRITIC = {f"value_{name}" for name in ("loss", "mean", "squared_error", "grad_norm")} | {
+    "value_clip_fraction"
+}
+GAE = {"advantage": {"kind": "gae"}, "critic": {}}
+BAND = {"token_weights": {"band": {"low": 0.5, "high": 2.0}}}
+RECOMPUTED = {"old_policy": "recomputed"}
+KL = {"coefficient": 0.1}
+KL_IN_REWARD = {"coefficient": 0.1, "place": "reward"}
+ENTROPY = {"coefficient": 0.01}
+
+
+def regularized(**parts):
+    return {"algorithm": {"regularizers": parts}}
+
+
+MEASURED = [
+    ({}, set()),
+    ({"staleness": 1}, DRIFT),
+    ({"algorithm": GAE}, CRITIC),
+    ({"algorithm": BAND | RECOMPUTED}, WEIGHTS),
+    (regularized(kl=KL), {"kl"}),
+    (regularized(kl=KL_IN_REWARD), set()),
+    (regularized(entropy=ENTROPY), set()),
+    (regularized(entropy=ENTROPY | {"place": "loss"}), {"entropy_exact"}),
+    (regularized(kl=KL, kl2={"kind": "kl", **KL, "estimator": "k2"}), {"kl/kl", "kl2/kl"}),
+    (regularized(kl=KL, paid={"kind": "kl", **KL_IN_REWARD}), {"kl/kl"}),
+    (
+        {"algorithm": GAE | BAND | RECOMPUTED | regularized(kl=KL)["algorithm"], "staleness": 1},
+        {*DRIFT, *CRITIC, *WEIGHTS, "kl"},
+    ),
+]
+"""What a config measures beside `ALWAYS`, with a sampler that measures nothing."""
 
 
 @pytest.fixture
@@ -89,9 +136,9 @@ FOLLOWING = {
 
 def test_what_is_declared_and_followed_but_not_measured_is_noted_once(notes):
     assert notes("", "", **FOLLOWING) == [
-        "problem_sampler counting did not measure rl/curriculum_num_left, which its METRICS"
+        "problem_sampler.counting did not measure rl/curriculum_num_left, which its METRICS"
         " declares; what follows it stays as it begins until a step does",
-        "regularizer spreading did not measure rl/spread, which its METRICS declares; what follows"
+        "regularizer.spreading did not measure rl/spread, which its METRICS declares; what follows"
         " it stays as it begins until a step does",
     ]
 
@@ -101,3 +148,71 @@ def test_what_is_declared_and_followed_but_not_measured_is_noted_once(notes):
 )
 def test_what_is_measured_as_declared_or_not_followed_is_not_noted(notes, counted, spread, config):
     assert notes(counted, spread, **config) == []
+
+
+@pytest.mark.parametrize(("config", "more"), MEASURED)
+def test_a_config_declares_what_it_measures(config, more):
+    given = {"draw": {"sampler": "uniform"}, **config}
+    declared = RlStageConfig.parse(given, where="rl").metrics()
+    assert declared.keys() == {f"rl/{name}" for name in ALWAYS | more}
+    assert all(declared.values())
+    sampled = RlStageConfig.parse(config, where="rl").metrics().keys() - declared.keys()
+    assert sampled == {"rl/curriculum_solve_rate", "rl/curriculum_signal"}
+
+
+@pytest.mark.parametrize(("config", "more"), MEASURED)
+def test_a_run_logs_what_its_config_declares(guesser, coins_path, tmp_path, config, more):
+    given = SMALL | {"steps": 3, "draw": {"sampler": "uniform"}} | config
+    outputs = {name: tmp_path / name for name in ("policy", "rollouts", "curve", "report")}
+    parsed = RlStageConfig.parse(given, where="rl")
+    context = StageContext.quiet(tmp_path / "scratch")
+    run(parsed, {"policy": guesser, "problems": coins_path}, outputs, context)
+    logged = set(read_table(outputs["curve"], CURVE)["metric"])
+    assert logged == parsed.metrics().keys() - SOMETIMES
+
+
+@pytest.mark.parametrize(
+    ("metric", "config", "why"),
+    [
+        ("value_loss", {}, "the algorithm has no critic"),
+        ("drift", {}, "staleness is 0"),
+        ("weight_mean", {}, "the algorithm has no token_weights"),
+        ("kl", {}, "the algorithm has no regularizer of kind kl"),
+        ("kl", regularized(kl=KL_IN_REWARD), "regularizer.kl does not measure it as it is set"),
+        ("entropy_exact", regularized(entropy=ENTROPY), "regularizer.entropy does not measure it"),
+        ("kl", regularized(kl=KL, kl2={"kind": "kl", **KL}), "did you mean 'rl/kl/kl'"),
+    ],
+)
+def test_what_is_not_measured_is_followed_by_nothing(metric, config, why):
+    number = {**RAMP, "metric": f"rl/{metric}"}
+    for field, value in (("stop", {"metric": f"rl/{metric}"}), ("temperature", number)):
+        with pytest.raises(UserError, match=f"rl: {field}.*'rl/{metric}'.*{why}"):
+            RlStageConfig.parse(config | {field: value}, where="rl")
+
+
+class Other(Spreading):
+    """Declares what another kind declares."""
+
+    kind: Literal["other"] = "other"
+
+
+@pytest.mark.parametrize("name", ["loss", "clip_fraction", "logprob_gap_max", "seconds_learning"])
+def test_a_part_may_not_measure_under_a_name_of_the_learner(monkeypatch, name):
+    monkeypatch.setattr(Spreading, "METRICS", {name: "something else"})
+    mine = regularized(mine={"kind": "spreading", "coefficient": 1})
+    with plugged(lambda: PARTS):
+        sentence = f"rl: regularizer.spreading measures rl/{name}, and so does the learner; rename"
+        with pytest.raises(UserError, match=sentence):
+            RlStageConfig.parse(mine, where="rl")
+
+
+def test_two_parts_may_not_measure_under_one_name(monkeypatch):
+    kinds = {"spreading": Spreading, "other": Other}
+    both = regularized(**{name: {"kind": name, "coefficient": 1} for name in kinds})
+    with plugged(lambda: PARTS | {"regularizer": kinds}):
+        with pytest.raises(UserError, match="measures rl/spread, and so does regularizer"):
+            RlStageConfig.parse(both, where="rl")
+        monkeypatch.setattr(Other, "METRICS", {"curriculum_num_left": "of the sampler"})
+        counting = {"draw": {"sampler": "counting"}}
+        with pytest.raises(UserError, match="counting measures rl/curriculum_num_left, and so do"):
+            RlStageConfig.parse(both | counting, where="rl")

@@ -125,6 +125,22 @@ class Algorithm(StageConfig):
         added = any(each.changes_advantages for each in self.regularizers.values())
         return self.advantage.PER_TOKEN or added
 
+    def metric_names(self, name: str) -> dict[str, str]:
+        """Name what a regularizer measures, so that two of one kind are told apart.
+
+        Args:
+            name: Its own, among `regularizers`.
+
+        Returns:
+            Names among the metrics of a step, by those in the part's `metrics`: the same, or
+            ``<name>/<metric>`` where its kind stands twice.
+
+        """
+        part = self.regularizers[name]
+        kinds = [each.kind for each in self.regularizers.values()]
+        before = f"{name}/" if kinds.count(part.kind) > 1 else ""
+        return {metric: before + metric for metric in part.metrics}
+
     def describe(self) -> str:
         """Sum it up, as of its first step: `mean/sample · clip token -0.2 +0.28 · token_mean`."""
         now = at(self, 0, {})

@@ -186,14 +186,16 @@ def policy_objective(
     weights_BT = _weights(algorithm, logprobs_BT, old_BT, batch, outputs)
     loss, metrics = policy_loss(token_loss, share, weights_BT)
     metrics |= ratio_metrics(log_ratio_BT, mask_BT)
-    for each in algorithm.regularizers.values():
+    for name, each in algorithm.regularizers.items():
         added = each.loss(
             logprobs_BT, log_ratio_BT=log_ratio_BT, entropy_BT=entropy_BT, batch=batch, share=share
         )
         if added is not None:
             more, measured = _pair(each, "loss", added, "the loss, and metrics by name")
-            check_declared(measured, each.METRICS, part=name_of(each))
-            loss, metrics = loss + outputs.take(each, "loss", more, None), metrics | measured
+            check_declared(measured, each.metrics, part=name_of(each))
+            loss = loss + outputs.take(each, "loss", more, None)
+            names = algorithm.metric_names(name)
+            metrics |= {names[metric]: value for metric, value in measured.items()}
     return loss, metrics
 
 

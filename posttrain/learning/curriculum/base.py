@@ -81,7 +81,7 @@ class ProblemStream:
         """Go on from what `state_dict` gave."""
 
     def metrics(self) -> dict[str, float]:
-        """Figures after the last observed step, by the names in the part's `METRICS`."""
+        """Figures after the last observed step, by the names in the part's `metrics`."""
         return {}
 
 
@@ -137,6 +137,11 @@ class ProblemSampler(Part):
     """What its streams measure, with a description; in the curve as ``rl/curriculum_<name>``, which
     schedules and the rule for stopping may follow. What is measured and not declared ends the run.
     """
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Those of `METRICS` that it measures as its fields are; all, if not overridden."""
+        return self.METRICS
 
     def start(self, pool: ProblemPool) -> ProblemStream:
         """Begin to draw from a pool of problems.

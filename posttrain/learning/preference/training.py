@@ -59,7 +59,7 @@ def learn(
         pairs = _mismatched(pairs)
     extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
     rows = encode_pairs(
-        policy, pairs, config=config, context=context, where="preference", extra=extra
+        policy, pairs, config=config, context=context, where=config.STAGE, extra=extra
     )
     values_SN = torch.zeros(len(rows.sides), len(rows.kept))
     if algorithm.needs_reference:
@@ -76,7 +76,7 @@ def learn(
         gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
     )
     return train(
-        trainable, objective, config=config, context=context, curve=curve, prefix="preference"
+        trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE
     )
 
 

@@ -11,14 +11,14 @@ from posttrain.learning.algorithms.presets import AlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
-from posttrain.learning.rl.metrics import CURRICULUM, METRICS
+from posttrain.learning.rl.metrics import METRICS, TRACKED, of_parts, refuse_unmeasured, unmeasured
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
-from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, schedules_in
+from posttrain.stage.slots import name_of
 
 # What the learner of this stage can compute: a rollout has one turn, and no states.
 _PROVIDED = frozenset(NEEDS) - {"states"}
@@ -95,15 +95,31 @@ class RlConfig(Schedulable):
         return self.updates.epochs * self.updates.minibatches
 
     @property
+    def owners(self) -> dict[str, str]:
+        """Name the parts that give states of their own, by what a checkpoint calls the states."""
+        return {
+            "curriculum": f"rl: {name_of(self.draw.sampler)}",
+            "producer": f"rl: {name_of(self.producer)}",
+            "reward": f"rl: {name_of(self.reward.combine)}",
+        }
+
+    @property
     def part_metrics(self) -> dict[str, str]:
         """Slot and kind of the part that declares it, by the name of a metric."""
-        found = {
-            f"rl/{name}": f"regularizer {part.kind}"
-            for part in self.algorithm.regularizers.values()
-            for name in part.METRICS
-        }
-        sampler = self.draw.sampler
-        return found | {CURRICULUM + n: f"problem_sampler {sampler.kind}" for n in sampler.METRICS}
+        return {each.name: each.part for each in of_parts(self.algorithm, self.draw.sampler)}
+
+    def metrics(self) -> dict[str, str]:
+        """Describe what the steps of this config measure.
+
+        Returns:
+            A sentence by name, as in the curve. What counts rollouts without a judgment, or those
+            that are masked, is only in the steps that have such.
+
+        """
+        lacking = unmeasured(self.algorithm, staleness=self.staleness)
+        own = {name: about for name, about in METRICS.items() if name not in lacking}
+        parts = of_parts(self.algorithm, self.draw.sampler)
+        return own | {each.name: each.description for each in parts}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -123,6 +139,7 @@ class RlConfig(Schedulable):
             raise ValueError(
                 "critic is set, but the algorithm has none; set algorithm to ppo, or leave it out"
             )
+        self._refuse_one_name_twice()
         self._check_metrics()
         if self.stop is not None and self.stop.keep == "best" and self.staleness:
             raise ValueError(
@@ -162,21 +179,27 @@ class RlConfig(Schedulable):
             # Only a ValueError gets the name of the stage put before it.
             raise ValueError(str(error)) from None
 
+    def _refuse_one_name_twice(self) -> None:
+        """Refuse parts that would write over what the learner, or another part, measures."""
+        owners = dict.fromkeys((*METRICS, *TRACKED), "the learner")
+        for each in of_parts(self.algorithm, self.draw.sampler):
+            if each.name in owners:
+                raise ValueError(
+                    f"{each.part} measures {each.name}, and so does {owners[each.name]}; rename it"
+                    f" in the METRICS of {each.part}"
+                )
+            owners[each.name] = each.part
+
     def _check_metrics(self) -> None:
         """Refuse a metric that no step of this run measures, by whatever it is followed."""
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         if self.stop is not None:
             followed["stop.metric"] = self.stop.metric
+        lacking = unmeasured(self.algorithm, staleness=self.staleness)
         for path, metric in followed.items():
-            of_sampler, why = metric.startswith(CURRICULUM), ""
-            if of_sampler:
-                why = f", which the sampler {self.draw.sampler.kind} does not measure"
-            known = [
-                name
-                for name in (*METRICS, *self.part_metrics)
-                if name.startswith(CURRICULUM) == of_sampler
-            ]
-            check_metric(metric, known, where=path, why=why)
+            refuse_unmeasured(
+                metric, self.metrics(), lacking, sampler=self.draw.sampler, where=path
+            )
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""

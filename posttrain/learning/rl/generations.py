@@ -21,6 +21,7 @@ from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed, shuffler
+from posttrain.stage.slots import name_of
 
 _OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
 
@@ -314,7 +315,7 @@ class Rollouter:
         )
         if len(groups) != len(problems) or not all(groups):
             raise UserError(
-                f"rl: producer.{config.producer.kind}: `produce` was asked for {len(problems)}"
+                f"rl: {name_of(config.producer)}: `produce` was asked for {len(problems)}"
                 f" problems and gave {len(groups)} groups; let it give a group of rollouts for each"
             )
         return self.bench.rewarder.rewarded(groups, problems, step=step)
@@ -332,7 +333,7 @@ def _refuse_draw(
     fresh = set(drawn) & set(range(len(of))) - set(without)
     if len(fresh) != len(drawn) or len(drawn) > wanted:
         raise UserError(
-            f"rl: problem_sampler.{sampler.kind}: `draw` was asked for {wanted} problems and gave"
+            f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
             f" {list(drawn)}; let it give at most so many different numbers below {len(of)}, none"
             " of which it gave in this step before"
         )

@@ -10,7 +10,7 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generations import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, describe
+from posttrain.learning.rl.metrics import CURRICULUM, TRACKED, describe
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -19,6 +19,7 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
 from posttrain.stage.seeds import purpose_seed
+from posttrain.stage.slots import name_of
 
 
 def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) -> None:
@@ -82,8 +83,8 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         state.observe(named, step=step)
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
-        seconds = {"rl/seconds_sampling": sampled - started}
-        context.log(step + 1, seconds | {"rl/seconds_learning": time.perf_counter() - sampled})
+        seconds = (sampled - started, time.perf_counter() - sampled)
+        context.log(step + 1, dict(zip(TRACKED, seconds, strict=True)))
         context.progress(step + 1, config.steps)
         saving.save_if_due(step + 1, 0)
 
@@ -148,7 +149,7 @@ class _Saving:
 def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
     """Return what the problem sampler measures; `UserError` for what it does not declare."""
     sampler, found = config.draw.sampler, state.rollouter.stream.metrics()
-    check_declared(found, sampler.METRICS, part=f"problem_sampler.{sampler.kind}")
+    check_declared(found, sampler.metrics, part=name_of(sampler))
     return {CURRICULUM + name: value for name, value in found.items()}
 
 

@@ -1,7 +1,13 @@
 """The names of what RL measures, and the figures of a step's rollouts."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
+from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.training.metrics import check_metric
+from posttrain.stage.slots import name_of
 
 if TYPE_CHECKING:
     from posttrain.learning.rl.rollout import Group
@@ -51,12 +57,100 @@ METRICS: Mapping[str, str] = {
 }
 """Metrics of a step by name, as they stand in the curve and in the tracker.
 
-Those of the problem sampler come after `CURRICULUM`, by the names in its part's `METRICS`, and
-those of the regularizers after "rl/", likewise.
-The tracker has two more, `rl/seconds_sampling` and `rl/seconds_learning`, which no artifact holds.
+Not every config measures all of them: `unmeasured` says which it does not, and `RlConfig.metrics`
+which it does. Those of the parts, which `of_parts` names, come beside them.
+The tracker has two more, those in `TRACKED`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.
 """
+TRACKED = ("rl/seconds_sampling", "rl/seconds_learning")
+"""What the wall-clock measures."""
+
+
+class PartMetric(NamedTuple):
+    """What one part of a run measures."""
+
+    name: str
+    """As in the curve."""
+    part: str
+    """Slot and kind of the part."""
+    description: str
+
+
+def of_parts(algorithm: Algorithm, sampler: ProblemSampler) -> Iterator[PartMetric]:
+    """Name what the parts of a run measure.
+
+    Args:
+        algorithm: Its regularizers measure.
+        sampler: Measures too; its names come after `CURRICULUM`.
+
+    Yields:
+        One metric after the other; nothing keeps two parts from one name, which
+        `RlConfig` refuses.
+
+    """
+    for label, part in algorithm.regularizers.items():
+        for own, name in algorithm.metric_names(label).items():
+            yield PartMetric(f"rl/{name}", name_of(part), part.metrics[own])
+    for name, description in sampler.metrics.items():
+        yield PartMetric(CURRICULUM + name, name_of(sampler), description)
+
+
+def unmeasured(algorithm: Algorithm, *, staleness: int) -> dict[str, str]:
+    """Say why a run does not measure what others do.
+
+    Args:
+        algorithm: Of the run.
+        staleness: Of the run, in steps.
+
+    Returns:
+        The reason by name, of those in `METRICS` and those of regularizers.
+
+    """
+    reasons = [
+        ("rl/drift", not staleness, "staleness is 0"),
+        ("rl/weight_", not algorithm.token_weights, "the algorithm has no token_weights"),
+        ("rl/value_", algorithm.critic is None, "the algorithm has no critic"),
+    ]
+    found = {
+        f"rl/{name}": f"the algorithm has no regularizer of kind {kind}"
+        for kind, part in REGULARIZERS.parts.items()
+        for name in part.METRICS
+    }
+    for each in algorithm.regularizers.values():
+        silent = each.METRICS.keys() - each.metrics.keys()
+        found |= {f"rl/{n}": f"{name_of(each)} does not measure it as it is set" for n in silent}
+    for start, absent, why in reasons:
+        found |= {name: why for name in METRICS if absent and name.startswith(start)}
+    return found
+
+
+def refuse_unmeasured(
+    metric: str,
+    measured: Iterable[str],
+    lacking: Mapping[str, str],
+    *,
+    sampler: ProblemSampler,
+    where: str,
+) -> None:
+    """Refuse the name of a metric that no step of a run measures.
+
+    Args:
+        metric: The name, as a recipe gives it.
+        measured: Names of what the run measures.
+        lacking: What `unmeasured` gives.
+        sampler: Of the run.
+        where: Field of the recipe that names the metric.
+
+    Raises:
+        ValueError: It is not measured; the nearest one is named, and the reason if it is known.
+
+    """
+    of_sampler, why = metric.startswith(CURRICULUM), lacking.get(metric)
+    if of_sampler:
+        why = f"{name_of(sampler)} does not measure it"
+    known = [name for name in measured if name.startswith(CURRICULUM) == of_sampler]
+    check_metric(metric, known, where=where, why=why and f", as {why}")
 
 
 def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[str, float]:

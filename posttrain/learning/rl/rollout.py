@@ -11,6 +11,7 @@ from posttrain.learning.rewards.components.base import Answers, Component, Verif
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import name_of
 
 POLICY = "policy"
 """The role that is trained, and the origin of tokens that it drew itself."""
@@ -178,7 +179,7 @@ class Rewarder:
             for name, part in self.stack.components.items()
         }
         given = combine.combine(scores, step=step, state=self.state)
-        rewards = _numbers(given, len(rollouts), f"combine.{combine.kind}: `combine`")
+        rewards = _numbers(given, len(rollouts), f"{name_of(combine)}: `combine`")
         solved = scores[self.stack.solver]
         made = iter(
             rollout._replace(
@@ -211,7 +212,7 @@ def _answers_of(group: Group, problem: Problem) -> Answers:
 
 def _scores_of(part: Component, found: object, sizes: Sequence[int]) -> list[float | None]:
     """The scores that a component gave the answers of all groups, in one list."""
-    of = f"component.{part.kind}: `score`"
+    of = f"{name_of(part)}: `score`"
     if not isinstance(found, Sequence) or len(found) != len(sizes):
         raise UserError(f"rl: {of} was asked of {len(sizes)} groups; let it give a list for each")
     pairs = zip(found, sizes, strict=True)

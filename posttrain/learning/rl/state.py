@@ -57,12 +57,7 @@ class RlState:
 
     def owners(self) -> dict[str, str]:
         """Name the parts that give states of their own, by the names of `parts`, for errors."""
-        config = self.schedules.at(0)
-        return {
-            "curriculum": f"rl: problem_sampler.{config.draw.sampler.kind}",
-            "producer": f"rl: producer.{config.producer.kind}",
-            "reward": f"rl: combine.{config.reward.combine.kind}",
-        }
+        return self.schedules.at(0).owners
 
     def parts(self) -> dict[str, Stateful]:
         """Return what a checkpoint holds, by name.

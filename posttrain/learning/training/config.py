@@ -102,7 +102,7 @@ class TrainingConfig(StageConfig):
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         for path, metric in followed.items() if self.STAGE else ():
             unmeasured = metric in {f"{self.STAGE}/{name}" for name in HELDOUT}
-            why = ", as learner.early_stop is not set" if unmeasured else ""
+            why = ", as learner.early_stop is not set" if unmeasured else None
             known = [f"{self.STAGE}/{name}" for name in self.metrics()]
             check_metric(metric, known, where=path, why=why)
         return self

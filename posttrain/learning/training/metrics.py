@@ -26,7 +26,7 @@ The tracker has one more, `seconds_per_step`, which no artifact holds.
 """
 
 
-def check_metric(metric: str, known: Iterable[str], *, where: str, why: str = "") -> None:
+def check_metric(metric: str, known: Iterable[str], *, where: str, why: str | None = None) -> None:
     """Refuse the name of a metric that no step measures.
 
     Args:
@@ -42,4 +42,4 @@ def check_metric(metric: str, known: Iterable[str], *, where: str, why: str = ""
     names = list(known)
     if metric not in names:
         remedy = nearest(metric, names) or "; name another metric"
-        raise ValueError(f"{where}: no metric is called '{metric}'{why}{remedy}")
+        raise ValueError(f"{where}: no metric is called '{metric}'{why or ''}{remedy}")

@@ -32,6 +32,14 @@ class Regularizer(AlgorithmPart):
     coefficient: float = Field(gt=0.0)
     """Its weight."""
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Those of `METRICS` that it measures as its fields are; all, if not overridden.
+
+        In the curve the name of one whose kind stands twice is ``rl/<name in the recipe>/<name>``.
+        """
+        return self.METRICS
+
     def token_cost(self, rollouts: RolloutBatch) -> "Tensor | None":
         """Give what each token costs in the reward, before the coefficient.
 
@@ -81,7 +89,7 @@ class Regularizer(AlgorithmPart):
 
         Returns:
             This part's share of the loss, and metrics as means over its tokens, by the names in
-            `METRICS`; None for nothing.
+            `metrics`; None for nothing.
 
         """
         return None

@@ -32,6 +32,11 @@ class EntropyRegularizer(Regularizer):
         return frozenset({"entropy_gradient"} if self.place == "loss" else ())
 
     @property
+    def metrics(self) -> Mapping[str, str]:
+        """The exact entropy, where it is in the loss."""
+        return self.METRICS if self.place == "loss" else {}
+
+    @property
     def changes_advantages(self) -> bool:
         """True where -log p is paid."""
         return self.place == "advantage"

@@ -56,6 +56,11 @@ class KlRegularizer(Regularizer):
         """The reference, of the generation or with every part of an update."""
         return frozenset({"reference" if self.place == "loss" else "rewards_reference"})
 
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """The divergence, where it is in the loss."""
+        return self.METRICS if self.place == "loss" else {}
+
     def token_cost(self, rollouts: RolloutBatch) -> "Tensor | None":
         """Estimate the engine's divergence; see `Regularizer.token_cost`."""
         if self.place == "loss":
