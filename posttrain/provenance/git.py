@@ -69,7 +69,16 @@ def run_git(
 
 
 def ask_git(folder: Path, *arguments: str) -> str | None:
-    """What git answers, without white space around it; None where it does not, or is not there."""
+    """Ask git something that may have no answer.
+
+    Args:
+        folder: Where git runs.
+        *arguments: Of git.
+
+    Returns:
+        What it answers, without white space around it; None where it fails or is not installed.
+
+    """
     try:
         done = run_git(folder, *arguments)
     except UserError:
@@ -105,7 +114,17 @@ def said_by(done: "subprocess.CompletedProcess[str]") -> str:
 
 
 def file_at(root: Path, commit: str, path: str) -> bytes | None:
-    """A file as a commit has it; None where git, the commit or the file is missing."""
+    """Read a file as a commit has it.
+
+    Args:
+        root: A folder of the repository.
+        commit: Any name of it that git takes.
+        path: Relative to `root`, with forward slashes.
+
+    Returns:
+        Its bytes; None where git, the commit or the file is missing.
+
+    """
     try:
         done = subprocess.run(
             ["git", "-C", str(root), "show", f"{commit}:./{path}"],

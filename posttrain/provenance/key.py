@@ -99,7 +99,19 @@ def stage_key(
     inputs: Mapping[str, str],
     runtime: Mapping[str, str],
 ) -> Key:
-    """Key of one stage: its code, resolved `params`, input digests and how it is run."""
+    """Make the key of one stage: a stage with the same key need not run again.
+
+    Args:
+        code: Everything of ours that it executes, and the packages that this uses; their installed
+            versions count, too.
+        params: Resolved parameters, nested.
+        inputs: Digest of each input, by port.
+        runtime: Seed, device and the like, as far as they can change a result.
+
+    Returns:
+        The key, with the components that say why one differs from another.
+
+    """
     components = {
         "rules": {"keys": RULES},
         "code": dict(code.symbols),
@@ -128,7 +140,17 @@ def checkpoints_digest(components: Components) -> str:
 
 
 def differences(before: Components, after: Components) -> list[Difference]:
-    """All values that differ, what a person edits first, and changed values before new and gone."""
+    """Compare two keys component by component.
+
+    Args:
+        before: Components of the one.
+        after: Components of the other.
+
+    Returns:
+        All values that differ: what a person edits first, and changed values before new and gone
+        ones.
+
+    """
     found = [
         Difference(component, name, old.get(name), new.get(name))
         for component in sorted(before.keys() | after.keys(), key=_rank)

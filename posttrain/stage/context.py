@@ -35,16 +35,38 @@ class StageContext:
 
     @classmethod
     def quiet(cls, scratch: Path, *, seed: int = 0) -> Self:
-        """A context for tests and notebooks: one thread, CPU, nobody watching."""
+        """Make a context for tests and notebooks: one thread, CPU, no tracker.
+
+        Args:
+            scratch: Folder for checkpoints and drafts; made where it is missing.
+            seed: Of everything random in the stage.
+
+        Returns:
+            A context that runs on this machine's CPU and reports to nothing.
+
+        """
         scratch.mkdir(parents=True, exist_ok=True)
         return cls(seed=seed, threads=1, device="cpu", scratch=scratch)
 
     def progress(self, done: int, total: int, unit: str = "step") -> None:
-        """Report that `done` of `total` units are finished."""
+        """Report that `done` of `total` units are finished.
+
+        Args:
+            done: Units finished so far.
+            total: Units of the whole stage.
+            unit: What is counted, as a noun in the singular.
+
+        """
         self.emit({"kind": "progress", "done": done, "total": total, "unit": unit})
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send metrics of one step to the tracker; they are never read back."""
+        """Send metrics of one step to the tracker; they are never read back.
+
+        Args:
+            step: Steps made, counted from 1.
+            metrics: Value by name, such as ``sft/loss``.
+
+        """
         self.emit({"kind": "metrics", "step": step, "metrics": dict(metrics)})
 
     def note(self, line: str) -> None:

@@ -36,7 +36,16 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return a ``; did you mean 'x'?`` suffix naming the closest candidate, or an empty string."""
+    """Suggest the closest candidate to a name that is unknown.
+
+    Args:
+        name: What was written.
+        candidates: What could have been meant.
+
+    Returns:
+        ``; did you mean 'x'?``, to be put at the end of a message; empty where nothing is close.
+
+    """
     matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 

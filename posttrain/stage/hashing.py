@@ -111,7 +111,16 @@ def md5_of_file(path: Path) -> CacheName:
 
 
 def digest_of_stream(stream: IO[bytes], algorithm: str) -> bytes:
-    """Digest what is left of an open file by an algorithm of hashlib, such as `sha256`."""
+    """Digest what is left of an open file.
+
+    Args:
+        stream: Opened for reading bytes; read to its end.
+        algorithm: A name that `hashlib` knows, such as `sha256`.
+
+    Returns:
+        The raw digest; 32 bytes of `sha256`.
+
+    """
     return hashlib.file_digest(stream, algorithm).digest()  # type: ignore[arg-type]
 
 
@@ -160,19 +169,43 @@ class StatCache:
         self.changed = False
 
     def get(self, path: str, status: os.stat_result) -> str | None:
-        """The remembered hash of `path`, if its size, mtime and inode are still the same."""
+        """Look up a hash that was remembered.
+
+        Args:
+            path: Absolute, as it was given to `put`.
+            status: Of the file now.
+
+        Returns:
+            SHA-256 in hex; None where size, mtime or inode changed since, or nothing is known.
+
+        """
         entry = self.entries.get(path)
         return entry[3] if entry is not None and entry[:3] == _signature(status) else None
 
     def put(self, path: str, status: os.stat_result, sha256: str, *, hashed_ns: int) -> None:
-        """Remember a hash begun at `hashed_ns`, unless the file was too young to be trusted."""
+        """Remember a hash, unless the file was too young to be trusted.
+
+        Args:
+            path: Absolute.
+            status: Of the file before it was hashed.
+            sha256: Of its bytes, in hex.
+            hashed_ns: When hashing began, in nanoseconds since 1970. A file written within one tick
+                of its file system's clock before that could change again with the same mtime.
+
+        """
         fine = status.st_mtime_ns % _FINE_NS != 0
         if hashed_ns - status.st_mtime_ns > (_TICK_NS if fine else _COARSE_TICK_NS):
             self.entries[path] = (*_signature(status), sha256)
             self.changed = True
 
     def moved(self, source: Path, target: Path) -> None:
-        """Let what is known of a file or folder go with it when it is renamed."""
+        """Let what is known of a file or folder go with it when it is renamed.
+
+        Args:
+            source: Where it was.
+            target: Where it is now.
+
+        """
         before, after = (os.path.abspath(path) for path in (source, target))  # noqa: PTH100 - as `_file`
         for name in [n for n in list(self.entries) if n == before or n.startswith(before + os.sep)]:
             self.entries[after + name[len(before) :]] = self.entries.pop(name)

@@ -50,7 +50,16 @@ def _branch(kind: str, fields: JsonSchemaValue) -> JsonSchemaValue:
 
 
 def schema_of_changes(config: type[BaseModel], handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-    """Describe some fields of a config, by which a known one is changed: none is required."""
+    """Describe some fields of a config, by which a known one is changed: none is required.
+
+    Args:
+        config: The config whose fields may be given.
+        handler: Pydantic's, which makes and resolves schemas.
+
+    Returns:
+        The schema of the config without its list of required fields.
+
+    """
     whole = handler.resolve_ref_schema(handler(referable(config)))
     return {name: value for name, value in whole.items() if name != "required"}
 

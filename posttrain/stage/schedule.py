@@ -282,7 +282,16 @@ def at(config: C, step: int, metrics: Mapping[str, float]) -> C:
 
 
 def schedules_in(value: Any, path: str = "") -> Iterator[tuple[str, ScheduledNumber]]:
-    """All schedules in a config at any depth, each with its dotted path."""
+    """Find all schedules in a config, at any depth.
+
+    Args:
+        value: A config, or any value that one may hold.
+        path: Dotted path of the value itself, which goes before each found one.
+
+    Yields:
+        The dotted path of each schedule, and the schedule.
+
+    """
     if isinstance(value, ScheduledNumber):
         yield path, value
         return

@@ -28,12 +28,30 @@ def purpose_seed(seed: int, *purpose: str | int) -> int:
 
 
 def purpose_bytes(seed: int, *purpose: str | int) -> bytes:
-    """Hash a purpose to the 8 bytes that `purpose_seed` reads as a number."""
+    """Hash a purpose to the 8 bytes that `purpose_seed` reads as a number.
+
+    Args:
+        seed: Of the stage.
+        *purpose: What the number is for, such as ``"rollouts", 3``.
+
+    Returns:
+        Eight bytes of a SHA-256, the same on every machine.
+
+    """
     return eight_bytes_of("\0".join(str(part) for part in (seed, *purpose)))
 
 
 def derived_seed(seed: int, purpose: str) -> int:
-    """The seed of a stage, below 2^31, so that stages do not share random streams."""
+    """Derive the seed of a stage, so that stages do not share random streams.
+
+    Args:
+        seed: Of the recipe.
+        purpose: Name of the stage, or of what it shares its seed with.
+
+    Returns:
+        A number from 0 to 2^31 - 1.
+
+    """
     return int.from_bytes(order_key(seed, purpose)[:4], "big") & 0x7FFFFFFF
 
 
@@ -55,10 +73,28 @@ def stable_seed(seed: int, *purpose: str) -> int:
 
 
 def shuffler(seed: int | str, *purpose: str | int) -> random.Random:
-    """A generator for the order of things, as in `shuffler(seed, "order", epoch).shuffle(rows)`."""
+    """Make a generator that orders things: `shuffler(seed, "order", epoch).shuffle(rows)`.
+
+    Args:
+        seed: Of the stage.
+        *purpose: What is ordered; each purpose has a stream of its own.
+
+    Returns:
+        Python's generator (Mersenne Twister), seeded with the text of all these.
+
+    """
     return random.Random(":".join(str(part) for part in (seed, *purpose)))
 
 
 def order_key(seed: int, *purpose: str | int) -> bytes:
-    """A pseudo-random sort key: sorting names by it is a shuffle that new names do not disturb."""
+    """Hash to a pseudo-random sort key: sorting by it is a shuffle that new names do not disturb.
+
+    Args:
+        seed: Of the stage.
+        *purpose: What is ordered, the name of the thing last.
+
+    Returns:
+        Thirty-two bytes, to compare with others.
+
+    """
     return bytes.fromhex(sha256_of(":".join(str(part) for part in (seed, *purpose))))

@@ -22,7 +22,8 @@ from posttrain.learning.rl.batch import (
     with_advantages,
 )
 from posttrain.learning.rl.critic import Critic
-from posttrain.learning.rl.generations import Buffer, Generation
+from posttrain.learning.rl.generation import Generation
+from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig

@@ -97,7 +97,20 @@ class TokenLoss(NamedTuple):
 
 
 def needed(tensor: "Tensor | None", name: str, what: str) -> "Tensor":
-    """The tensor, or a `ValueError` that says which part lacks which."""
+    """Return a tensor that a part cannot do without.
+
+    Args:
+        tensor: What the batch holds.
+        name: Of the batch's field.
+        what: The part that asks for it, for the message.
+
+    Returns:
+        The tensor itself.
+
+    Raises:
+        ValueError: It is None.
+
+    """
     if tensor is None:
         raise ValueError(f"{what} needs {name}")
     return tensor

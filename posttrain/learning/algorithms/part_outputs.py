@@ -18,7 +18,13 @@ class PartOutputs:
         self._finite: list[tuple[str, Tensor]] = []
 
     def given(self, logprobs_BT: Tensor, mask_BT: Tensor) -> None:
-        """Take note of the policy's log-probabilities, which the parts are given."""
+        """Take note of the policy's log-probabilities, which the parts are given.
+
+        Args:
+            logprobs_BT: Of the drawn tokens, in nats.
+            mask_BT: True at the drawn tokens.
+
+        """
         self._finite.append(("", _all_finite(logprobs_BT, mask_BT)))
 
     def take(

@@ -37,7 +37,7 @@ class SourceShares(ProblemStream):
     def draw(
         self, count: int, *, seed: int, step: int, without: Collection[int] = ()
     ) -> Sequence[int]:
-        """Take the sources in turn, in the sampler's order; a source that is out is passed."""
+        """Take the sources in turn, in the sampler's order; see `ProblemStream.draw`."""
         order = self.inner.draw(len(self.sources), seed=seed, step=step, without=without)
         lines: dict[str, Iterator[int]] = {
             name: iter([index for index in order if self.sources[index] == name])

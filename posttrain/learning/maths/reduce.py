@@ -40,7 +40,17 @@ def masked_sum(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> Te
 
 
 def masked_mean(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> Tensor:
-    """Mean over the valid tokens, of all of them or along ``dim``; 0 where there is none."""
+    """Take the mean over the valid tokens.
+
+    Args:
+        values_BT: One number per token.
+        mask_BT: Nonzero at the valid tokens.
+        dim: The dimension to average along; None for one mean over all tokens of the batch.
+
+    Returns:
+        A scalar, or ``[B]`` for ``dim=-1``; 0 where no token is valid.
+
+    """
     valid_BT = mask_BT.bool()
     num_valid = valid_BT.sum() if dim is None else valid_BT.sum(dim)
     return masked_sum(values_BT, mask_BT, dim) / num_valid.clamp(min=1)

@@ -29,10 +29,29 @@ def joint_ids(*ids_B: Tensor) -> Tensor:
 
 
 def segment_sum(values_B: Tensor, index_B: Tensor, num_groups: int) -> Tensor:
-    """Sum of each group. ``[P]``."""
+    """Sum the values of each group.
+
+    Args:
+        values_B: One number per row.
+        index_B: The group of each row, from 0 to ``num_groups - 1``.
+        num_groups: P, number of groups.
+
+    Returns:
+        One sum per group, ``[P]``; 0 of an empty one.
+
+    """
     return values_B.new_zeros(num_groups).index_add(0, index_B, values_B)
 
 
 def segment_size(index_B: Tensor, num_groups: int) -> Tensor:
-    """Number of rows of each group. ``[P]``, integers."""
+    """Count the rows of each group.
+
+    Args:
+        index_B: The group of each row, from 0 to ``num_groups - 1``.
+        num_groups: P, number of groups.
+
+    Returns:
+        One integer per group, ``[P]``.
+
+    """
     return torch.bincount(index_B, minlength=num_groups)

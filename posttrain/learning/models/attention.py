@@ -12,7 +12,16 @@ Attention = Literal["sdpa", "eager", "flash_attention_2"]
 
 
 def set_attention(model: "PreTrainedModel", attention: Attention) -> None:
-    """Let a loaded model compute attention so from now on; `UserError` where it cannot."""
+    """Let a loaded model compute attention so from now on.
+
+    Args:
+        model: Of transformers; changed in place.
+        attention: Implementation by its name in transformers.
+
+    Raises:
+        UserError: The model does not take it, or what it needs is not installed.
+
+    """
     if attention == "flash_attention_2":
         _check_flash(model)
     try:

@@ -19,7 +19,23 @@ def build_llama(
     seed: int,
     max_length: int = 512,
 ) -> "LlamaForCausalLM":
-    """A Llama with tied embeddings and random weights that depend on `seed` alone."""
+    """Build a Llama with tied embeddings and random weights that depend on `seed` alone.
+
+    Args:
+        tokenizer: Gives the size of the vocabulary, and the ids of the special tokens.
+        hidden: Width of the residual stream; the MLP is twice as wide.
+        layers: Number of blocks.
+        heads: Attention heads of a block, each with keys and values of its own.
+        seed: Of the weights; torch's own generator is left as it was.
+        max_length: Most positions, in tokens.
+
+    Returns:
+        The model in float32, on the CPU.
+
+    Raises:
+        UserError: `hidden` does not split into heads of an even width, which rotary positions need.
+
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     if hidden % heads or (hidden // heads) % 2:

@@ -78,7 +78,15 @@ class Checkpointer:
         facts: Mapping[str, Any] | None = None,
         files: Mapping[str, Path] | None = None,
     ) -> None:
-        """Write one checkpoint atomically, then drop all but the newest `keep`."""
+        """Write one checkpoint atomically, then drop all but the newest `keep`.
+
+        Args:
+            step: Steps made; names the checkpoint.
+            states: State by name, each of them for `torch.save`.
+            facts: Small values that `restore` gives back as they are, for JSON.
+            files: Files to copy in, by the name that they get there.
+
+        """
         self.check(states)
         final = self.folder / f"step-{step:09d}"
         draft = self.folder / f"draft-{step:09d}"
@@ -174,7 +182,18 @@ def _foreign(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def write_state(state: Any, path: Path) -> None:
-    """Save with torch; a full disk is an OSError, as everywhere else."""
+    """Save a state with torch.
+
+    Args:
+        state: Whatever `torch.save` takes.
+        path: The file, replaced where it exists.
+
+    Raises:
+        OSError: The file cannot be written, as of a full disk; torch alone would raise a
+            `RuntimeError`.
+        RuntimeError: torch cannot save the state for another reason.
+
+    """
     try:
         with path.open("wb") as file:
             torch.save(state, file)

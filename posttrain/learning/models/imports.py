@@ -22,7 +22,21 @@ _WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "to
 
 
 def fetch_model(name: str, *, revision: str, cache: Path) -> Path:
-    """The folder of model `name` at commit `revision`, downloaded into `cache` where it is not."""
+    """Download a model, unless it is in the cache.
+
+    Args:
+        name: Of the model at the hub, ``owner/name``.
+        revision: Commit, in full.
+        cache: Folder of downloads, shared between runs.
+
+    Returns:
+        The folder with the model's files.
+
+    Raises:
+        UserError: The hub does not know the model or the commit, access is denied, or there is no
+            network.
+
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         HfHubHTTPError,
@@ -64,7 +78,17 @@ DTYPES: Mapping[str, torch.dtype | None] = {
 
 
 def locate(source: ModelSource, inputs: Mapping[str, Path], *, scratch: Path) -> Path:
-    """The folder with the model's files: the local one, or the hub's at the pinned commit."""
+    """Find the folder with the model's files: the local one, or the hub's at the pinned commit.
+
+    Args:
+        source: Name and commit at the hub; not read where a folder is connected.
+        inputs: The stage's inputs by port; ``files.model`` is a local folder.
+        scratch: Of the stage; downloads lie below it.
+
+    Returns:
+        The folder.
+
+    """
     given = inputs.get("files.model")
     if given is not None:
         return given
@@ -94,7 +118,16 @@ def write_facts(source: ModelSource, model: "PreTrainedModel", path: Path) -> No
 
 
 def settle_generation_config(model: "PreTrainedModel", source: Path) -> None:
-    """Make a generation config one that can be saved: temperatures mean that it samples."""
+    """Make a generation config one that can be saved: temperatures mean that it samples.
+
+    Args:
+        model: Its ``generation_config`` is changed in place.
+        source: The folder that it was read from, for the message.
+
+    Raises:
+        UserError: It contradicts itself even so.
+
+    """
     config = model.generation_config
     try:
         config.validate(strict=True)

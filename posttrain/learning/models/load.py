@@ -78,7 +78,23 @@ def load_tokenizer(path: Path) -> "PreTrainedTokenizerBase":
 def load_weights(
     auto_class: Any, path: Path, *, device: str, dtype: torch.dtype | None, **options: Any
 ) -> Any:
-    """Load `auto_class` from a directory after refusing pickles, foreign code and missing files."""
+    """Load a model after refusing pickles, foreign code and missing weights.
+
+    Args:
+        auto_class: One of transformers' auto classes.
+        path: Folder with ``config.json`` and safetensors.
+        device: Where the weights go, as torch names it.
+        dtype: Of the weights; None keeps that of the files.
+        **options: Handed on to ``from_pretrained``.
+
+    Returns:
+        The model in evaluation mode, on the device.
+
+    Raises:
+        UserError: transformers cannot load it, it would not fit into memory, or a weight is
+            missing.
+
+    """
     from safetensors import SafetensorError
     from transformers.utils import logging
 

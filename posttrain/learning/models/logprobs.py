@@ -70,7 +70,17 @@ def token_logprobs(
 
 
 def batch_logprobs(model: "PreTrainedModel", batch: TokenBatch) -> tuple[Tensor, Tensor]:
-    """Log-probabilities of a batch's wanted tokens and their mask, a row each, packed or padded."""
+    """Compute the log-probabilities of a batch's wanted tokens, a row each, packed or padded.
+
+    Args:
+        model: A causal language model.
+        batch: Token ids, and which of them are wanted.
+
+    Returns:
+        Log-probabilities in nats, 0 where none is wanted; and the mask of the wanted ones. Both
+        ``[B, T]``, of a packed batch with one row per sequence.
+
+    """
     if batch.packing is None:
         found = token_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
         return found.logprobs_BT, batch.wanted_BT
@@ -93,7 +103,24 @@ def wanted_logprobs(
     temperature: float = 1.0,
     with_entropy: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """As `token_logprobs`, but flat: one entry per wanted token, in row-major order ``[N]``."""
+    """Compute what `token_logprobs` does, with one entry per wanted token.
+
+    Args:
+        model: A causal language model with an output embedding.
+        input_ids_BT: Token ids, padded or packed.
+        wanted_BT: True at the tokens whose log-probability is asked for.
+        position_ids_BT: Position of each token in its own sequence; None counts from each row's
+            start.
+        temperature: Divides the logits.
+        with_entropy: True for the entropy of each distribution, too.
+
+    Returns:
+        Log-probabilities in nats, ``[N]`` in row-major order, and entropies ``[N]`` or None.
+
+    Raises:
+        ValueError: The first token of a row is wanted.
+
+    """
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))

@@ -61,7 +61,14 @@ class BatchedMuon(torch.optim.Muon):
         return update
 
     def move(self, parameter: Tensor, update: Tensor, rate: float) -> None:
-        """Take one step against `update`."""
+        """Take one step against `update`.
+
+        Args:
+            parameter: A matrix, changed in place.
+            update: The orthogonalized momentum, of its shape.
+            rate: Learning rate, with the factor for the matrix's shape.
+
+        """
         parameter.add_(update, alpha=-rate)
 
     def _momentum(self, parameter: Tensor) -> Tensor:
@@ -75,7 +82,21 @@ class BatchedMuon(torch.optim.Muon):
 def newton_schulz(
     matrices_NAB: Tensor, coefficients: tuple[float, float, float], num_steps: int, eps: float
 ) -> Tensor:
-    """Push the singular values of each wide matrix towards 1 (Jordan et al. 2024), in bfloat16."""
+    """Push the singular values of each matrix towards 1, in bfloat16.
+
+    Source: Jordan et al. 2024, kellerjordan.github.io/posts/muon: ``X <- a X + (b A + c A^2) X``
+    with ``A = X X^T``, after division by the Frobenius norm.
+
+    Args:
+        matrices_NAB: N matrices of one shape, no taller than wide.
+        coefficients: The a, b and c of the quintic.
+        num_steps: Iterations.
+        eps: Least norm to divide by.
+
+    Returns:
+        Matrices of the same shape, in bfloat16.
+
+    """
     a, b, c = coefficients
     x_NAB = matrices_NAB.bfloat16()
     x_NAB = x_NAB / x_NAB.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)

@@ -47,7 +47,17 @@ class RewardModel:
     def score(
         self, prompts: Sequence[str], texts: Sequence[str], *, batch_tokens: int = 16384
     ) -> list[float]:
-        """Reward of each completion of its prompt; higher is better, only differences matter."""
+        """Compute the reward of each completion; higher is better, only differences mean something.
+
+        Args:
+            prompts: One per completion.
+            texts: The completions.
+            batch_tokens: Most tokens that go through the model at once, padding included.
+
+        Returns:
+            One number per completion, in their order.
+
+        """
         if not texts:
             return []
         rows = encode_rows(self.tokenizer, prompts, texts, allow_empty=True)
@@ -163,7 +173,21 @@ def start_reward_model(
 def load_reward_model(
     path: Path, *, device: str = "cpu", dtype: torch.dtype | None = torch.float32
 ) -> RewardModel:
-    """Load what `save_reward_model` wrote, or a one-label classifier of anyone's."""
+    """Load what `save_reward_model` wrote, or any classifier with one label.
+
+    Args:
+        path: The folder.
+        device: Where the weights go, as torch names it.
+        dtype: Of the weights; None keeps that of the files.
+
+    Returns:
+        Model and tokenizer, with the parameterization and scale that ``reward.json`` states.
+
+    Raises:
+        UserError: The parameterization is unknown, there is more than one label, or the weights
+            cannot be loaded.
+
+    """
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     described = path / _FILE
@@ -188,7 +212,13 @@ def load_reward_model(
 
 
 def save_reward_model(reward_model: RewardModel, path: Path) -> None:
-    """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder."""
+    """Write weights, tokenizer and ``reward.json``; transformers' auto classes load the folder.
+
+    Args:
+        reward_model: What to write.
+        path: The folder.
+
+    """
     save_policy(reward_model.model, reward_model.tokenizer, path)
     facts: dict[str, object] = {
         _KIND: reward_model.parameterization,

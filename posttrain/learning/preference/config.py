@@ -32,7 +32,7 @@ class PairsConfig(StageConfig):
     """Share of the problems whose pairs are kept for the report."""
 
     def build(self, samples: "pl.DataFrame", *, seed: int) -> "pl.DataFrame":
-        """Build PAIR_METRICS from judged COMPLETIONS; see `build_pairs`."""
+        """Build PAIRS from scored COMPLETIONS; see `build_pairs`."""
         from posttrain.data.pairs import build_pairs
 
         return build_pairs(

@@ -52,7 +52,19 @@ class PreferenceBatch:
 def reduced_logprobs(
     algorithm: PreferenceAlgorithm, model: "PreTrainedModel", tokens: TokenBatch, *, paired: bool
 ) -> Tensor:
-    """One number per row: the sum or mean that the algorithm works on. ``[rows]``."""
+    """Reduce each row to the number that the algorithm works on.
+
+    Args:
+        algorithm: Says whether that is a sum or a mean, and how surplus tokens count.
+        model: The policy or the reference.
+        tokens: The rows.
+        paired: True where the first half are chosen, the second half rejected completions of the
+            same pairs: only then is there a length that both share.
+
+    Returns:
+        One number per row in nats, ``[B]``, or ``[2B]`` of pairs.
+
+    """
     logprobs_BT, mask_BT = batch_logprobs(model, tokens)
     if algorithm.length_alpha < 1 and paired:
         shared_B = torch.minimum(*mask_BT.sum(-1).chunk(2))

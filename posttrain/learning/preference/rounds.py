@@ -54,7 +54,24 @@ def run_rounds(
     context: StageContext,
     curve: Curve,
 ) -> tuple[RoundLog, pl.DataFrame]:
-    """All rounds, from the one that a killed attempt was in; returns their log and their pairs."""
+    """Run all rounds, from the one that a killed attempt was in.
+
+    Args:
+        trainable: The policy's model, ready for training.
+        policy: Model and tokenizer.
+        problems: What is sampled, the same in each round.
+        initial: The policy as it was before the first round.
+        config: Sampling, pairs, algorithm, number of rounds.
+        context: Of the stage: seed, scratch folder, notes.
+        curve: Takes the metrics of every step.
+
+    Returns:
+        The log of the rounds; and their pairs, PAIRS.
+
+    Raises:
+        UserError: There are fewer than two problems.
+
+    """
     if len(problems) < 2:
         raise UserError(
             "preference: rounds sample problems whose pairs are not held out, and fewer than two"

@@ -296,7 +296,16 @@ def _turns(rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor) -> d
 
 
 def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:
-    """Rows of left-aligned ``[B, T]``, one number per drawn token; of ``[B, 1]`` a single one."""
+    """Cut the padding off left-aligned values.
+
+    Args:
+        values_BT: One number per drawn token; or ``[B, 1]``, one per rollout.
+        rollouts: The B rollouts, whose numbers of drawn tokens are the lengths.
+
+    Returns:
+        A tuple per rollout: one number per drawn token, or a single one.
+
+    """
     if values_BT.shape[1] == 1:
         return [(value,) for value in values_BT[:, 0].tolist()]
     lengths = [rollout.num_drawn for rollout in rollouts]

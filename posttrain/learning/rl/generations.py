@@ -3,7 +3,7 @@
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posttrain.data.schemas import Problem
@@ -15,67 +15,14 @@ from posttrain.learning.rl.batch import (
     with_advantages,
 )
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
-from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+from posttrain.learning.rl.rollout import Group, marked
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import purpose_seed, shuffler
 from posttrain.stage.slots import name_of
-
-_OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
-
-
-@dataclass
-class Generation:
-    """All rollouts that were drawn for one 0-based step, with facts of their sampling."""
-
-    step: int
-    groups: list[Group]
-    facts: dict[str, float] = field(default_factory=dict)
-    numbers: dict[str, float] = field(default_factory=dict)
-    """Numbers of the config that the learner must use as they were drawn with."""
-
-    @classmethod
-    def drawn(
-        cls, step: int, groups: list[Group], config: RlConfig, *, facts: dict[str, float]
-    ) -> "Generation":
-        """Keep groups with the numbers of the config that they were drawn with."""
-        return cls(step, groups, facts, {name: getattr(config, name) for name in _OF_THE_DRAW})
-
-    def drawn_with(self, config: RlConfig) -> RlConfig:
-        """Return the config of a later step, with the numbers that the rollouts were drawn with.
-
-        Log-probabilities are those of the engine only at its own temperature.
-
-        Args:
-            config: Of the later step.
-
-        Returns:
-            The same config where the numbers are the same.
-
-        """
-        changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
-        return config.model_copy(update=changed) if changed else config
-
-    def untrained(self) -> list[Group]:
-        """Return the groups, none of them learned from: the run ended before."""
-        return [marked(group, trained=False) for group in self.groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return plain values by name."""
-        return {
-            "step": self.step,
-            "rollouts": plain(self.groups),
-            "facts": dict(self.facts),
-            "numbers": dict(self.numbers),
-        }
-
-    @classmethod
-    def of(cls, state: Mapping[str, Any]) -> "Generation":
-        """Return the generation that `state_dict` gave."""
-        facts, numbers = dict(state["facts"]), dict(state["numbers"])
-        return cls(int(state["step"]), from_plain(state["rollouts"]), facts, numbers)
 
 
 class Queue:
@@ -135,7 +82,14 @@ class Buffer:
         self.totals: dict[str, list[float]] = {}
 
     def take(self, queue: Queue, learner: PolicyLearner, config: RlConfig) -> None:
-        """Open the oldest generation, and fix what all updates of its step will learn from it."""
+        """Open the oldest generation, and fix what all updates of its step will learn from it.
+
+        Args:
+            queue: Generations that wait; the oldest is taken out.
+            learner: Computes old and reference log-probabilities.
+            config: Of the step; what belongs to the drawing is taken as it was then.
+
+        """
         oldest = queue.waiting.popleft()
         generation = _drop_stale(oldest, bound=config.staleness)
         learner.passes.config = generation.drawn_with(config)

@@ -76,7 +76,16 @@ class PolicyLearner:
         return self.model
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """What a checkpoint of a run with these parts holds."""
+        """Say what a checkpoint of a run holds.
+
+        Args:
+            parts: Everything with a state, by name.
+            checkpointer: Writes and finds the files.
+
+        Returns:
+            What saves and restores them together.
+
+        """
         return Progress(parts, checkpointer)
 
     def finish(self) -> None:
@@ -86,7 +95,7 @@ class PolicyLearner:
     def training_samples(
         self, groups: Sequence[Group], *, step: int
     ) -> list[list[TrainSample | None]]:
-        """Turn the groups of a step into what is learned from; see the function of this name."""
+        """Turn the groups of a step into what is learned from; see `training_samples`."""
         return training_samples(groups, self.passes, step=step)
 
     def update(
@@ -334,7 +343,16 @@ def training_samples(
 
 
 def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
-    """What the loss of a whole update is divided by."""
+    """Compute what the loss of a whole update is divided by.
+
+    Args:
+        parts: All micro-batches of the update.
+        config: Algorithm and longest completion.
+
+    Returns:
+        A number of tokens or sequences, by the algorithm's aggregation.
+
+    """
     algorithm, limit = config.algorithm, config.max_tokens
     return sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generations import Generation
+from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.metrics import CURRICULUM, TRACKED, describe
 from posttrain.learning.rl.state import RlState
@@ -90,7 +90,15 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
 
 def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> None:
-    """Stop where engine and trainer disagree; of stale rollouts the distance is another thing."""
+    """Stop where engine and trainer disagree; of stale rollouts the gap is the policy's drift.
+
+    Args:
+        learner: Knows how far the log-probabilities may lie apart.
+        metrics: Of the update; where `stale`, its ``logprob_gap`` figures are renamed ``drift`` in
+            place.
+        stale: True where older weights drew the rollouts than the update starts from.
+
+    """
     if not stale:
         learner.check_gap(metrics["logprob_gap"])
         return
@@ -99,7 +107,20 @@ def gate(learner: PolicyLearner, metrics: dict[str, float], *, stale: bool) -> N
 
 
 def check_moved(learner: PolicyLearner, before: object, *, gradient: float) -> object:
-    """The fingerprint after an update; one with a gradient that left it as it was ends the run."""
+    """Take the fingerprint after an update, which must have moved the policy.
+
+    Args:
+        learner: Whose weights were updated.
+        before: The fingerprint before it.
+        gradient: Norm of the update's gradient.
+
+    Returns:
+        The fingerprint now.
+
+    Raises:
+        UserError: There was a gradient, and the weights are exactly as they were.
+
+    """
     after = learner.fingerprint()
     if gradient and after == before:
         raise UserError(
@@ -147,7 +168,19 @@ class _Saving:
 
 
 def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
-    """Return what the problem sampler measures; `UserError` for what it does not declare."""
+    """Ask the problem sampler what it measures.
+
+    Args:
+        state: Of the run; its stream of problems answers.
+        config: Of the step; names the sampler.
+
+    Returns:
+        Value by full name, such as those under ``rl/curriculum_``.
+
+    Raises:
+        UserError: The sampler measures what its METRICS does not declare.
+
+    """
     sampler, found = config.draw.sampler, state.rollouter.stream.metrics()
     check_declared(found, sampler.metrics, part=name_of(sampler))
     return {CURRICULUM + name: value for name, value in found.items()}
@@ -156,7 +189,15 @@ def measure_curriculum(state: RlState, config: RlConfig) -> dict[str, float]:
 def note_unmeasured(
     state: RlState, config: RlConfig, measured: Mapping[str, float], context: StageContext
 ) -> None:
-    """Say which metrics are followed, and were declared by a part that did not measure them."""
+    """Say which metrics are followed, and were declared by a part that did not measure them.
+
+    Args:
+        state: Of the run; knows which metrics are followed.
+        config: Says which part declares which metric.
+        measured: The metrics of the first step.
+        context: Of the stage; takes the notes.
+
+    """
     for name in sorted((state.followed & config.part_metrics.keys()) - measured.keys()):
         context.note(
             f"{config.part_metrics[name]} did not measure {name}, which its METRICS declares; what"

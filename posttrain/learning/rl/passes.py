@@ -50,7 +50,18 @@ class ModelPasses:
         *,
         with_entropy: bool = False,
     ) -> TokenLogprobs:
-        """Log-probabilities of the drawn tokens, with gradient; entropies, without."""
+        """Compute the log-probabilities of the drawn tokens, with gradient; entropies, without.
+
+        Args:
+            model: The policy.
+            input_ids_BT: Prompts and completions.
+            mask_BT: True at the drawn tokens.
+            with_entropy: True for the entropy of each distribution, too.
+
+        Returns:
+            In nats, at the temperature that the tokens were drawn with.
+
+        """
         with self.trainable.computing():
             return token_logprobs(
                 model,
@@ -108,12 +119,30 @@ class ModelPasses:
         return zeros_BT.masked_scatter(batch.mask_BT, entropy_N)
 
     def rows(self, samples: Sequence[TrainSample], compute: Pass) -> list[tuple[float, ...]]:
-        """One number per drawn token of every sample."""
+        """Compute one number per drawn token of every sample.
+
+        Args:
+            samples: In any order.
+            compute: The pass over a micro-batch.
+
+        Returns:
+            A tuple per sample, in their order.
+
+        """
         found = self._found(samples, compute)
         return [found[place] for place in range(len(samples))]
 
     def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
-        """Choose which samples, by their lengths and groups, go through the model together."""
+        """Choose which samples, by their lengths and groups, go through the model together.
+
+        Args:
+            lengths: Tokens of each sample.
+            groups: Id of each sample's group.
+
+        Returns:
+            Indices of the samples, micro-batch by micro-batch.
+
+        """
         return self._within(lengths, groups, self.config.updates.micro_batch_tokens)
 
     def _within(

@@ -19,7 +19,13 @@ class ReferencePolicy:
         self._config = config
 
     def follow(self, policy: "PreTrainedModel", *, num_updates: int) -> None:
-        """Take note that the policy has now had `num_updates` updates in all."""
+        """Take note of the policy's updates, and move towards it where one is due.
+
+        Args:
+            policy: The policy's model, which is only read.
+            num_updates: Updates that it has had in all.
+
+        """
         weight = self._config.step_toward_policy(num_updates)
         if not weight:
             return

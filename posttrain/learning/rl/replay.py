@@ -9,7 +9,8 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.batch import bearing_loss
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generations import Buffer, Generation
+from posttrain.learning.rl.generation import Generation
+from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.store import stored_groups
 from posttrain.learning.training.generators import seed_torch

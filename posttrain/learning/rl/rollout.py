@@ -270,7 +270,16 @@ def grouped(rollouts: Sequence[Rollout]) -> list[Group]:
 
 
 def marked(group: Group, *, trained: bool) -> Group:
-    """Return the same group, given to the learner or not."""
+    """Return the same group, given to the learner or not.
+
+    Args:
+        group: Rollouts of one problem.
+        trained: True where the learner is given it.
+
+    Returns:
+        New rollouts; the old ones are left as they are.
+
+    """
     return [rollout._replace(trained=trained) for rollout in group]
 
 

@@ -48,7 +48,7 @@ class ShardedPasses(ModelPasses):
         return logprobs_BT
 
     def buckets(self, lengths: Sequence[int], groups: Sequence[int]) -> list[list[int]]:
-        """At least one for each process, where there are rows enough."""
+        """Make one for each process, if rows suffice; see `ModelPasses.buckets`."""
         budget = self.config.updates.micro_batch_tokens
         buckets = self._within(lengths, groups, budget)
         while len(buckets) < min(self.group.size, len(lengths)) and budget > max(lengths):
@@ -96,7 +96,7 @@ class ShardedPolicyLearner(PolicyLearner):
         return GatheredTensors(self.sharded.model, self.group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """A checkpoint is what one process would write."""
+        """Write what one process would write; see `PolicyLearner.progress`."""
         tensors = self.trainable.parts()
 
         def shared(name: str, part: Stateful) -> Stateful:
@@ -120,7 +120,7 @@ class ShardedPolicyLearner(PolicyLearner):
     def accumulate(
         self, parts: Sequence[TrainBatch], *, where: str, first: bool = True
     ) -> dict[str, float]:
-        """Add up this process's part of an update's gradient; the metrics are of the update."""
+        """Add up this process's share of an update's gradient; see `PolicyLearner.accumulate`."""
         whole = whole_denominator(parts, self.passes.config)
         num_tokens = sum(part.num_tokens for part in parts)
         sums: dict[str, float] = {}

@@ -93,7 +93,7 @@ class DividedEngine:
         self.engine.update(policy_version)
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Draw this process's share, and gather all; see `RolloutEngine.sample`."""
         group = self.learner.group
         pieces = cut(prompts, params, batch_size=_BATCH_SIZE, at_least=group.size)
         own = {
@@ -126,7 +126,7 @@ class SharedEngine:
             self.engine.update(policy_version)
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Draw in the main process, and send it to the others; see `RolloutEngine.sample`."""
         drawn = self.engine.sample(prompts, params) if self.engine is not None else None
         samples: list[Sample] = self.learner.group.from_main(drawn)
         return samples

@@ -46,7 +46,13 @@ class RlState:
         return self.schedules.followed | ({self.stopping.metric} if self.stopping else set())
 
     def observe(self, metrics: Mapping[str, float], *, step: int) -> None:
-        """Let schedules and the stopping rule see what 0-based `step` measured."""
+        """Let schedules and the stopping rule see what a step measured.
+
+        Args:
+            metrics: Value by full name.
+            step: Counted from 0.
+
+        """
         self.schedules.observe(metrics)
         if self.stopping is None:
             return

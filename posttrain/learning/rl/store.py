@@ -34,7 +34,13 @@ class RolloutStore:
         self._num_tokens = 0
 
     def add(self, groups: Sequence[Group], *, step: int) -> None:
-        """Append the rollouts of one step; steps count from 1."""
+        """Append the rollouts of one step.
+
+        Args:
+            groups: All groups that were drawn, learned from or not.
+            step: Counted from 1.
+
+        """
         rollouts = [rollout for group in groups for rollout in group]
         self._waiting += [(step, rollout) for rollout in rollouts]
         self._num_tokens += sum(rollout.num_drawn for rollout in rollouts)

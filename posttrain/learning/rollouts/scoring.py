@@ -66,7 +66,16 @@ def problems_of(frame: pl.DataFrame) -> list[Problem]:
 
 
 def make_prompts(tokenizer: "PreTrainedTokenizerBase", problems: Sequence[Problem]) -> list[Prompt]:
-    """Render the problems' prompts for the policy; a prompt has the id of its problem."""
+    """Render the problems' prompts for the policy.
+
+    Args:
+        tokenizer: Of the policy, with its chat template.
+        problems: Each gives one prompt.
+
+    Returns:
+        One prompt per problem, with the problem's id.
+
+    """
     encoded = encode_prompts(tokenizer, [problem.prompt for problem in problems])
     return [Prompt(p.id, tuple(ids)) for p, ids in zip(problems, encoded, strict=True)]
 

@@ -26,13 +26,28 @@ class Curve:
         self._before = step
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Record the metrics of one step; steps count from 1."""
+        """Record the metrics of one step.
+
+        Args:
+            step: Counted from 1, within what goes on now.
+            metrics: Value by full name.
+
+        """
         step += self._before
         self._rows.extend((step, name, float(value)) for name, value in metrics.items())
         self._context.log(step, metrics)
 
     def last(self, metric: str, *, window: int = 1) -> float:
-        """Mean of the last `window` values of a metric."""
+        """Average the last values of a metric.
+
+        Args:
+            metric: Full name, recorded at least once.
+            window: Number of values.
+
+        Returns:
+            Their mean.
+
+        """
         values = [value for _, name, value in self._rows if name == metric][-window:]
         return sum(values) / len(values)
 

@@ -45,7 +45,13 @@ class EarlyStop:
         return self._every > 0 and step % self._every == 0
 
     def observe(self, step: int, heldout_loss: float) -> None:
-        """Take the measurement after `step` steps."""
+        """Take the measurement after a step; the best weights so far are kept.
+
+        Args:
+            step: Steps made.
+            heldout_loss: Mean loss over what is held out.
+
+        """
         assert self._rule is not None
         self._rule.observe(heldout_loss)
         if self._best and self._rule.improved:
@@ -53,7 +59,13 @@ class EarlyStop:
             self._best.keep(step)
 
     def finish(self, step: int, *, num_steps: int) -> None:
-        """After training ended at `step`: put the best weights in place, if they were kept."""
+        """Put the best weights in place, if they were kept, and say why training ended.
+
+        Args:
+            step: Steps made.
+            num_steps: Steps planned.
+
+        """
         if self.stopped:
             self._note(f"stopped after step {step} of {num_steps}: the held-out loss falls no more")
         if self._best and self._best.step:

@@ -98,7 +98,17 @@ def _save_weights(model: torch.nn.Module, path: Path) -> None:
 
 
 def save_failed_batch(folder: Path, parts: Sequence[Any], *, facts: Mapping[str, Any]) -> Path:
-    """Write every tensor of the parts, and the facts, to one safetensors file; returns its path."""
+    """Write every tensor of a step's micro-batches to one safetensors file.
+
+    Args:
+        folder: Made where it is missing.
+        parts: The micro-batches, dataclasses that hold tensors.
+        facts: For JSON, ``step`` among them; kept in the file's metadata.
+
+    Returns:
+        The file.
+
+    """
     from safetensors.torch import save_file
 
     tensors: dict[str, Tensor] = {}

@@ -31,7 +31,16 @@ def seed_torch(seed: int) -> None:
 
 
 def seed_step(seed: int, *purpose: str | int) -> int:
-    """Seed torch for one step, from the seed of its stage; returns what it was seeded with."""
+    """Seed torch for one step, from the seed of its stage.
+
+    Args:
+        seed: Of the stage.
+        *purpose: What is random, and the step.
+
+    Returns:
+        What torch was seeded with.
+
+    """
     derived = purpose_seed(seed, *purpose)
     seed_torch(derived)
     return derived

@@ -56,7 +56,17 @@ class Corpus:
 def next_token_loss(
     model: "PreTrainedModel", batch: TokenBatch, denominator: float
 ) -> tuple[Tensor, Mapping[str, Tensor]]:
-    """``-sum(log p(token | past)) / denominator`` over the tokens that bear loss, in nats."""
+    """Compute ``-sum(log p(token | past)) / denominator`` over the tokens that bear loss.
+
+    Args:
+        model: A causal language model.
+        batch: Token ids, and which of them bear loss.
+        denominator: Tokens with loss of the whole step, so that micro-batches add up.
+
+    Returns:
+        The loss in nats, a scalar with gradient; and no further metrics.
+
+    """
     logprobs_N, _ = wanted_logprobs(
         model, batch.input_ids_BT, wanted_BT=batch.wanted_BT, position_ids_BT=position_ids(batch)
     )
@@ -71,7 +81,19 @@ def next_token_objective(
     context: StageContext,
     where: str,
 ) -> tuple[SupervisedObjective[TokenBatch], int]:
-    """Encode, leave out what is too long, check, hold out, plan every step; and the rows kept."""
+    """Encode, leave out what is too long, check, hold out, and plan every step.
+
+    Args:
+        policy: Model and tokenizer.
+        corpus: Prompts and texts, and how they are mixed.
+        config: Longest row, budgets, passes, early stop.
+        context: Of the stage; gives the seed, takes notes.
+        where: Name of the stage, for messages.
+
+    Returns:
+        The objective, and the number of rows kept.
+
+    """
     check_answers(policy.tokenizer, corpus.prompts, corpus.texts)
     rows = encode_rows(
         policy.tokenizer, corpus.prompts, corpus.texts, mask_prompts=corpus.mask_prompts
@@ -142,7 +164,16 @@ def fit(
 
 
 def check_fit(policy: "Policy", rows: Sequence[TokenRow]) -> None:
-    """Refuse rows that the policy cannot embed, has no place for, or cannot learn from."""
+    """Refuse rows that the policy cannot embed, has no place for, or cannot learn from.
+
+    Args:
+        policy: Its model's vocabulary and context are the limits.
+        rows: At least one.
+
+    Raises:
+        UserError: A token has no embedding, a row bears no loss, or it is longer than the context.
+
+    """
     embeddings = policy.model.get_input_embeddings().weight
     check_rows(rows, num_embeddings=embeddings.shape[0])
     longest = max(len(row.ids) for row in rows)
@@ -162,7 +193,19 @@ def token_batches(
     config: TrainingConfig,
     seed: int,
 ) -> Batches[TokenBatch]:
-    """Every step over the rows."""
+    """Plan every step over the rows.
+
+    Args:
+        policy: Its tokenizer gives the padding.
+        rows: What is learned from.
+        mixture: Shares of the sources; None takes each row once an epoch.
+        config: Budgets, passes, packing.
+        seed: Of the order.
+
+    Returns:
+        The micro-batches of every step.
+
+    """
     lengths = [len(row.ids) for row in rows]
     packed = config.learner.packing
     steps = config.plan(lengths, seed=seed, mixture=mixture)
@@ -173,7 +216,17 @@ def token_batches(
 def heldout_batches(
     policy: "Policy", rows: Sequence[TokenRow], config: TrainingConfig
 ) -> Batches[TokenBatch]:
-    """Each row once, in batches of similar length."""
+    """Lay out each row once, in batches of similar length.
+
+    Args:
+        policy: Its tokenizer gives the padding.
+        rows: What is held out.
+        config: Tokens that go through the model at once.
+
+    Returns:
+        Batches, never packed.
+
+    """
     lengths = [len(row.ids) for row in rows]
     budget = config.micro_batch_tokens or config.batch_tokens
     steps = length_buckets(range(len(rows)), lengths, budget)
@@ -181,7 +234,20 @@ def heldout_batches(
 
 
 def fitting(rows: Sequence[TokenRow], *, max_length: int, where: str) -> list[int]:
-    """Indices of the rows of at most `max_length` tokens; refuses to keep none."""
+    """Choose the rows that are not too long.
+
+    Args:
+        rows: All of them.
+        max_length: Most tokens, prompt and completion together.
+        where: Name of the stage, for the message.
+
+    Returns:
+        Indices of those that fit, ascending.
+
+    Raises:
+        UserError: None fits.
+
+    """
     kept = [index for index, row in enumerate(rows) if len(row.ids) <= max_length]
     if rows and not kept:
         shortest = min(len(row.ids) for row in rows)

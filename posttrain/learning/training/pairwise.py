@@ -97,7 +97,17 @@ class PairRows:
         sides: Sequence[int] | None = None,
         packed: bool = False,
     ) -> PairTable:
-        """The pairs of these indices and their sides, or all, ready to be cut into batches."""
+        """Make a table of pairs, ready to be cut into batches.
+
+        Args:
+            part: Indices of the pairs; None for all.
+            sides: Which sides, 0 the chosen and 1 the rejected; None for all.
+            packed: True where batches are packed.
+
+        Returns:
+            The table.
+
+        """
         rows = range(len(self.prompts)) if part is None else part
         chosen = range(len(self.sides)) if sides is None else sides
         return PairTable(
@@ -107,7 +117,16 @@ class PairRows:
         )
 
     def length(self, index: int, *, packed: bool) -> int:
-        """Tokens that a pair takes in a batch."""
+        """Count the tokens that a pair takes in a batch.
+
+        Args:
+            index: Of the pair.
+            packed: False where both sides are padded to the longer one.
+
+        Returns:
+            Tokens of both sides.
+
+        """
         lengths = [len(side[index].ids) for side in self.sides[:2]]
         # Both sides of a pair are padded to the longer one.
         return sum(lengths) if packed else 2 * max(lengths)
@@ -208,7 +227,18 @@ def _as_drawn(rows: list[TokenRow], pairs: pl.DataFrame, side: str) -> list[Toke
 
 
 def accuracy_interval(gap_B: Tensor, problem_ids: pl.Series) -> dict[str, float]:
-    """Share of pairs in the right order, a tie counting half; pairs of a problem go together."""
+    """Compute the share of pairs in the right order, with its 95 % interval.
+
+    A tie counts half. Pairs of one problem go together, as they are not independent.
+
+    Args:
+        gap_B: Score of the chosen minus that of the rejected.
+        problem_ids: The problem of each pair.
+
+    Returns:
+        ``accuracy``, ``accuracy_low`` and ``accuracy_high``, in [0, 1].
+
+    """
     right_B = (torch.sign(gap_B.double()) + 1) / 2
     problems_B = torch.tensor(problem_ids.rank("dense").to_list())
     interval = clustered_mean_interval(right_B, problems_B)

@@ -106,7 +106,13 @@ class Trainable:
             self.adapter.merge()
 
     def save(self, tokenizer: "PreTrainedTokenizerBase", path: Path) -> None:
-        """After `finish`: write a plain checkpoint, or the adapter alone where that is wanted."""
+        """Write a plain checkpoint after `finish`, or the adapter alone where that is wanted.
+
+        Args:
+            tokenizer: Written beside the weights.
+            path: The folder.
+
+        """
         if self.adapter and self.config.lora and self.config.lora.save == "adapter":
             self.adapter.save(path)
             tokenizer.save_pretrained(path)

@@ -44,7 +44,14 @@ class Progress:
         facts: Mapping[str, Any] | None = None,
         files: Mapping[str, Path] | None = None,
     ) -> None:
-        """Write a checkpoint of the state after `step` steps."""
+        """Write a checkpoint of the state after a step.
+
+        Args:
+            step: Steps made.
+            facts: Small values that come back with it, for JSON.
+            files: Files to copy in, by name.
+
+        """
         self.checkpointer.save(step, self.states(), facts=facts, files=files)
 
     def states(self) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         return ShardedOptimizer(built, self._group)
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """What a checkpoint holds is what one process would put into it."""
+        """Save what one process would put into it; see `SupervisedTrainer.progress`."""
         tensors: dict[str, Stateful] = {
             name: GatheredTensors(part, self._group)
             for name, part in self.trainable.parts().items()
@@ -81,7 +81,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
         return gathered
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
-        """Accumulate the gradient of this process's share; the metrics are those of the step."""
+        """Accumulate the gradient of this process's share; see `SupervisedTrainer.backward`."""
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
         for part, counts in shares(parts, self._group):
@@ -124,7 +124,7 @@ class SharedProgress(Progress):
         facts: Mapping[str, Any] | None = None,
         files: Mapping[str, Path] | None = None,
     ) -> None:
-        """Write a checkpoint of the state after `step` steps."""
+        """Gather the state, which the main process writes; see `Progress.save`."""
         states = self.states()
         if self.group.is_main:
             self.checkpointer.save(step, states, facts=facts, files=files)
@@ -161,7 +161,16 @@ def shares(parts: Sequence[T], group: ProcessGroup) -> list[tuple[T, bool]]:
 
 
 def twin(trainable: Trainable, model: Any) -> Trainable:
-    """The same, of a model in shards."""
+    """Return the same as `trainable`, of a model in shards.
+
+    Args:
+        trainable: Of the whole model; its moving average is emptied, to free its memory.
+        model: In shards.
+
+    Returns:
+        With a moving average of the shards, where there was one.
+
+    """
     average = None
     if trainable.average:
         average = MovingAverage(model, trainable.average.decay)

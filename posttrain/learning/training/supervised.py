@@ -97,7 +97,17 @@ def train(
 def open_trainer(
     trainable: Trainable, objective: SupervisedObjective[AnyBatch], context: StageContext
 ) -> SupervisedTrainer[AnyBatch]:
-    """Return what takes the steps; several processes shard the model."""
+    """Choose what takes the steps; several processes shard the model.
+
+    Args:
+        trainable: The model, with its adapter and average.
+        objective: The batches of every step, and the loss of one.
+        context: Of the stage: number of processes, device.
+
+    Returns:
+        The trainer of this process.
+
+    """
     if context.processes == 1:
         return SupervisedTrainer(trainable, objective, context)
     from posttrain.learning.training.sharded import ShardedSupervisedTrainer

@@ -32,6 +32,16 @@ class SupervisedObjective(Generic[AnyBatch]):
     """``gather(model, parts)`` completes a step's parts by what depends on all of them."""
 
     def parts(self, model: "PreTrainedModel", step: int, device: str) -> list[AnyBatch]:
-        """Return the micro-batches of 0-based `step`, on the device."""
+        """Lay out the micro-batches of a step.
+
+        Args:
+            model: What a `gather` asks, as of a reference point.
+            step: Counted from 0.
+            device: Where they go, as torch names it.
+
+        Returns:
+            The micro-batches, complete.
+
+        """
         parts = [batch.to(device) for batch in self.batches.micro_batches(step)]
         return self.gather(model, parts) if self.gather else parts

@@ -39,7 +39,16 @@ class SupervisedTrainer(Generic[AnyBatch]):
         return optimizer
 
     def progress(self, parts: Mapping[str, Stateful], checkpointer: Checkpointer) -> Progress:
-        """What a checkpoint holds: the weights, and these parts."""
+        """Say what a checkpoint holds: the weights, and these parts.
+
+        Args:
+            parts: Everything else with a state, by name.
+            checkpointer: Writes and finds the files.
+
+        Returns:
+            What saves and restores them together.
+
+        """
         return Progress(self.trainable.parts() | dict(parts), checkpointer)
 
     def weights(self) -> torch.nn.Module:
@@ -52,7 +61,16 @@ class SupervisedTrainer(Generic[AnyBatch]):
         return self.objective.parts(self.trainable.model, step, self.device)
 
     def backward(self, parts: Sequence[AnyBatch], *, where: str) -> dict[str, float]:
-        """Accumulate the gradient of one step; returns the loss and its metrics over all units."""
+        """Accumulate the gradient of one step.
+
+        Args:
+            parts: Its micro-batches.
+            where: Stage and step, for the message.
+
+        Returns:
+            The loss and its metrics, over all units of the step.
+
+        """
         num_units = sum(part.num_units for part in parts)
         totals: dict[str, float] = {}
         for part in parts:
@@ -89,7 +107,16 @@ class SupervisedTrainer(Generic[AnyBatch]):
 
 
 def check_finite(loss: float, *, where: str) -> None:
-    """Stop training at a loss that is not a number."""
+    """Stop training at a loss that is not a number.
+
+    Args:
+        loss: Of a micro-batch, or a step.
+        where: Stage and step, for the message.
+
+    Raises:
+        NotFiniteError: It is infinite or not a number.
+
+    """
     if not math.isfinite(loss):
         raise NotFiniteError(
             f"{where}: the loss is {loss}, so training stopped; "
@@ -104,7 +131,15 @@ def add_up(
     *,
     share: tuple[int, int],
 ) -> None:
-    """Add one part's loss, and its metrics by its share: its units of those of the step."""
+    """Add a micro-batch's loss, and its metrics by its share of the step.
+
+    Args:
+        totals: Changed in place; the loss under ``loss``.
+        loss: Divided by the step's denominator already.
+        metrics: Means over the micro-batch's units.
+        share: Units of the micro-batch, and of the whole step.
+
+    """
     num_units, all_units = share
     totals["loss"] = totals.get("loss", 0.0) + loss
     for name, metric in metrics.items():

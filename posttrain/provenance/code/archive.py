@@ -36,13 +36,28 @@ class SourceArchive:
         self._known: set[str] | None = None
 
     def has(self, module: str, digest: str) -> bool:
-        """Whether this version of a module is kept."""
+        """Whether this version of a module is kept.
+
+        Args:
+            module: Dotted name.
+            digest: Of the module's source.
+
+        Returns:
+            True where this version of the module is kept.
+
+        """
         if self._known is None:
             self._known = {file.name for file in self._folder.glob("*.z")}
         return _name(module, digest) in self._known
 
     def keep(self, module: str, text: ModuleText) -> None:
-        """Store one version; a folder that cannot be written only loses the diff."""
+        """Store one version; a folder that cannot be written only loses the diff.
+
+        Args:
+            module: Dotted name.
+            text: Its source.
+
+        """
         name = _name(module, text.digest)
         content = zlib.compress(b"%d" % text.is_package + text.source, 1)
         write_if_possible(self._folder / name, content)
@@ -65,7 +80,19 @@ class SourceArchive:
 def recovered(
     symbol: str, digest: str, texts: Iterable[ModuleText], packages: Iterable[str]
 ) -> str | None:
-    """Normalized source of `module:name` out of the first text in which it has this digest."""
+    """Find the normalized source of a symbol as it once was.
+
+    Args:
+        symbol: ``module:name``.
+        digest: Of the symbol's code then.
+        texts: Versions of the module to look through.
+        packages: First-party packages, which names are resolved in.
+
+    Returns:
+        The source out of the first version in which the symbol has this digest; None where none
+        has.
+
+    """
     module, _, name = symbol.partition(":")
     first_party = tuple(packages)
     for text in texts:

@@ -123,7 +123,13 @@ class CodeReader:
         return {node: symbol for node, symbol in found if symbol is not None}
 
     def keep_sources(self, closure: CodeClosure, archive: SourceArchive) -> None:
-        """Archive the modules of a closure as this snapshot saw them; one edited since is left."""
+        """Archive the modules of a closure as this snapshot saw them; one edited since is left.
+
+        Args:
+            closure: What a stage executes.
+            archive: Where versions are kept by digest.
+
+        """
         for module in sorted({symbol.partition(":")[0] for symbol in closure.symbols}):
             version = self._tree.version(module)
             if version is None or archive.has(module, version):

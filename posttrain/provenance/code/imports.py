@@ -19,7 +19,17 @@ class Binding(NamedTuple):
 
 
 def import_bindings(node: Import, *, module: str, is_package: bool) -> list[Binding]:
-    """Resolve the bindings of an import statement that stands in `module`; a star binds `*`."""
+    """Resolve the names that an import statement binds; a star binds `*`.
+
+    Args:
+        node: The statement.
+        module: Dotted name of the module in which it stands.
+        is_package: True where that module is an ``__init__``, from which relative imports count.
+
+    Returns:
+        One binding per name; none of ``from __future__``.
+
+    """
     if isinstance(node, ast.Import):
         return [_plain(alias) for alias in node.names]
     base = _base(node, module, is_package=is_package)

@@ -47,7 +47,16 @@ class Registries:
         self._hooking: dict[SymbolNode, bool] = {}
 
     def takes(self, module: str, symbol: Symbol) -> bool:
-        """Whether defining a symbol of `module` hands it to code that may call it later."""
+        """Tell whether defining a symbol hands it to code that may call it later.
+
+        Args:
+            module: Dotted name of the module that defines it.
+            symbol: Its decorators, calls and bases.
+
+        Returns:
+            True also where that cannot be excluded.
+
+        """
         if any(self._registers(module, use) for use in symbol.calls):
             return True
         if any(self._changes(module, *pair) for pair in symbol.handed):

@@ -22,11 +22,23 @@ class Edges:
         self.followed: set[tuple[str, ...]] = set()
 
     def reach(self, module: str, name: str) -> None:
-        """Add a node."""
+        """Add a node.
+
+        Args:
+            module: Dotted name; empty of a package that is not ours.
+            name: Of the symbol in it.
+
+        """
         self.nodes[SymbolNode(module, name)] = None
 
     def fall_back(self, module: str, reason: str) -> None:
-        """Take the whole of a module, and say why; the first reason stays."""
+        """Take the whole of a module, and say why; the first reason stays.
+
+        Args:
+            module: Dotted name.
+            reason: Why analysis cannot say which of its symbols count.
+
+        """
         self.nodes[SymbolNode(module, WHOLE)] = None
         self.notes.setdefault(module, reason)
 
@@ -74,13 +86,27 @@ class NameResolver:
         return self._tree.symbols(node.module).get(node.name)
 
     def below(self, package: str, reason: str, edges: Edges) -> None:
-        """All modules of a package, one of which is looked up by a run-time name."""
+        """Reach all modules of a package, one of which is looked up by a run-time name.
+
+        Args:
+            package: Dotted name.
+            reason: Why all of them count.
+            edges: Takes the nodes and the note.
+
+        """
         for module in filter(self.counts, self._tree.submodules(package)):
             edges.reach(module, WHOLE)
         edges.notes.setdefault(f"{package}.*", reason)
 
     def resolve(self, module: str, use: str, edges: Edges) -> None:
-        """Follow a chain written in `module`; names that it does not define are builtins."""
+        """Follow a chain written in `module`; names that it does not define are builtins.
+
+        Args:
+            module: Dotted name.
+            use: The chain, such as ``numpy.random.rand``, or ``module:rest`` by an absolute name.
+            edges: Takes what it leads to.
+
+        """
         absolute, colon, rest = use.partition(":")
         if colon:
             self._follow(absolute, rest.split(".") if rest else [], edges, module)
@@ -121,7 +147,13 @@ class NameResolver:
             edges.fall_back(module, f"nothing in it defines {name}")
 
     def load(self, target: str, edges: Edges) -> None:
-        """Import a module, or the submodule that is imported from it."""
+        """Import a module, or the submodule that is imported from it.
+
+        Args:
+            target: ``module`` or ``module:name``.
+            edges: Takes the nodes; a note where there is no source for the module.
+
+        """
         module, _, name = target.partition(":")
         if not self._tree.is_first_party(module):
             edges.reach("", module.partition(".")[0])
@@ -135,7 +167,16 @@ class NameResolver:
                 edges.reach(submodule, IMPORTED)
 
     def meanings(self, module: str, use: str) -> list[SymbolNode]:
-        """The symbols and whole modules that a chain stands for, import bindings looked through."""
+        """Find the symbols and whole modules that a chain stands for, looking through imports.
+
+        Args:
+            module: Dotted name of the module in which the chain is written.
+            use: The chain.
+
+        Returns:
+            Nodes; none of a builtin.
+
+        """
         edges = Edges()
         self.resolve(module, use, edges)
         return [node for node in edges.nodes if node.name != IMPORTED and not self._is_import(node)]
@@ -146,7 +187,16 @@ class NameResolver:
 
 
 def extended(target: str, rest: str) -> str:
-    """`target` with further attributes read from it."""
+    """Read further attributes from a target.
+
+    Args:
+        target: ``module:`` or ``module:name``.
+        rest: Attributes joined by dots; may be empty.
+
+    Returns:
+        ``module:name.attribute``.
+
+    """
     if not rest:
         return target
     return target + rest if target.endswith(":") else f"{target}.{rest}"

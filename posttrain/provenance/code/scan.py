@@ -91,7 +91,13 @@ class Scanner:
         self.tokens.append(")")
 
     def field(self, name: str, value: Any) -> None:
-        """Look at one field: a node, a list of nodes, or a plain value."""
+        """Look at one field: a node, a list of nodes, or a plain value.
+
+        Args:
+            name: Of the field in the syntax tree.
+            value: A node, a list of nodes, or a plain value; what is empty leaves no token.
+
+        """
         # Empty fields are skipped, so that a Python with one more optional field agrees.
         if type(value) is list:
             if value:
@@ -104,7 +110,13 @@ class Scanner:
             self.visit(value)
 
     def opaque(self, what: str, node: ast.expr) -> None:
-        """Note that `what` hides which code is meant."""
+        """Note that `what` hides which code is meant.
+
+        Args:
+            what: What stands there, such as ``eval``.
+            node: Where; its line goes into the note.
+
+        """
         self.found.opaque.append(f"{what} at line {node.lineno}")
 
     def enter(self, kind: Literal["class", "function", "comprehension"]) -> None:

@@ -11,7 +11,16 @@ from posttrain.provenance.code.scan import Handler, Scanner
 
 
 def renamed_loader(name: str, target: str) -> bool:
-    """Whether an import gives another name to what loads modules by name."""
+    """Tell whether an import gives another name to what loads modules by name.
+
+    Args:
+        name: That the import binds.
+        target: ``module:name`` that it imports.
+
+    Returns:
+        True of ``from importlib import import_module as load``.
+
+    """
     loader = target.partition(":")[2]
     return loader in LOADERS and loader != name
 

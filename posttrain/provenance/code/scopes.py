@@ -28,7 +28,13 @@ class Scope:
     nonlocal_names: set[str] = field(default_factory=set)
 
     def use(self, chain: ScopeChain, reason: str = "") -> None:
-        """Read `chain`."""
+        """Read `chain`.
+
+        Args:
+            chain: A name and the attributes read from it.
+            reason: Why it is opaque; empty where it is not.
+
+        """
         self.uses.append((chain, reason))
 
     def bind(self, names: Iterable[str]) -> None:

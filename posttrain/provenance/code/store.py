@@ -25,12 +25,28 @@ class TableStore:
         self._changed = False
 
     def get(self, module: str, digest: str) -> ModuleTable | None:
-        """The table of exactly this source."""
+        """Look up the table of exactly this source.
+
+        Args:
+            module: Dotted name.
+            digest: Of its source.
+
+        Returns:
+            The table; None where the source has changed or was never read.
+
+        """
         known = self._rows.get(module)
         return ModuleTable.from_json(known[1]) if known and known[0] == digest else None
 
     def put(self, module: str, digest: str, table: ModuleTable) -> None:
-        """Remember a table until the module's source changes."""
+        """Remember a table until the module's source changes.
+
+        Args:
+            module: Dotted name.
+            digest: Of its source.
+            table: What the source defines and uses.
+
+        """
         self._rows[module] = (digest, table)
         self._changed = True
 
@@ -57,7 +73,13 @@ class TableStore:
 
 
 def write_if_possible(file: Path, content: bytes) -> None:
-    """Replace a cache file atomically; where it cannot be written, the next run works again."""
+    """Replace a cache file atomically; where it cannot be written, the next run works again.
+
+    Args:
+        file: Replaced where it exists; its folder is made.
+        content: All of it.
+
+    """
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file) as partial:

@@ -49,7 +49,16 @@ def loads_by_name(symbols: Mapping[SymbolNode, Symbol]) -> bool:
 
 
 def package_of(tree: SourceTree, module: str) -> str:
-    """The package that a module is or lies in."""
+    """Name the package that a module is or lies in.
+
+    Args:
+        tree: Knows which modules are packages.
+        module: Dotted name.
+
+    Returns:
+        Dotted name; the module's own where it lies in none.
+
+    """
     return module if tree.is_package(module) else module.rpartition(".")[0] or module
 
 

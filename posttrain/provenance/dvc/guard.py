@@ -34,7 +34,13 @@ def guarded(cache: Path, *, alone: bool = False) -> Iterator[None]:
 
 
 def register(cache: Path, root: Path) -> None:
-    """Note that the project at `root` keeps objects here: a cache may serve several."""
+    """Note that a project keeps objects in a cache, which may serve several.
+
+    Args:
+        cache: Root of DVC's cache.
+        root: The project's root.
+
+    """
     note = cache / _PROJECTS / sha256_of(str(root))[:16]
     with contextlib.suppress(OSError):
         if not note.exists():

@@ -20,7 +20,16 @@ class Damaged(Exception):
 
 
 def build(repo: Any, path: Path) -> tuple[Any, Any]:
-    """Hash a file or directory; DVC's description of it, and the object. Stores nothing."""
+    """Hash a file or directory, storing nothing.
+
+    Args:
+        repo: DVC's repository; gives cache, file system and what is ignored.
+        path: File or directory.
+
+    Returns:
+        DVC's description of it; and the object, with its name in the cache.
+
+    """
     from dvc_data.hashfile.build import build as build_object
 
     odb = repo.cache.local
@@ -29,7 +38,15 @@ def build(repo: Any, path: Path) -> tuple[Any, Any]:
 
 
 def add(odb: Any, fs: Any, path: Path, obj: Any) -> None:
-    """Copy a hashed file or directory into the cache, replacing objects that are damaged."""
+    """Copy a hashed file or directory into the cache, replacing objects that are damaged.
+
+    Args:
+        odb: DVC's local cache.
+        fs: File system that the files lie on.
+        path: What was hashed.
+        obj: Its object, from `build`.
+
+    """
     from dvc_data.hashfile.tree import Tree
 
     if isinstance(obj, Tree):
@@ -53,14 +70,26 @@ def _add(odb: Any, fs: Any, files: dict[str, str]) -> None:
 
 
 def verify(odb: Any, md5: str) -> None:
-    """Hash an object and all its files; raises `FileNotFoundError` or `Damaged` at a bad one."""
+    """Hash an object and all its files.
+
+    Args:
+        odb: DVC's local cache.
+        md5: Name of the object; it ends in ``.dir`` of a directory.
+
+    """
     check(odb, md5)
     for oid in sorted(set(tree(odb, md5).values()) - {md5}):
         check(odb, oid)
 
 
 def touch(odb: Any, md5: str) -> None:
-    """Show that an object and its files are in use: nobody clears away what changed just now."""
+    """Show that an object and its files are in use: what changed just now is not cleared away.
+
+    Args:
+        odb: DVC's local cache.
+        md5: Name of the object.
+
+    """
     for oid in {md5, *tree(odb, md5).values()}:
         _used(odb, oid)
 
@@ -71,7 +100,17 @@ def _used(odb: Any, oid: str) -> None:
 
 
 def check(odb: Any, oid: str) -> None:
-    """Hash one object's bytes as they are now, whatever DVC's memory of hashes says."""
+    """Hash one object's bytes as they are now, whatever DVC's memory of hashes says.
+
+    Args:
+        odb: DVC's local cache.
+        oid: Name of the object; the list of files of a ``.dir`` counts, not the files.
+
+    Raises:
+        Damaged: The bytes have another hash; the object is removed, so that it can be fetched
+            again.
+
+    """
     path = Path(odb.oid_to_path(oid))
     actual = md5_of_file(path)
     if actual != oid.removesuffix(".dir"):
@@ -81,7 +120,20 @@ def check(odb: Any, oid: str) -> None:
 
 
 def tree(odb: Any, md5: str) -> dict[str, str]:
-    """Relative path -> object of each file of a directory; a file is its own, at no path."""
+    """List the files of an object.
+
+    Args:
+        odb: DVC's local cache.
+        md5: Name of the object.
+
+    Returns:
+        Name of each file's object by relative path; an object that is one file is its own, at no
+        path.
+
+    Raises:
+        Damaged: It is no list of files, or names one outside its directory.
+
+    """
     if not md5.endswith(".dir"):
         return {"": md5}
     from dvc_data.hashfile.hash_info import HashInfo
@@ -98,7 +150,16 @@ def tree(odb: Any, md5: str) -> dict[str, str]:
 
 
 def missing(odb: Any, md5: str) -> Iterator[Path]:
-    """Cache files that an object needs and that are not there."""
+    """Find cache files that an object needs and that are not there.
+
+    Args:
+        odb: DVC's local cache.
+        md5: Name of the object.
+
+    Yields:
+        Where each should be; of a missing list of files the list alone.
+
+    """
     first = Path(odb.oid_to_path(md5))
     if not first.is_file():
         yield first
@@ -108,7 +169,14 @@ def missing(odb: Any, md5: str) -> Iterator[Path]:
 
 
 def checkout(odb: Any, md5: str, out: Path) -> None:
-    """Link or copy an object beside `out`, then rename: `out` is whole or not there at all."""
+    """Link or copy an object beside `out`, then rename: `out` is whole or not there at all.
+
+    Args:
+        odb: DVC's local cache.
+        md5: Name of the object, all of whose files are there.
+        out: What it becomes, replacing what is there.
+
+    """
     files = tree(odb, md5)
     temporary = out.with_name(f".{out.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:

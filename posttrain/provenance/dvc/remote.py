@@ -12,7 +12,17 @@ _VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModif
 
 
 def push_object(root: Path, md5: CacheName) -> None:
-    """Upload one object, with the files of a directory, and see that it arrived."""
+    """Upload one object, with the files of a directory, and see that it arrived.
+
+    Args:
+        root: The project's root.
+        md5: Name of the object in the cache.
+
+    Raises:
+        UserError: There is no default remote, it cannot be written to, or the object is not there
+            afterwards.
+
+    """
     from dvc.config import NoRemoteError
     from dvc.exceptions import DvcException
     from dvc_data.hashfile.hash_info import HashInfo
@@ -32,7 +42,19 @@ def push_object(root: Path, md5: CacheName) -> None:
 
 
 def remote_digest(root: Path, address: str) -> str:
-    """SHA-256 over names, sizes and versions of all files at `remote://NAME/path`."""
+    """Compute the SHA-256 over names, sizes and versions of all files at a remote address.
+
+    Args:
+        root: The project's root.
+        address: ``remote://NAME/path``.
+
+    Returns:
+        The digest, in hex; nothing is downloaded.
+
+    Raises:
+        UserError: DVC knows no such remote, or nothing is there.
+
+    """
     from dvc.config import Config
     from dvc.fs import get_cloud_fs
 

@@ -75,7 +75,17 @@ class StageHistory:
         return found[0] if found else None
 
     def executions(self, stage: str, recipe: str, *, limit: int) -> list[StageRun]:
-        """The stage runs that really executed `stage`, failed ones included, newest first."""
+        """Read the stage runs that really executed a stage, failed ones included.
+
+        Args:
+            stage: Its name in the flow.
+            recipe: Path of the recipe.
+            limit: Most runs.
+
+        Returns:
+            Newest first.
+
+        """
         condition = f"stage=:stage AND status IN ('succeeded','failed') AND {_OF_RECIPE}"
         return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
 
@@ -168,7 +178,13 @@ class Ledger:
         self.append_run(run, process=this_process())
 
     def append_run(self, run: Run, *, process: str) -> None:
-        """Record a run of any process, as an import does."""
+        """Record a run of any process, as an import does.
+
+        Args:
+            run: The run, ended or not.
+            process: `host pid birth` of the process that makes it, by which a killed one is known.
+
+        """
         values = {**vars(run), "overrides": canonical_json(dict(run.overrides)), "process": process}
         with self.store.transaction():
             insert_rows(self.store, "runs", [values])
@@ -182,7 +198,16 @@ class Ledger:
         mlflow_run_id: str | None = None,
         prefect_run_id: str | None = None,
     ) -> None:
-        """Close the row of a running run; ids that are None stay as they were."""
+        """Close the row of a running run.
+
+        Args:
+            run_id: Of the ledger.
+            status: How it ended.
+            ended: When, in seconds since 1970.
+            mlflow_run_id: Of the tracker; None leaves what is there.
+            prefect_run_id: Of the Prefect flow run; None leaves what is there.
+
+        """
         values = {"id": run_id, "status": status, "ended": ended}
         ids = {"mlflow_run_id": mlflow_run_id, "prefect_run_id": prefect_run_id}
         with self.store.transaction():
@@ -233,7 +258,16 @@ class Ledger:
 
 
 def open_ledger(url_or_path: str | Path, *, create: bool = True) -> Ledger:
-    """Open, create or migrate the ledger at a path, a `sqlite:///` URL or a PostgreSQL URL."""
+    """Open, create or migrate a ledger.
+
+    Args:
+        url_or_path: A path, a `sqlite:///` URL or a PostgreSQL URL.
+        create: False where a ledger that is missing is an error.
+
+    Returns:
+        The ledger, in today's schema.
+
+    """
     store = open_store(str(url_or_path), create=create)
     try:
         ensure_current(store)

@@ -8,7 +8,16 @@ from posttrain.provenance.ledger.store import Params, Row, Store, query_in
 
 
 def annotated(column: str, table: str) -> str:
-    """SQL for what was annotated under a column's name, else the column as it was recorded."""
+    """Write SQL for what was annotated under a column's name, else for what was recorded there.
+
+    Args:
+        column: Name of both.
+        table: With the column, and an ``id`` that annotations name.
+
+    Returns:
+        An expression to select.
+
+    """
     return (
         f"COALESCE((SELECT value FROM annotations WHERE subject={table}.id AND name='{column}'),"
         f"{table}.{column})"
@@ -36,7 +45,16 @@ Sides = tuple[tuple[ArtifactRecord, ...], tuple[ArtifactRecord, ...]]
 
 
 def read_edges(store: Store, derivations: Sequence[int]) -> dict[int, Sides]:
-    """Inputs and outputs of each derivation."""
+    """Read the inputs and outputs of each derivation.
+
+    Args:
+        store: Of the ledger.
+        derivations: Their numbers.
+
+    Returns:
+        Inputs and outputs by number; of one without edges two empty tuples.
+
+    """
     sides = {number: (list[ArtifactRecord](), list[ArtifactRecord]()) for number in derivations}
     for row in query_in(store, _EDGES, sorted(sides)):
         fields = row._asdict() | {"producer": row.producer or None}
@@ -53,13 +71,32 @@ class StageRunReader:
         self._documents: dict[str, Mapping[str, str]] = {}
 
     def where(self, condition: str, params: Params, *, limit: int | None = None) -> list[StageRun]:
-        """Stage runs for which `condition` holds, newest first."""
+        """Read stage runs by a condition.
+
+        Args:
+            condition: SQL with parameters ``:like_this``.
+            params: Values of those.
+            limit: Most runs; None for all.
+
+        Returns:
+            Newest first.
+
+        """
         tail = f" LIMIT {limit}" if limit is not None else ""
         sql = f"SELECT {_COLUMNS} FROM stage_runs WHERE {condition} ORDER BY num DESC{tail}"
         return self._build(self._store.query(sql, params))
 
     def where_in(self, condition: str, values: Sequence[str]) -> list[StageRun]:
-        """As `where`, with one `{values}` list of any length in the condition."""
+        """Read stage runs by a condition with a list of any length.
+
+        Args:
+            condition: SQL with one ``{values}``.
+            values: What goes there.
+
+        Returns:
+            Newest first.
+
+        """
         sql = f"SELECT {_COLUMNS} FROM stage_runs WHERE {condition}"
         rows = query_in(self._store, sql, values)
         return self._build(sorted(rows, key=lambda row: -row.num))

@@ -36,7 +36,7 @@ class ServerStore:
         self._lock = threading.RLock()
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT, with the names of its columns."""
+        """Read rows; see `Store.query`."""
         with self._lock:
             result = self._begun(sql, params)
             row = row_type(tuple(result.keys()))
@@ -46,11 +46,11 @@ class ServerStore:
             return rows
 
     def column(self, sql: str, params: Params | None = None) -> list[Any]:
-        """The first column of a SELECT."""
+        """Read one column; see `Store.column`."""
         return [row[0] for row in self.query(sql, params)]
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        """One statement for each of `rows`."""
+        """Execute a statement for each of `rows`; see `Store.execute_many`."""
         if rows:
             self._connection.execute(text(sql), [dict(row) for row in rows])
 

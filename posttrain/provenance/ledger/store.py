@@ -38,13 +38,37 @@ class Store(Protocol):
     """`sqlite` or `postgresql`: where the two differ, `dialects` has a text for each."""
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT, with the names of its columns."""
+        """Read rows.
+
+        Args:
+            sql: A SELECT.
+            params: Values of its parameters.
+
+        Returns:
+            Named tuples, with the names of its columns.
+
+        """
 
     def column(self, sql: str, params: Params | None = None) -> list[Any]:
-        """The first column of a SELECT: for long results, at half the price of rows."""
+        """Read one column: for long results, at half the price of rows.
+
+        Args:
+            sql: A SELECT.
+            params: Values of its parameters.
+
+        Returns:
+            Values of its first column.
+
+        """
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        """One statement for each of `rows`."""
+        """Execute a statement once for each of `rows`.
+
+        Args:
+            sql: An INSERT, UPDATE or DELETE.
+            rows: Values of its parameters, one mapping for each time.
+
+        """
 
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing; one writer at a time."""
@@ -112,7 +136,20 @@ def query_in(
 
 @contextmanager
 def explained(ledger: str, attempted: str) -> Iterator[None]:
-    """Turn what the machine did (disk full, no rights, damage) into a sentence for the user."""
+    """Turn what the machine did (disk full, no rights, damage) into a sentence for the user.
+
+    Args:
+        ledger: Its path or URL.
+        attempted: What failed, as in "cannot be opened".
+
+    Yields:
+        Nothing.
+
+    Raises:
+        UserError: What the machine said, with a remedy.
+        DatabaseError: SQLite refused for another reason, which is a mistake of the code's.
+
+    """
     try:
         yield
     except OSError as error:
@@ -155,20 +192,20 @@ class SqliteStore:
         return explained(str(self._path), attempted)
 
     def query(self, sql: str, params: Params | None = None) -> list[Row]:
-        """Rows of a SELECT, with the names of its columns."""
+        """Read rows; see `Store.query`."""
         with self._lock, self._explained("read"):
             cursor = self._connection.execute(sql, dict(params or {}))
             row = row_type(tuple(each[0] for each in cursor.description or ()))
             return list(map(row._make, cursor.fetchall()))
 
     def column(self, sql: str, params: Params | None = None) -> list[Any]:
-        """The first column of a SELECT."""
+        """Read one column; see `Store.column`."""
         with self._lock, self._explained("read"):
             rows = self._connection.execute(sql, dict(params or {})).fetchall()
         return [row[0] for row in rows]
 
     def execute_many(self, sql: str, rows: Sequence[Params]) -> None:
-        """One statement for each of `rows`."""
+        """Execute a statement for each of `rows`; see `Store.execute_many`."""
         with self._lock:
             self._connection.executemany(sql, [dict(row) for row in rows])
 

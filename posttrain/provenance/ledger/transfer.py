@@ -26,7 +26,16 @@ _BATCH = 1000
 
 
 def export_ledger(ledger: Ledger, stream: TextIO) -> int:
-    """Write every record in the order of recording; returns their number, the header aside."""
+    """Write every record, as a line of JSON, in the order of recording.
+
+    Args:
+        ledger: What is exported.
+        stream: A file open for text; a header goes first.
+
+    Returns:
+        Number of records, the header aside.
+
+    """
     stream.write(_line({"kind": "ledger", "format": FORMAT}))
     count = 0
     for record in _records(ledger):

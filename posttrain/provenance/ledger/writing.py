@@ -29,7 +29,13 @@ class Derivation(NamedTuple):
 
 
 def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
-    """Append `runs`, all or none."""
+    """Append `runs`, all or none.
+
+    Args:
+        store: Of the ledger.
+        runs: In the order in which they are to be read.
+
+    """
     groups = [{name: document(group) for name, group in run.components.items()} for run in runs]
     with store.transaction():
         documents = {pair for named in groups for pair in named.values()}
@@ -45,7 +51,16 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
 
 
 def intern_derivations(store: Store, derivations: Sequence[Derivation]) -> list[int]:
-    """Number each derivation; edges are written for the new ones only."""
+    """Number each derivation; edges are written for the new ones only.
+
+    Args:
+        store: Of the ledger.
+        derivations: Keys with their inputs and outputs.
+
+    Returns:
+        Their numbers, in the same order; equal ones share one.
+
+    """
     addresses = [derivation.address() for derivation in derivations]
     shas = sorted({sha for sha, _ in addresses})
     known = query_in(store, "SELECT sha FROM derivations WHERE sha IN ({values})", shas)
@@ -102,7 +117,19 @@ def _row(run: StageRun, number: int, components: Mapping[str, str]) -> dict[str,
 def intern_rows(
     store: Store, table: str, columns: Sequence[str], rows: Iterable[Row], *, key: int
 ) -> dict[Row, int]:
-    """Number each of `rows` by its first `key` columns, inserting those that are new."""
+    """Number each row by its first columns, inserting those that are new.
+
+    Args:
+        store: Of the ledger.
+        table: With a column ``num``.
+        columns: Names for the values of a row.
+        rows: The rows.
+        key: How many of the first columns make a row the same.
+
+    Returns:
+        Number by the first `key` values.
+
+    """
     wanted = {row[:key]: row for row in rows}
     known = _numbers(store, table, columns[:key], wanted)
     missing = [row for name, row in wanted.items() if name not in known]

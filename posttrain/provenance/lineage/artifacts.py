@@ -17,7 +17,17 @@ class Finder:
         self._objects = object_folder(root)
 
     def find(self, path: str, digest: str, md5: str | None = None) -> Path | None:
-        """A file or directory with exactly this digest, or None where there is none."""
+        """Find a file or directory by its content.
+
+        Args:
+            path: As it was recorded, relative to the recipe's folder.
+            digest: SHA-256 that it must have.
+            md5: Its name in DVC's cache, where files are looked for, too; directories are not.
+
+        Returns:
+            Where it lies; None where it is nowhere.
+
+        """
         # Paths are recorded relative to the recipe's folder.
         places = [folder / path for folder in (self._root, *sorted(self._root.glob("recipes/*")))]
         if md5 is not None and not md5.endswith(".dir"):

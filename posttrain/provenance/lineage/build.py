@@ -18,7 +18,18 @@ _REUSED = "s.status IN ('cached','restored')"
 def build_graph(
     ledger: Ledger, root: Selected, artifacts: Sequence[int], derivations: Sequence[int]
 ) -> Graph:
-    """The graph of these artifacts and derivations; only edges between them are drawn."""
+    """Build the graph of these artifacts and derivations; only edges between them are drawn.
+
+    Args:
+        ledger: What it is read from.
+        root: The node that was asked about.
+        artifacts: Their numbers.
+        derivations: Their numbers.
+
+    Returns:
+        Nodes of artifacts, stage runs and releases, and their edges.
+
+    """
     store = ledger.store
     nodes = {node.id: node for node in artifact_nodes(ledger, artifacts)}
     edges: list[Edge] = []
@@ -43,7 +54,16 @@ def artifact_id(record: ArtifactRecord) -> str:
 
 
 def stage_runs_of(store: Store, derivations: Sequence[int]) -> list[StageRun]:
-    """The newest execution of each derivation, or its newest reuse; none where it only failed."""
+    """Read the newest execution of each derivation, or its newest reuse.
+
+    Args:
+        store: Of the ledger.
+        derivations: Their numbers.
+
+    Returns:
+        In that order; none of one that only failed.
+
+    """
     newest = _newest(store, _EXECUTED, derivations)
     newest |= _newest(store, _REUSED, [each for each in derivations if each not in newest])
     ids = [newest[each] for each in derivations if each in newest]
@@ -75,7 +95,16 @@ def _work(run: StageRun) -> object:
 
 
 def stage_node(run: StageRun, adoption: Adoption | None = None) -> Node:
-    """A stage run as a node, with why its result was taken over where it was."""
+    """Describe a stage run as a node.
+
+    Args:
+        run: As it was recorded.
+        adoption: Why its result was taken over; None where it was not.
+
+    Returns:
+        A node of kind ``stage``, with parameters and metrics.
+
+    """
     facts: dict[str, str | int | float | None] = {
         "run": run.run_id,
         "status": run.status,
@@ -94,7 +123,16 @@ def stage_node(run: StageRun, adoption: Adoption | None = None) -> Node:
 
 
 def artifact_nodes(ledger: Ledger, artifacts: Sequence[int]) -> list[Node]:
-    """Artifacts as nodes, in the given order, each with the path at which it was made last."""
+    """Describe artifacts as nodes, each with the path at which it was made last.
+
+    Args:
+        ledger: What they are read from.
+        artifacts: Their numbers.
+
+    Returns:
+        Nodes, in the given order.
+
+    """
     # The newest edge tells: one that made it before one that only read it.
     place = (
         "(SELECT {column} FROM edges e JOIN ports p ON p.num=e.port WHERE e.artifact=a.num"

@@ -35,7 +35,17 @@ class StageComparison:
 
 
 def compare_runs(ledger: Ledger, before: Run, after: Run) -> list[StageComparison]:
-    """Compare stage by stage, in the order of the second run; stages it lacks come last."""
+    """Compare two runs stage by stage.
+
+    Args:
+        ledger: That recorded both.
+        before: The one.
+        after: The other.
+
+    Returns:
+        In the order of `after`; stages that it lacks come last.
+
+    """
     old, new = _last_attempts(ledger, before), _last_attempts(ledger, after)
     return [_compare(stage, old.get(stage), new.get(stage)) for stage in {**new, **old}]
 

@@ -33,7 +33,19 @@ class Impact:
 
 
 def impact(ledger: Ledger, node: Selected, root: Path, *, limit: int | None = LIMIT) -> Impact:
-    """What depends on `node`; only stages whose newest outputs do are in the rebuild plan."""
+    """Find what depends on a node.
+
+    Args:
+        ledger: What is asked.
+        node: An artifact, a stage run or a release.
+        root: The project's root, which paths are shown from.
+        limit: Most artifacts; None for all.
+
+    Returns:
+        The graph, what is affected, and a rebuild plan, of stages whose newest outputs depend on
+        it.
+
+    """
     graph = from_root(down(ledger, node, limit=limit), ledger, root)
     affected = [
         each for each in graph.nodes.values() if each.kind != "stage" and each.id != graph.root

@@ -30,7 +30,21 @@ class Selected:
 
 
 def find_node(ledger: Ledger, name: str, *, root: Path, cwd: Path) -> Selected:
-    """Resolve `name`, or raise a `UserError` with the nearest candidates."""
+    """Resolve what a user calls a node.
+
+    Args:
+        ledger: What is asked.
+        name: A digest of 4 or more characters, a path, STAGE@RUN, a stage, or a release's tag.
+        root: The project's root.
+        cwd: Folder that a relative path counts from.
+
+    Returns:
+        The node.
+
+    Raises:
+        UserError: There is none, or there are several; names the nearest.
+
+    """
     store = ledger.store
     found = (
         _release(store, name)
@@ -49,7 +63,16 @@ def find_node(ledger: Ledger, name: str, *, root: Path, cwd: Path) -> Selected:
 
 
 def digests_of(ledger: Ledger, node: Selected) -> list[ArtifactDigest]:
-    """Digests of an artifact, of a stage run's outputs, or of a release's members; each once."""
+    """Collect the digests that a node stands for.
+
+    Args:
+        ledger: What is asked.
+        node: An artifact, a stage run or a release.
+
+    Returns:
+        Its own, those of a run's outputs, or of a release's members; each once.
+
+    """
     if node.artifact is not None:
         return [ArtifactDigest(node.id.partition(":")[2])]
     assert node.derivation is not None
@@ -59,7 +82,19 @@ def digests_of(ledger: Ledger, node: Selected) -> list[ArtifactDigest]:
 
 
 def find_run(ledger: Ledger, name: str) -> Run:
-    """A run by id, by a prefix of its id, `latest`, or `latest~N` for the N-th before it."""
+    """Resolve what a user calls a run.
+
+    Args:
+        ledger: What is asked.
+        name: Its id or the beginning of one, `latest`, or `latest~N` for the N-th before it.
+
+    Returns:
+        The run.
+
+    Raises:
+        UserError: No run fits, or several do.
+
+    """
     runs = ledger.runs()
     if back := re.fullmatch(rf"{LATEST}(?:~(\d+))?", name):
         steps = int(back[1] or 0)

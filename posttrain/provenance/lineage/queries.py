@@ -14,7 +14,17 @@ LIMIT = 500
 
 
 def up(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
-    """Everything that `node` was made from."""
+    """Find everything that a node was made from.
+
+    Args:
+        ledger: What is asked.
+        node: Where to begin.
+        limit: Most artifacts, the nearest kept; None for all.
+
+    Returns:
+        The graph, which says how much it leaves out.
+
+    """
     found = _ancestors(ledger, node)
     kept = found[:limit]
     graph = build_graph(ledger, node, kept, _own(node) + walk.makers(ledger.store, kept))
@@ -22,7 +32,17 @@ def up(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
 
 
 def down(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
-    """Everything that was made from `node`."""
+    """Find everything that was made from a node.
+
+    Args:
+        ledger: What is asked.
+        node: Where to begin.
+        limit: Most artifacts, the nearest kept; None for all.
+
+    Returns:
+        The graph, which says how much it leaves out.
+
+    """
     found = _descendants(ledger, node)
     kept = found[:limit]
     derivations = _own(node) + walk.users(ledger.store, kept)
@@ -31,7 +51,21 @@ def down(ledger: Ledger, node: Selected, *, limit: int | None = LIMIT) -> Graph:
 
 
 def between(ledger: Ledger, start: Selected, end: Selected, *, limit: int | None = LIMIT) -> Graph:
-    """Every way from one node to the other, whichever of them came first."""
+    """Find every way from one node to the other, whichever of them came first.
+
+    Args:
+        ledger: What is asked.
+        start: The one.
+        end: The other.
+        limit: Most artifacts; None for all.
+
+    Returns:
+        The graph of the artifacts on the way.
+
+    Raises:
+        UserError: Nothing leads from one to the other.
+
+    """
     for first, last in ((start, end), (end, start)):
         reached = set(_descendants(ledger, first))
         on_the_way = [each for each in _ancestors(ledger, last) if each in reached]

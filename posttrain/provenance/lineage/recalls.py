@@ -19,7 +19,22 @@ def recall(
     predicate: str | None = None,
     cleared: Sequence[str] = (),
 ) -> list[Recall]:
-    """Mark an artifact, every output of a stage run, or every member of a release as bad."""
+    """Mark an artifact, every output of a stage run, or every member of a release as bad.
+
+    Args:
+        ledger: Where that is recorded.
+        node: What is bad.
+        reason: For whoever meets it later.
+        predicate: Which rows are bad, as a polars SQL expression; None for all of it.
+        cleared: Digests of what was made from it and is good all the same.
+
+    Returns:
+        One recall per digest.
+
+    Raises:
+        UserError: The reason is empty.
+
+    """
     if not reason.strip():
         raise UserError("a recall needs a reason: --reason 'what is wrong with it'")
     now = time.time()
@@ -32,7 +47,20 @@ def recall(
 
 
 def withdraw(ledger: Ledger, node: Selected, *, reason: str) -> list[Recall]:
-    """Take back every recall of a node that is in force, row-wise ones included."""
+    """Take back every recall of a node that is in force, row-wise ones included.
+
+    Args:
+        ledger: Where they are recorded.
+        node: What is good again.
+        reason: Why.
+
+    Returns:
+        The withdrawals.
+
+    Raises:
+        UserError: No recall of it is in force.
+
+    """
     digests = digests_of(ledger, node)
     standing = [each for each in ledger.annotations.recalls() if each.digest in digests]
     if not standing:
@@ -72,7 +100,16 @@ def recalled(ledger: Ledger, digests: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_recalled(ledger: Ledger, artifacts: Sequence[ArtifactRecord]) -> None:
-    """Raise a `UserError` with the reason if any of `artifacts` must not be used or released."""
+    """Refuse what must not be used or released.
+
+    Args:
+        ledger: Knows the recalls.
+        artifacts: To be used.
+
+    Raises:
+        UserError: One of them is recalled, or was made from what is; with the reason.
+
+    """
     reasons = recalled(ledger, sorted({record.digest for record in artifacts}))
     for record in artifacts:
         if record.digest in reasons:
@@ -83,7 +120,16 @@ def refuse_recalled(ledger: Ledger, artifacts: Sequence[ArtifactRecord]) -> None
 
 
 def tainted(ledger: Ledger, recall: Recall) -> list[int]:
-    """Artifacts that a recall forbids, by number: what it names and all that was made from it."""
+    """Find the artifacts that a recall forbids: what it names and all that was made from it.
+
+    Args:
+        ledger: Knows what was made from what.
+        recall: Those in its ``cleared`` are not passed.
+
+    Returns:
+        Numbers of artifacts.
+
+    """
     sources = list(walk.numbers_of(ledger.store, [recall.digest]))
     cleared = list(walk.numbers_of(ledger.store, recall.cleared))
     return walk.descendants(ledger.store, sources, without=cleared)

@@ -110,12 +110,33 @@ class Tables:
 
 
 def open_tables(ledger: Ledger, root: Path) -> Tables:
-    """Tables of the project at `root`."""
+    """Open the tables of a project.
+
+    Args:
+        ledger: What they are looked up in.
+        root: The project's root.
+
+    Returns:
+        What finds them by path and digest.
+
+    """
     return Tables(ledger, Finder(root), root)
 
 
 def collected(frame: pl.LazyFrame, table: Table) -> pl.DataFrame:
-    """Run a query, turning a mistake in the user's expression into a sentence."""
+    """Run a query, turning a mistake in the user's expression into a sentence.
+
+    Args:
+        frame: The query.
+        table: Named in the message.
+
+    Returns:
+        The result.
+
+    Raises:
+        UserError: A column is not there, or the expression does not fit the table.
+
+    """
     try:
         return frame.collect()
     except pl.exceptions.ColumnNotFoundError as error:

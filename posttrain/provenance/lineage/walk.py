@@ -20,25 +20,62 @@ _ARTIFACTS = (
 
 
 def ancestors(store: Store, artifacts: Sequence[int]) -> list[int]:
-    """`artifacts` and all that they were made from, nearest first."""
+    """Walk to all that artifacts were made from.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Numbers to begin at.
+
+    Returns:
+        Numbers, those first, then nearest first.
+
+    """
     return _walk(store, artifacts, outwards=0)
 
 
 def descendants(
     store: Store, artifacts: Sequence[int], *, without: Collection[int] = ()
 ) -> list[int]:
-    """`artifacts` and all that was made from them, nearest first, not passing `without`."""
+    """Walk to all that was made from artifacts.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Numbers to begin at.
+        without: Numbers that are not passed.
+
+    Returns:
+        Numbers, those to begin at first, then nearest first.
+
+    """
     return _walk(store, artifacts, outwards=1, without=without)
 
 
 def makers(store: Store, artifacts: Sequence[int]) -> list[int]:
-    """Derivations that made one of `artifacts`."""
+    """Find the derivations that made one of these artifacts.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Their numbers.
+
+    Returns:
+        Numbers of derivations, each once.
+
+    """
     sql = "SELECT DISTINCT derivation FROM edges WHERE direction=1 AND artifact IN ({values})"
     return _distinct(row.derivation for row in query_in(store, sql, artifacts))
 
 
 def users(store: Store, artifacts: Sequence[int]) -> list[int]:
-    """Derivations that made one of `artifacts` from another one of them."""
+    """Find the derivations that made one of these artifacts from another one of them.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Their numbers.
+
+    Returns:
+        Numbers of derivations, each once.
+
+    """
     sql = (
         "SELECT DISTINCT o.derivation,i.artifact FROM edges o"
         " JOIN edges i ON i.derivation=o.derivation AND i.direction=0"
@@ -50,7 +87,16 @@ def users(store: Store, artifacts: Sequence[int]) -> list[int]:
 
 
 def holders(store: Store, artifacts: Sequence[int]) -> list[int]:
-    """Artifacts that carry one of `artifacts` as a part."""
+    """Find the artifacts that carry one of these as a part.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Their numbers.
+
+    Returns:
+        Numbers of artifacts, each once.
+
+    """
     sql = (
         "SELECT DISTINCT w.artifact FROM edges p JOIN compositions c ON c.derivation=p.derivation"
         " JOIN edges w ON w.derivation=p.derivation AND w.direction=1"
@@ -60,14 +106,33 @@ def holders(store: Store, artifacts: Sequence[int]) -> list[int]:
 
 
 def releases_of(store: Store, artifacts: Sequence[int]) -> list[int]:
-    """Derivations that stand for a release with one of `artifacts` as a member."""
+    """Find the derivations that stand for a release with one of these as a member.
+
+    Args:
+        store: Of the ledger.
+        artifacts: Their numbers.
+
+    Returns:
+        Numbers of derivations, each once.
+
+    """
     members = "SELECT r.derivation,e.artifact FROM releases r JOIN edges e USING (derivation)"
     among = set(artifacts)
     return _distinct(row.derivation for row in store.query(members) if row.artifact in among)
 
 
 def members(store: Store, derivations: Sequence[int], *, outputs: bool) -> list[int]:
-    """Artifacts on one side of `derivations`."""
+    """List the artifacts on one side of derivations.
+
+    Args:
+        store: Of the ledger.
+        derivations: Their numbers.
+        outputs: True for what was made, False for what was read.
+
+    Returns:
+        Numbers of artifacts, each once.
+
+    """
     sql = (
         f"SELECT DISTINCT artifact FROM edges WHERE direction={int(outputs)}"
         " AND derivation IN ({values})"
@@ -76,7 +141,16 @@ def members(store: Store, derivations: Sequence[int], *, outputs: bool) -> list[
 
 
 def numbers_of(store: Store, digests: Sequence[str]) -> dict[int, str]:
-    """Artifacts, by number, whose digest is one of `digests`."""
+    """Look up artifacts by their content.
+
+    Args:
+        store: Of the ledger.
+        digests: SHA-256 of each, in hex.
+
+    Returns:
+        Digest by number; nothing of one that is unknown.
+
+    """
     sql = "SELECT num,digest FROM artifacts WHERE digest IN ({values})"
     return {row.num: row.digest for row in query_in(store, sql, digests)}
 

@@ -11,7 +11,7 @@ class Exponential(ScheduleShape):
     kind: Literal["exponential"] = "exponential"
 
     def refuse(self, start: float, end: float) -> str | None:
-        """Refuse zero and a change of sign, which no factor leads to."""
+        """Refuse zero and a change of sign: no factor leads there; see `ScheduleShape.refuse`."""
         if start * end > 0:
             return None
         return (

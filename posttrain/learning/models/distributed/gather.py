@@ -17,7 +17,17 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def placed(full: Tensor | None, like: Tensor, group: ProcessGroup) -> Tensor:
-    """The main process's `full` tensor, laid out as `like`; the others give None."""
+    """Lay out the main process's tensor as another one is; every process must call it.
+
+    Args:
+        full: The whole tensor in the main process; None in the others.
+        like: Gives shape, dtype, and placement if it is in shards.
+        group: The processes that take part.
+
+    Returns:
+        This process's shard, or a copy of the whole where `like` is whole.
+
+    """
     source = full if group.is_main else torch.empty(like.shape, dtype=like.dtype)
     assert source is not None
     source = source.to(group.device, like.dtype)

@@ -76,7 +76,7 @@ class ShardedMuon(BatchedMuon):
         return whole(update)
 
     def move(self, parameter: Tensor, update: Tensor, rate: float) -> None:
-        """Take this process's rows of a step against `update`."""
+        """Take this process's rows of a step against `update`; see `BatchedMuon.move`."""
         if isinstance(parameter, DTensor):
             # Every process has the whole, so nothing needs sending.
             update = distribute_tensor(

@@ -28,7 +28,16 @@ class Sharded(nn.Module):
         self.model = model
 
     def forward(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """``function(model, *arguments)`` with whole parameters, those of a layer in its turn."""
+        """Call a function with whole parameters, those of a layer in its turn.
+
+        Args:
+            function: Called as ``function(model, *arguments)``.
+            *arguments: Handed on.
+
+        Returns:
+            What the function returns.
+
+        """
         return function(self.model, *arguments)
 
 
@@ -65,7 +74,14 @@ def shard(model: "PreTrainedModel", group: ProcessGroup) -> Sharded:
 
 @torch.no_grad()
 def restore(model: "PreTrainedModel", sharded: Sharded, group: ProcessGroup) -> None:
-    """In the main process, give `model` the weights of its twin; every process takes part."""
+    """Give `model` of the main process the weights of its twin; every process takes part.
+
+    Args:
+        model: Written to in the main process, read nowhere.
+        sharded: The twin, whose shards lie in all processes.
+        group: The processes.
+
+    """
     pairs = zip(model.parameters(), sharded.model.parameters(), strict=True)
     for parameter, mine in pairs:
         full = whole(mine.detach())
@@ -75,7 +91,13 @@ def restore(model: "PreTrainedModel", sharded: Sharded, group: ProcessGroup) -> 
 
 @torch.no_grad()
 def lend_whole(model: "PreTrainedModel", sharded: Sharded) -> None:
-    """Give `model` of every process the weights of its twin, to read."""
+    """Give `model` of every process the weights of its twin, to read.
+
+    Args:
+        model: Written to; a parameter without elements gets memory of its own.
+        sharded: The twin, whose shards lie in all processes.
+
+    """
     for parameter, mine in zip(model.parameters(), sharded.model.parameters(), strict=True):
         full = whole(mine.detach())
         if parameter.numel():

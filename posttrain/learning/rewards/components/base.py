@@ -51,5 +51,14 @@ class Component(Part):
     def score_all(
         self, groups: Sequence[Answers], known: Verify
     ) -> Sequence[Sequence[float | None]]:
-        """Score many groups, ``[P][G]``; define it where asking about all at once is quicker."""
+        """Score many groups; define it where asking about all at once is quicker.
+
+        Args:
+            groups: P problems, each with its G answers.
+            known: Asks a verifier, and remembers what it said.
+
+        Returns:
+            Numbers ``[P][G]``, None where an answer could not be judged.
+
+        """
         return [self.score(group, known) for group in groups]

@@ -42,7 +42,7 @@ class VerifierComponent(Component):
     def score_all(
         self, groups: Sequence[Answers], known: Verify
     ) -> Sequence[Sequence[float | None]]:
-        """Ask about all answers at once."""
+        """Ask about all answers at once; see `Component.score_all`."""
         answers = [(text, group.problem) for group in groups for text in group.texts]
         scores = iter(known(answers))
         earned = [[next(scores) for _ in group.texts] for group in groups]
@@ -81,7 +81,16 @@ def metadata_for(verifier: Verifier) -> str:
 
 
 def verify(text: str, problem: "Problem") -> Score:
-    """Score one answer by the verifier that `problem` names."""
+    """Score one answer by the verifier that its problem names.
+
+    Args:
+        text: The answer as it was drawn.
+        problem: With reference answer and verifier.
+
+    Returns:
+        Number and reason.
+
+    """
     return verify_all([(text, problem)])[0]
 
 
@@ -109,7 +118,16 @@ def by_verifier(answers: Sequence[Answer]) -> list[tuple[Verifier, list[int]]]:
 
 
 def apply_verifier(verifier: Verifier, answers: Sequence[Answer]) -> list[Score]:
-    """Score answers by one verifier."""
+    """Score answers by one verifier.
+
+    Args:
+        verifier: The part.
+        answers: Text and problem of each.
+
+    Returns:
+        One score per answer, in their order.
+
+    """
     return verifier.verify([text for text, _ in answers], [problem for _, problem in answers])
 
 

@@ -36,7 +36,16 @@ class Verifier(Part):
         raise NotImplementedError
 
     def verify(self, texts: Sequence[str], problems: Sequence["Problem"]) -> list[Score]:
-        """Score many answers, `texts[i]` to `problems[i]`, in their order."""
+        """Score many answers; define it where asking about all at once is quicker.
+
+        Args:
+            texts: The answers.
+            problems: ``problems[i]`` is what ``texts[i]`` answers.
+
+        Returns:
+            One score per answer, in their order.
+
+        """
         return [self.score(text, problem) for text, problem in zip(texts, problems, strict=True)]
 
     @classmethod

@@ -22,7 +22,7 @@ class ExactVerifier(Verifier):
     kind: Literal["exact"] = "exact"
 
     def score(self, text: str, problem: "Problem") -> Score:
-        """Compare the final answer with the reference."""
+        """Compare the final answer with the reference; see `Verifier.score`."""
         answer = final_answer(text)
         if answer is None:
             return NO_ANSWER

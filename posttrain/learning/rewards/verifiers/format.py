@@ -21,7 +21,7 @@ class FormatVerifier(Verifier):
     kind: Literal["format"] = "format"
 
     def score(self, text: str, problem: "Problem") -> Score:  # noqa: ARG002 - the form alone counts
-        """Look at the lines that start with the marker."""
+        """Look at the lines that start with the marker; see `Verifier.score`."""
         if final_answer(text) is None:
             return NO_ANSWER
         lines = [line.strip() for line in text.strip().splitlines()]

@@ -76,7 +76,7 @@ class JudgeVerifier(Verifier):
         return str(dict(parameters.get("endpoint") or {}).get("model", ""))
 
     def verify(self, texts: Sequence[str], problems: Sequence["Problem"]) -> list[Score]:
-        """Ask about many answers, as many at once as the endpoint allows."""
+        """Ask about as many answers at once as the endpoint allows; see `Verifier.verify`."""
         from posttrain.backends.endpoint.chat import Question, reply_to
         from posttrain.backends.endpoint.client import open_client
 

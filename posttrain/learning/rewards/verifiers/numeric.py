@@ -44,7 +44,7 @@ class NumericVerifier(Verifier):
     kind: Literal["numeric"] = "numeric"
 
     def score(self, text: str, problem: "Problem") -> Score:
-        """Compare the numbers."""
+        """Compare the numbers; see `Verifier.score`."""
         answer = final_answer(text)
         if answer is None:
             return NO_ANSWER

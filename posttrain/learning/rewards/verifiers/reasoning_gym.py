@@ -45,7 +45,7 @@ class GymVerifier(Verifier):
     kind: Literal["reasoning_gym"] = "reasoning_gym"
 
     def score(self, text: str, problem: "Problem") -> Score:
-        """Ask the library's scorer of the problem's generator."""
+        """Ask the library's scorer of the problem's generator; see `Verifier.score`."""
         answer = final_answer(text)
         if answer is None:
             return NO_ANSWER

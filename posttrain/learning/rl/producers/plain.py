@@ -31,7 +31,7 @@ class PlainProduction(Production):
     def produce(
         self, problems: Sequence["Problem"], prompts: Sequence["Prompt"], at: SamplingRound
     ) -> list["Group"]:
-        """Draw as many answers to each problem as a group has."""
+        """Draw as many answers to each problem as a group has; see `Production.produce`."""
         from posttrain.learning.rl.rollout import as_groups
 
         samples = self.bench.engine.sample(prompts, at.params)

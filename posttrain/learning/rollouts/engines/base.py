@@ -114,12 +114,33 @@ class RolloutEngine(Protocol):
         ...
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt; `UserError` for a bad prompt."""
+        """Draw `params.num_samples` continuations of every prompt.
+
+        Args:
+            prompts: Token ids and an id, which what is drawn depends on.
+            params: Number, temperature, cuts, length, stop strings, seed.
+
+        Returns:
+            Prompt by prompt in the order given, `index` 0 to `num_samples` - 1 within each.
+
+        Raises:
+            UserError: A prompt is empty, too long for the policy, or given twice.
+
+        """
         ...
 
 
 def check_prompts(prompts: Sequence[Prompt], *, context_length: int) -> None:
-    """Refuse an empty prompt, one that leaves no room to continue, and an id given twice."""
+    """Refuse an empty prompt, one that leaves no room to continue, and an id given twice.
+
+    Args:
+        prompts: What an engine is to continue.
+        context_length: Most tokens, prompt and completion together, that the policy can attend to.
+
+    Raises:
+        UserError: Names the first prompt that is refused, and why.
+
+    """
     seen: set[str] = set()
     for prompt in prompts:
         if not prompt.token_ids:

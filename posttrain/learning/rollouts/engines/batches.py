@@ -30,7 +30,17 @@ def cut(
 def in_order(
     pieces: Sequence[Sequence[int]], drawn: Sequence[Sequence[Sample]], params: SamplingParams
 ) -> list[Sample]:
-    """The samples of all batches, in the order of the prompts."""
+    """Put the samples of all batches in the order of the prompts.
+
+    Args:
+        pieces: Indices of the prompts, batch by batch.
+        drawn: Samples of each batch, those of a prompt adjacent.
+        params: Says how many a prompt has.
+
+    Returns:
+        All samples, prompt by prompt.
+
+    """
     found: dict[int, Sequence[Sample]] = {}
     for piece, samples in zip(pieces, drawn, strict=True):
         for place, index in enumerate(piece):

@@ -59,7 +59,13 @@ class LayerCache:
         self.shared_values = self.prompt_values.flatten(0, 1)
 
     def keep(self, prompts_P: Tensor, *, used: int) -> None:
-        """Go on with these prompts only; `used` positions of the rows' own are of interest."""
+        """Go on with these prompts only.
+
+        Args:
+            prompts_P: Index of the prompt for each place in front.
+            used: Positions of the rows' own tokens that are filled; those beyond are not moved.
+
+        """
         for each in self.own:
             move_to_front(each[:, :, :, :used], prompts_P)
         self.own = self.own[:, : len(prompts_P)]

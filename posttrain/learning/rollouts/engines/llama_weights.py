@@ -73,13 +73,33 @@ class LlamaWeights:
         return x_RC / torch.hypot(length_R1, self.smallest)
 
     def project(self, x_RC: Tensor, layer: LayerWeights, out: Tensor | None = None) -> Tensor:
-        """Queries, keys and values `[R, (H + 2 K) * D]`, not turned yet."""
+        """Compute queries, keys and values, not turned by their positions yet.
+
+        Args:
+            x_RC: Residual stream of R rows, C wide.
+            layer: Weights of the block.
+            out: Where to write; None makes a new tensor.
+
+        Returns:
+            ``[R, (H + 2 K) * D]``: H heads, K heads of keys and values, D wide.
+
+        """
         if layer.qkv_bias is None:
             return torch.mm(self.unit(x_RC), layer.qkv, out=out)
         return torch.addmm(layer.qkv_bias, self.unit(x_RC), layer.qkv, out=out)
 
     def finish(self, x_RC: Tensor, attended: Tensor, layer: LayerWeights) -> Tensor:
-        """The output projection and the gated MLP, each added to the residual stream."""
+        """Add the output projection and the gated MLP to the residual stream.
+
+        Args:
+            x_RC: Residual stream before the block.
+            attended: What attention read, ``[R, H * D]``.
+            layer: Weights of the block.
+
+        Returns:
+            The residual stream after it, ``[R, C]``.
+
+        """
         x_RC = torch.addmm(x_RC, attended, layer.out)
         gate, up = torch.mm(self.unit(x_RC), layer.gate_up).chunk(2, -1)
         return x_RC.addmm_(F.silu(gate, inplace=True).mul_(up), layer.down)
@@ -90,7 +110,16 @@ class LlamaWeights:
 
 
 def rotation_factors(rotary: Any, length: int) -> Tensor:
-    """``scale * exp(i * position * frequency)`` of positions below `length`: ``[T, D/2]``."""
+    """Compute ``scale * exp(i * position * frequency)``, the factors of rotary positions.
+
+    Args:
+        rotary: The model's module with the inverse frequencies.
+        length: Number of positions, from 0.
+
+    Returns:
+        Complex, ``[T, D/2]``.
+
+    """
     positions_T = torch.arange(length, device=rotary.inv_freq.device)
     angles = positions_T[:, None].float() * rotary.inv_freq
     return torch.polar(torch.full_like(angles, rotary.attention_scaling), angles)

@@ -37,7 +37,13 @@ class RolloutWorker:
         )
 
     def equip(self, version: int, tools: Weights) -> None:
-        """Take over weights; later samples are drawn from them and carry this version."""
+        """Take over weights.
+
+        Args:
+            version: Policy version that later samples carry.
+            tools: Weights by name, as bytes.
+
+        """
         write_weights(self._model, tools)
         self._engine.update(version)
 
@@ -62,7 +68,16 @@ def read_weights(model: "PreTrainedModel") -> Weights:
 
 @torch.no_grad()
 def write_weights(model: "PreTrainedModel", weights: Weights) -> None:
-    """Put weights of the same model in their places; `ValueError` for one that does not fit."""
+    """Put weights of the same model in their places.
+
+    Args:
+        model: Changed in place.
+        weights: Bytes by name in the model's state.
+
+    Raises:
+        ValueError: One has another number of bytes than the model's own.
+
+    """
     state = model.state_dict()
     for name, stored in weights.items():
         own = state[name]
@@ -107,7 +122,7 @@ class RayRolloutEngine:
         self.workers.equip(policy_version, read_weights(self.model))
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Draw the batches on the actors; see `RolloutEngine.sample`."""
         check_prompts(prompts, context_length=self.context_length)
         pieces = cut(prompts, params, batch_size=self.batch_size)
         drawn = self.workers.do([([prompts[index] for index in piece], params) for piece in pieces])
@@ -118,7 +133,21 @@ class RayRolloutEngine:
 def open_actors(
     engine: Engine, policy: Policy, resources: RayResources, *, batch_size: int
 ) -> Iterator[RayRolloutEngine]:
-    """Actors with an engine each, for as long as the context lasts."""
+    """Open actors with an engine each, for as long as the context lasts.
+
+    Args:
+        engine: What draws in an actor.
+        policy: Model and tokenizer, a copy of which each actor gets.
+        resources: Address of the cluster, number of actors, CPUs and GPUs of each.
+        batch_size: Sequences that an actor draws together.
+
+    Yields:
+        An engine that hands batches to the actors.
+
+    Raises:
+        UserError: The actors have a GPU and the stage has none, or the other way round.
+
+    """
     device = policy.model.device.type
     if (device == "cuda") != (resources.gpus > 0):
         remedy = "set it to 1" if device == "cuda" else "leave it out, or set run.device to cuda"

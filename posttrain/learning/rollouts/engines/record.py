@@ -42,7 +42,18 @@ class Record:
     def blank(
         cls, room_P: Sequence[int], *, group: int, max_tokens: int, end_tokens: Sequence[int]
     ) -> "Record":
-        """Nothing drawn yet; a row of a prompt may have as many tokens as its room."""
+        """Make a record in which nothing is drawn yet.
+
+        Args:
+            room_P: Tokens that each prompt leaves in the context.
+            group: Rows of a prompt.
+            max_tokens: Most that any row draws.
+            end_tokens: Ids that end a row.
+
+        Returns:
+            A record of ``P * group`` rows.
+
+        """
         ends_R = np.minimum(np.repeat(room_P, group), max_tokens)
         shape = (len(ends_R), max_tokens)
         return cls(
@@ -75,13 +86,32 @@ class Record:
         return ended_R
 
     def drawn(self, rows_R: Rows, step: int | Rows) -> list[list[int]]:
-        """Tokens of these rows, the one of this step the last."""
+        """Read the tokens of rows, the one of this step the last.
+
+        Args:
+            rows_R: Which rows.
+            step: Tokens drawn before, of all or of each.
+
+        Returns:
+            Token ids, a list per row.
+
+        """
         ends = np.broadcast_to(step + 1, rows_R.shape)
         rows = self.tokens_RT[rows_R, : ends.max()].tolist()
         return [tokens[:end] for tokens, end in zip(rows, ends, strict=True)]
 
     def close(self, rows_R: Rows, step: int | Rows, ended_R: RowMask) -> RowMask:
-        """Close the rows that ended with this token; which of them are open still."""
+        """Close the rows that ended with this token.
+
+        Args:
+            rows_R: Which rows drew one.
+            step: Tokens drawn before, of all or of each.
+            ended_R: True where the token, or a stop string with it, ends the row.
+
+        Returns:
+            True where a row goes on.
+
+        """
         ends_R = self.ends_R[rows_R]
         closing_R = ended_R & (ends_R > step)
         ends_R = np.where(closing_R, step + 1, ends_R)

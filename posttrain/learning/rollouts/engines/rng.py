@@ -21,7 +21,17 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> RowKeys:
-    """One 64-bit key per sample, `[P * num_samples]`, samples of a prompt adjacent."""
+    """Make one 64-bit key per sample, from which all its random numbers follow.
+
+    Args:
+        seed: Of the call.
+        prompt_ids: P ids.
+        num_samples: Of each prompt.
+
+    Returns:
+        ``[P * num_samples]``, samples of a prompt adjacent.
+
+    """
     hashes = [purpose_bytes(seed, prompt) for prompt in prompt_ids]
     prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
     indices = np.arange(num_samples, dtype=np.uint64)

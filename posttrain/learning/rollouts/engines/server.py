@@ -73,7 +73,7 @@ class ServerRolloutEngine:
             )
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Ask the server, one request per sample; see `RolloutEngine.sample`."""
         if not prompts:
             return []
         check_prompts(prompts, context_length=self.context_length)

@@ -8,18 +8,45 @@ if TYPE_CHECKING:
 
 
 def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> list[int]:
-    """The tokenizer's end token and those that the model's generation config names, ascending."""
+    """Collect the tokens that end a sample.
+
+    Args:
+        model: Its generation config may name several.
+        tokenizer: Names its end token.
+
+    Returns:
+        Ids, ascending, each once.
+
+    """
     configured = model.generation_config.eos_token_id
     several = configured if isinstance(configured, list) else [configured]
     return sorted({tokenizer.eos_token_id, *several} - {None})
 
 
 def without_end(token_ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
-    """The tokens that are text: an end token need not be one that the tokenizer calls special."""
+    """Cut the end token off: it need not be one that the tokenizer calls special.
+
+    Args:
+        token_ids: Of a sample.
+        ends: Ids that end one.
+
+    Returns:
+        The tokens that are text.
+
+    """
     return token_ids[:-1] if token_ids and token_ids[-1] in ends else token_ids
 
 
 def text_before(text: str, stop: tuple[str, ...]) -> str:
-    """The text up to the first stop string, or all of it."""
+    """Cut a text at the first stop string.
+
+    Args:
+        text: What was drawn.
+        stop: The stop strings.
+
+    Returns:
+        The text up to the first of them, or all of it.
+
+    """
     ends = [text.find(string) for string in stop if string in text]
     return text[: min(ends)] if ends else text

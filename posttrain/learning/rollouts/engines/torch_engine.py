@@ -68,7 +68,7 @@ class TorchRolloutEngine:
         self.policy_version = policy_version
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Draw with the policy's own module; see `RolloutEngine.sample`."""
         check_prompts(prompts, context_length=self.context_length)
         if can_decode(self.model):
             # A tenth faster than `no_grad`, but a tensor that a model's own forward keeps for later

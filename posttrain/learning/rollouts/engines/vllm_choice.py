@@ -35,7 +35,17 @@ class Draws:
     """By row, and by token within a row."""
 
     def choose(self, logits_BV: Tensor, rows_B: Sequence[int], steps_B: Sequence[int]) -> Tensor:
-        """Tokens `[B]` for these rows, each at its own step; their log-probabilities are noted."""
+        """Choose a token for each row at its own step, and note its log-probability.
+
+        Args:
+            logits_BV: Of the model, not divided by the temperature.
+            rows_B: Number of each row in the call.
+            steps_B: Tokens that each row has drawn before.
+
+        Returns:
+            Token ids, ``[B]``.
+
+        """
         params = self.params
         if params.greedy:
             tokens_B, logprobs_B = greedy(logits_BV)

@@ -99,7 +99,7 @@ class VllmRolloutEngine:
         self.policy_version = policy_version
 
     def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Sample]:
-        """Draw `params.num_samples` continuations of every prompt."""
+        """Let vLLM draw, with the random numbers of this tree; see `RolloutEngine.sample`."""
         check_prompts(prompts, context_length=self.context_length)
         if not prompts:
             return []
@@ -271,7 +271,14 @@ def random_states() -> ExitStack:
 def write_description(
     model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", path: Path
 ) -> None:
-    """All that an engine reads of a checkpoint but the weights, which it is handed in memory."""
+    """Write all that an engine reads of a checkpoint but the weights, which it is handed in memory.
+
+    Args:
+        model: Its config and generation config.
+        tokenizer: Written whole.
+        path: The folder.
+
+    """
     config = copy.deepcopy(model.config)
     # A config that was not read from a file does not say so, and vLLM would have to guess.
     config.architectures = [type(model).__name__]

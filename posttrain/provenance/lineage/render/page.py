@@ -21,7 +21,16 @@ _ASSETS = Path(__file__).parent.parent / "assets"
 
 
 def previews(nodes: list[Node], root: Path) -> dict[str, Any]:
-    """By node id: `{"table": {...}}`, `{"text": ...}` or `{"files": [...]}`; absent if gone."""
+    """Read a few rows, lines or names of what the nodes stand for.
+
+    Args:
+        nodes: Of a graph.
+        root: The project's root.
+
+    Returns:
+        By node id `{"table": {...}}`, `{"text": ...}` or `{"files": [...]}`; none of what is gone.
+
+    """
     finder = Finder(root)
     found = {node.id: _preview(node, root, finder) for node in nodes}
     finder.remember()

@@ -51,7 +51,16 @@ def took(node: Node) -> str:
 
 
 def first_metrics(metrics: Mapping[str, float], count: int = 3) -> list[str]:
-    """The most telling metrics, as people write numbers."""
+    """Choose the most telling metrics.
+
+    Args:
+        metrics: Value by name.
+        count: How many of them.
+
+    Returns:
+        Name and number, rounded for a person.
+
+    """
     chosen = sorted(metrics, key=_telling)[:count]
     return [f"{name} {_figure(metrics[name])}" for name in chosen]
 

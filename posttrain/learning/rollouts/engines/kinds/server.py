@@ -32,7 +32,7 @@ class ServerEngine(Engine):
 
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
-        """Connect; of the policy only the tokenizer is used."""
+        """Connect; of the policy only the tokenizer is used; see `Engine.open`."""
         from posttrain.backends.endpoint.client import open_client
         from posttrain.learning.rollouts.engines.server import ServerRolloutEngine
 

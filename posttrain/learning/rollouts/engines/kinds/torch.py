@@ -29,7 +29,7 @@ class TorchEngine(Engine):
 
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
-        """Draw from the policy's own module; `batch_size` sequences are in flight together."""
+        """Draw from the policy's own module; see `Engine.open`."""
         from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
 
         if self.attention:

@@ -1,0 +1,74 @@
+"""All rollouts of one step, with the numbers that they were drawn with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+
+# What the engine drew by; a schedule may have moved on when the rollouts are learned from.
+_OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
+
+
+@dataclass
+class Generation:
+    """All rollouts that were drawn for one 0-based step, with facts of their sampling."""
+
+    step: int
+    groups: list[Group]
+    facts: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, float] = field(default_factory=dict)
+    """Numbers of the config that the learner must use as they were drawn with."""
+
+    @classmethod
+    def drawn(
+        cls, step: int, groups: list[Group], config: RlConfig, *, facts: dict[str, float]
+    ) -> "Generation":
+        """Keep groups with the numbers of the config that they were drawn with.
+
+        Args:
+            step: The 0-based step that they are drawn for.
+            groups: All rollouts, group by group.
+            config: As it was at that step, schedules applied.
+            facts: What drawing measured, by name.
+
+        Returns:
+            The generation.
+
+        """
+        return cls(step, groups, facts, {name: getattr(config, name) for name in _OF_THE_DRAW})
+
+    def drawn_with(self, config: RlConfig) -> RlConfig:
+        """Return the config of a later step, with the numbers that the rollouts were drawn with.
+
+        Log-probabilities are those of the engine only at its own temperature.
+
+        Args:
+            config: Of the later step.
+
+        Returns:
+            The same config where the numbers are the same.
+
+        """
+        changed = {n: v for n, v in self.numbers.items() if getattr(config, n) != v}
+        return config.model_copy(update=changed) if changed else config
+
+    def untrained(self) -> list[Group]:
+        """Return the groups, none of them learned from: the run ended before."""
+        return [marked(group, trained=False) for group in self.groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return plain values by name."""
+        return {
+            "step": self.step,
+            "rollouts": plain(self.groups),
+            "facts": dict(self.facts),
+            "numbers": dict(self.numbers),
+        }
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Generation":
+        """Return the generation that `state_dict` gave."""
+        facts, numbers = dict(state["facts"]), dict(state["numbers"])
+        return cls(int(state["step"]), from_plain(state["rollouts"]), facts, numbers)
