@@ -35,7 +35,7 @@ def purpose_bytes(seed: int, *purpose: str | int) -> bytes:
         *purpose: What the number is for, such as ``"rollouts", 3``.
 
     Returns:
-        Eight bytes of a SHA-256, the same on every machine.
+        Eight bytes of BLAKE2b, the same on every machine.
 
     """
     return eight_bytes_of("\0".join(str(part) for part in (seed, *purpose)))

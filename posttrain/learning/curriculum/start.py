@@ -38,6 +38,7 @@ class SourceShares(ProblemStream):
         self, count: int, *, seed: int, step: int, without: Collection[int] = ()
     ) -> Sequence[int]:
         """Take the sources in turn, in the sampler's order; see `ProblemStream.draw`."""
+        # The whole order, as the next problem of a source may stand at its end.
         order = self.inner.draw(len(self.sources), seed=seed, step=step, without=without)
         lines: dict[str, Iterator[int]] = {
             name: iter([index for index in order if self.sources[index] == name])

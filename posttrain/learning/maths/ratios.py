@@ -25,6 +25,7 @@ def _sequence_mean(difference_BT: Tensor, mask_BT: Tensor) -> Tensor:
 
 
 def _sequence_token(difference_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    # The value is the mean; the gradient reaches each token through its own difference alone.
     frozen_BT = _sequence_mean(difference_BT, mask_BT).detach()
     return frozen_BT + difference_BT - difference_BT.detach()
 

@@ -53,6 +53,7 @@ def masked_mean(values_BT: Tensor, mask_BT: Tensor, dim: int | None = None) -> T
     """
     valid_BT = mask_BT.bool()
     num_valid = valid_BT.sum() if dim is None else valid_BT.sum(dim)
+    # 0 / 0 would be NaN, and a NaN in one row is a NaN in the gradient of all.
     return masked_sum(values_BT, mask_BT, dim) / num_valid.clamp(min=1)
 
 

@@ -83,13 +83,14 @@ class Checkpointer:
         Args:
             step: Steps made; names the checkpoint.
             states: State by name, each of them for `torch.save`.
-            facts: Small values that `restore` gives back as they are, for JSON.
+            facts: Small values, for JSON, that the snapshot gives back.
             files: Files to copy in, by the name that they get there.
 
         """
         self.check(states)
         final = self.folder / f"step-{step:09d}"
         draft = self.folder / f"draft-{step:09d}"
+        # A killed attempt may have left either.
         for stale in (draft, final):
             shutil.rmtree(stale, ignore_errors=True)
         (draft / "files").mkdir(parents=True)
@@ -106,6 +107,8 @@ class Checkpointer:
             "digests": {path: sha256_of_file(draft / path) for path in _contents(draft)},
         }
         (draft / _MANIFEST).write_text(json.dumps(manifest, sort_keys=True))
+        # A rename may reach the disk before the bytes do: after a power cut, a checkpoint that is
+        # there must be whole.
         for path in [*_contents(draft), "files", "."]:
             flush(draft / path)
         draft.rename(final)

@@ -139,6 +139,7 @@ def wanted_logprobs(
         return _logprobs(hidden_ND, targets_N, *options)
     chunks = zip(torch.split(hidden_ND, rows), torch.split(targets_N, rows), strict=True)
     parts = [
+        # Nothing in it is random, so no generator needs to be put back when it is computed again.
         checkpoint(_logprobs, *chunk, *options, use_reentrant=False, preserve_rng_state=False)
         for chunk in chunks
     ]

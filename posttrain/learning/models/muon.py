@@ -99,6 +99,8 @@ def newton_schulz(
     """
     a, b, c = coefficients
     x_NAB = matrices_NAB.bfloat16()
+    # The Frobenius norm is no less than the spectral one, and the iteration converges from
+    # singular values of at most 1.
     x_NAB = x_NAB / x_NAB.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
     for _ in range(num_steps):
         gram_NAA = x_NAB @ x_NAB.mT

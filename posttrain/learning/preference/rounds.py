@@ -78,6 +78,7 @@ def run_rounds(
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
     log, tables = RoundLog(), [pl.DataFrame(schema=PAIRS)]
+    # A checkpoint of other problems must be refused, not resumed.
     asked = sha256_of("".join(problem.id for problem in problems))
     weights = weights_digest(policy.model)
     identity = run_identity(config, seed=context.seed, weights=weights, problems=asked)
@@ -94,6 +95,7 @@ def run_rounds(
             inner = replace(
                 context,
                 scratch=context.scratch / f"round-{number:03d}",
+                # With one seed for all, an unchanged policy would draw the same samples again.
                 seed=purpose_seed(context.seed, "round", number),
             )
             if number <= done:

@@ -48,6 +48,8 @@ class Queue:
         """
         while self.num_drawn <= min(step + config.staleness, config.steps - 1):
             generation = rollouter.generate(self.num_drawn, config, version=step)
+            # Later the policy's drift is in the gap, too: only now does it show an engine that
+            # computes something else.
             if generation.step > step:
                 gap = learner.gap(generation.groups[0])
                 learner.check_gap(gap["logprob_gap"])
@@ -96,6 +98,7 @@ class Buffer:
         trained = [group for group in generation.groups if group[0].trained]
         earned = learner.training_samples(trained, step=generation.step)
         samples = bearing_loss(earned)
+        # Later a whole step may well be masked; from the first one on, no run would ever learn.
         if generation.step == 0:
             _refuse_untaught(trained, samples, max_tokens=config.max_tokens)
         num_masked = sum(map(len, trained)) - sum(map(len, samples))

@@ -122,6 +122,7 @@ def check_moved(learner: PolicyLearner, before: object, *, gradient: float) -> o
 
     """
     after = learner.fingerprint()
+    # In bfloat16 a small update is rounded away: metrics would look as if it learned.
     if gradient and after == before:
         raise UserError(
             f"rl: update {learner.num_updates} left the policy exactly as it was, though it had a"

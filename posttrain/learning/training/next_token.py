@@ -99,6 +99,7 @@ def next_token_objective(
         policy.tokenizer, corpus.prompts, corpus.texts, mask_prompts=corpus.mask_prompts
     )
     kept = fitting(rows, max_length=config.max_length, where=where)
+    # Said aloud: a limit that drops half of the data would look like a small data set.
     if len(kept) < len(rows):
         context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
     rows, corpus = [rows[index] for index in kept], corpus.take(kept)

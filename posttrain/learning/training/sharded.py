@@ -174,5 +174,6 @@ def twin(trainable: Trainable, model: Any) -> Trainable:
     average = None
     if trainable.average:
         average = MovingAverage(model, trainable.average.decay)
+        # They are as large as the model, and nothing reads them again.
         trainable.average.averages.clear()
     return replace(trainable, model=model, average=average)

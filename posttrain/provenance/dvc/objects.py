@@ -144,6 +144,7 @@ def tree(odb: Any, md5: str) -> dict[str, str]:
         listed = Tree.load(odb, HashInfo("md5", md5))
     except ObjectFormatError:
         raise Damaged(f"the cache object {odb.oid_to_path(md5)} is not a list of files") from None
+    # The list may come from a remote that others write to, and is about to be written by its names.
     if any(part in ("", "..") for parts, _, _ in listed for part in parts):
         raise Damaged(f"the cache object {odb.oid_to_path(md5)} names files outside its directory")
     return {"/".join(parts): entry.value for parts, _, entry in listed}
@@ -178,6 +179,8 @@ def checkout(odb: Any, md5: str, out: Path) -> None:
 
     """
     files = tree(odb, md5)
+    # In the same folder, as a rename is atomic within one file system only; named by thread, too,
+    # as stages of one process check out at the same time.
     temporary = out.with_name(f".{out.name}.{os.getpid()}.{threading.get_ident()}.tmp")
     try:
         for relative, oid in files.items():

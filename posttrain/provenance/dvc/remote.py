@@ -37,6 +37,7 @@ def push_object(root: Path, md5: CacheName) -> None:
         ) from None
     except (DvcException, OSError) as error:
         raise UserError(f"the DVC remote cannot be written to: {error}") from None
+    # A push may pass over what DVC remembers as uploaded.
     if not odb.exists(md5):
         raise UserError(f"the DVC remote does not have {md5} after the upload; try again")
 

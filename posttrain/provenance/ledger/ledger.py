@@ -271,6 +271,7 @@ def open_ledger(url_or_path: str | Path, *, create: bool = True) -> Ledger:
     store = open_store(str(url_or_path), create=create)
     try:
         ensure_current(store)
+    # An interrupt, too, must give back the connection and its lock.
     except BaseException:
         store.close()
         raise

@@ -41,6 +41,7 @@ class ServerStore:
             result = self._begun(sql, params)
             row = row_type(tuple(result.keys()))
             rows = [row._make(each) for each in result]
+            # A read has begun a transaction; left open, it would hold its locks.
             if not self._depth:
                 self._connection.rollback()
             return rows

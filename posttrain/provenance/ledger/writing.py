@@ -63,6 +63,7 @@ def intern_derivations(store: Store, derivations: Sequence[Derivation]) -> list[
     """
     addresses = [derivation.address() for derivation in derivations]
     shas = sorted({sha for sha, _ in addresses})
+    # Asked before numbering, which inserts what is new.
     known = query_in(store, "SELECT sha FROM derivations WHERE sha IN ({values})", shas)
     numbers = intern_rows(store, "derivations", ("sha", "outputs_sha"), addresses, key=1)
     new = {sha: each for (sha, _), each in zip(addresses, derivations, strict=True)}
@@ -135,6 +136,7 @@ def intern_rows(
     missing = [row for name, row in wanted.items() if name not in known]
     if missing:
         new = [dict(zip(columns, row, strict=True)) for row in missing]
+        # Another process may have inserted it since: what counts is the number that is there now.
         insert_rows(store, table, new, conflict="DO NOTHING")
         known |= _numbers(store, table, columns[:key], {row[:key]: row for row in missing})
     return known

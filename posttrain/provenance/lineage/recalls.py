@@ -131,6 +131,7 @@ def tainted(ledger: Ledger, recall: Recall) -> list[int]:
 
     """
     sources = list(walk.numbers_of(ledger.store, [recall.digest]))
+    # What was made anew from other rows is not passed, nor what was made from that alone.
     cleared = list(walk.numbers_of(ledger.store, recall.cleared))
     return walk.descendants(ledger.store, sources, without=cleared)
 

@@ -33,6 +33,7 @@ def row_keys(seed: int, prompt_ids: Sequence[str], num_samples: int) -> RowKeys:
 
     """
     hashes = [purpose_bytes(seed, prompt) for prompt in prompt_ids]
+    # Little-endian by name: the machine's own order would give each kind its own numbers.
     prompts = np.frombuffer(b"".join(hashes), dtype="<u8").astype(np.uint64)
     indices = np.arange(num_samples, dtype=np.uint64)
     return splitmix64(prompts[:, None] + indices[None, :] * _GOLDEN).reshape(-1)

@@ -34,6 +34,7 @@ def without_end(token_ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
         The tokens that are text.
 
     """
+    # Decoding with special tokens left out would therefore leave it in the text.
     return token_ids[:-1] if token_ids and token_ids[-1] in ends else token_ids
 
 
