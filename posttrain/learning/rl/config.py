@@ -11,7 +11,13 @@ from posttrain.learning.algorithms.presets import AlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
-from posttrain.learning.rl.metrics import METRICS, TRACKED, of_parts, refuse_unmeasured, unmeasured
+from posttrain.learning.rl.metrics import (
+    METRICS,
+    TRACKER_ONLY,
+    of_parts,
+    refuse_unmeasured,
+    unmeasured,
+)
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
@@ -181,7 +187,7 @@ class RlConfig(Schedulable):
 
     def _refuse_one_name_twice(self) -> None:
         """Refuse parts that would write over what the learner, or another part, measures."""
-        owners = dict.fromkeys((*METRICS, *TRACKED), "the learner")
+        owners = dict.fromkeys((*METRICS, *TRACKER_ONLY), "the learner")
         for each in of_parts(self.algorithm, self.draw.sampler):
             if each.name in owners:
                 raise ValueError(

@@ -10,7 +10,7 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, TRACKED, describe
+from posttrain.learning.rl.metrics import CURRICULUM, TRACKER_ONLY, describe
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -84,7 +84,7 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
 
         # Wall-clock goes to the tracker only: it must not reach an artifact.
         seconds = (sampled - started, time.perf_counter() - sampled)
-        context.log(step + 1, dict(zip(TRACKED, seconds, strict=True)))
+        context.log(step + 1, dict(zip(TRACKER_ONLY, seconds, strict=True)))
         context.progress(step + 1, config.steps)
         saving.save_if_due(step + 1, 0)
 

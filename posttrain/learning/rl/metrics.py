@@ -59,11 +59,11 @@ METRICS: Mapping[str, str] = {
 
 Not every config measures all of them: `unmeasured` says which it does not, and `RlConfig.metrics`
 which it does. Those of the parts, which `of_parts` names, come beside them.
-The tracker has two more, those in `TRACKED`, which no artifact holds.
+The tracker has two more, those in `TRACKER_ONLY`, which no artifact holds.
 Of the stage as a whole: `rl/num_rollouts`, `rl/num_updates`, `rl/steps`, `rl/stopped_early`, and
 the means over the last steps of reward, length, truncation_rate, entropy and yield.
 """
-TRACKED = ("rl/seconds_sampling", "rl/seconds_learning")
+TRACKER_ONLY = ("rl/seconds_sampling", "rl/seconds_learning")
 """What the wall-clock measures."""
 
 
