@@ -124,8 +124,8 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
         return f"{path}: {first['ctx']['error']}"
     if first["type"] in ("int_type", "float_type") and isinstance(first["input"], Mapping):
         return (
-            f"{path}: this number takes no schedule; write a plain number (`posttrain parts"
-            " schedule` lists the numbers that take one)"
+            f"{path}: this number takes no schedule, as it is read once, before the first step;"
+            " write a plain number (`posttrain parts schedule` lists the numbers that take one)"
         )
     if first["type"].startswith(("int_", "float_")) and parts[-1] in ("int", "float"):
         # Where a field takes both, pydantic adds the type that it tried first.

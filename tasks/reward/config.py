@@ -10,6 +10,7 @@ from posttrain.data.pair_builders.verifier import VerifierPairs
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.metrics import PAIR_METRICS
+from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import InSlot
 
 
@@ -22,7 +23,7 @@ class RewardOptimization(OptimizationConfig):
     """Peak learning rate, on AdamW's scale for both optimizers."""
 
 
-class RewardConfig(TrainingConfig):
+class RewardConfig(Schedulable, TrainingConfig):
     """How rewards are read off the model, how pairs are built, and the optimization."""
 
     STAGE: ClassVar[str] = "reward"
@@ -43,6 +44,14 @@ class RewardConfig(TrainingConfig):
     """Pull of each pair's mean reward to 0 (0.01 is usual with a head)."""
     optimization: RewardOptimization = RewardOptimization()
     """Optimizer, learning rate and its schedule."""
+
+    @classmethod
+    def schedulable(cls) -> set[str]:
+        """Only the weight in the loss; all else is read before the first step."""
+        return {"centering"}
+
+    def _refuse_schedules(self) -> None:
+        self.refuse_unmeasured()
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps measure; see `TrainingConfig.metrics`."""

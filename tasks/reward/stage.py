@@ -68,6 +68,7 @@ def run(
         lambda part, packed: rows.table(part, packed=packed).batch,
         config=config,
         seed=context.seed,
+        loss_at=lambda changed: partial(_pair_loss, reward_model, changed.centering),
     )
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE

@@ -182,7 +182,8 @@ def test_a_plain_config_takes_no_schedule():
         rate: float = 0.1
 
     with pytest.raises(
-        UserError, match=r"s\.rate: this number takes no schedule; write a plain number"
+        UserError,
+        match=r"s\.rate: this number takes no schedule, as it is read once, before the first step",
     ):
         Plain.parse({"rate": RAMP}, where="s")
 

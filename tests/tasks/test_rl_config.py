@@ -129,7 +129,7 @@ PARTS = {
         ),
         (
             {"updates": {"epochs": {"from": 1, "to": 2, "over": 3}}},
-            "updates.epochs: this number takes no schedule; write a plain number .*parts schedule",
+            "updates.epochs: .* is read once, before .* write a plain number .*parts schedule",
         ),
         ({"draw": {"sampler": "solve_rat"}}, "rl.draw.sampler: there is no .*'solve_rate'"),
         (

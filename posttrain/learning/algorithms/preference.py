@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import nearest
 from posttrain.stage.part_schema import PresetOf
+from posttrain.stage.schedule import Schedulable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,10 +26,12 @@ _ODDS = {"log_odds_ratio": "mean log odds of the chosen minus those of the rejec
 _SAMPLED = {"sampled_logprob": "mean log-probability of the reference's samples, in nats"}
 
 
-class PreferenceAlgorithm(StageConfig):
+class PreferenceAlgorithm(Schedulable):
     """Which loss on which quantity of a pair; the name it goes by is no part of it."""
 
     IDENTITY_OF: ClassVar[str] = "preference"
+    # What the reference says of the pairs is computed once, by way of it.
+    FIXED: ClassVar[frozenset[str]] = frozenset({"length_alpha"})
 
     loss: PreferenceLoss = "sigmoid"
     """Form of the loss; `orpo` and `simpo` need no reference policy."""
@@ -82,21 +84,23 @@ class PreferenceAlgorithm(StageConfig):
         return LOSSES[self.loss].formula(self, ratios)
 
     def describe(self) -> str:
-        """Sum it up: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
-        texts = [f"{self.loss} β {self.beta:g}"]
-        if self.label_smoothing:
-            texts.append(f"smoothing {self.label_smoothing:g}")
-        texts.append("per token" if self.per_token else "sums")
-        if self.length_alpha < 1:
-            texts.append(f"surplus tokens x{self.length_alpha:g}")
-        if self.target_margin:
-            texts.append(f"margin {self.target_margin:g}")
-        if self.undesirable_weight != 1:
-            texts.append(f"rejected x{self.undesirable_weight:g}")
-        if self.sft_coefficient:
-            texts.append(f"SFT {self.sft_coefficient:g}")
-        if self.optimism_coefficient:
-            texts.append(f"optimism {self.optimism_coefficient:g}")
+        """Sum it up, as of its first step: `sigmoid β 0.1 · smoothing 0.1 · sums`."""
+        now = self.at(0)
+        texts = [f"{now.loss} β {now.beta:g}"]
+        if now.label_smoothing:
+            texts.append(f"smoothing {now.label_smoothing:g}")
+        texts.append("per token" if now.per_token else "sums")
+        if now.length_alpha < 1:
+            texts.append(f"surplus tokens x{now.length_alpha:g}")
+        if now.target_margin:
+            texts.append(f"margin {now.target_margin:g}")
+        if now.undesirable_weight != 1:
+            texts.append(f"rejected x{now.undesirable_weight:g}")
+        if now.sft_coefficient:
+            texts.append(f"SFT {now.sft_coefficient:g}")
+        if now.optimism_coefficient:
+            texts.append(f"optimism {now.optimism_coefficient:g}")
+        texts += ["scheduled"] * (now is not self)
         return " · ".join(texts)
 
     @model_validator(mode="after")

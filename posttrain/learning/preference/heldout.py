@@ -70,6 +70,7 @@ def grade(
 ) -> dict[str, Any]:
     """Measure accuracy and margin of ``beta x (log-ratio to the reference)`` on held-out pairs.
 
+    A beta that is a schedule counts as it begins, so that reports have one scale.
     Also for losses without a reference: the log-ratio then says what training has changed.
 
     Args:
@@ -90,12 +91,13 @@ def grade(
         for each in (reference, model)
     )
     chosen_B, rejected_B = after_SN - before_SN
+    beta = config.algorithm.at(0).beta
     kept = pairs[list(rows.kept)]
     return {
         **accuracy_interval(chosen_B - rejected_B, kept["problem_id"]),
-        "margin": config.algorithm.beta * float((chosen_B - rejected_B).mean()),
-        "chosen_reward": config.algorithm.beta * float(chosen_B.mean()),
-        "rejected_reward": config.algorithm.beta * float(rejected_B.mean()),
+        "margin": beta * float((chosen_B - rejected_B).mean()),
+        "chosen_reward": beta * float(chosen_B.mean()),
+        "rejected_reward": beta * float(rejected_B.mean()),
         "num_heldout_pairs": len(kept),
         "num_heldout_problems": kept["problem_id"].n_unique(),
     }

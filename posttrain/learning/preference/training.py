@@ -74,6 +74,7 @@ def learn(
         seed=context.seed,
         digests={"reference": sha256_of(values_SN.numpy().tobytes())},
         gather=with_reference_point(algorithm) if algorithm.needs_mismatched else None,
+        loss_at=lambda changed: batch_loss(changed.algorithm),
     )
     return train(
         trainable, objective, config=config, context=context, curve=curve, prefix=config.STAGE

@@ -99,13 +99,17 @@ class TrainingConfig(StageConfig):
 
     @model_validator(mode="after")
     def _metrics_are_there(self) -> Self:
+        self.refuse_unmeasured()
+        return self
+
+    def refuse_unmeasured(self) -> None:
+        """Refuse, by ValueError, schedules that follow what no step of this config measures."""
         followed = {path: number.metric for path, number in schedules_in(self) if number.metric}
         for path, metric in followed.items() if self.STAGE else ():
             unmeasured = metric in {f"{self.STAGE}/{name}" for name in HELDOUT}
             why = ", as learner.early_stop is not set" if unmeasured else None
             known = [f"{self.STAGE}/{name}" for name in self.metrics()]
             check_metric(metric, known, where=path, why=why)
-        return self
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps of this config measure.

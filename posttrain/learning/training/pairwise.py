@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import torch
@@ -52,6 +52,7 @@ class PairRows:
         seed: int,
         digests: Mapping[str, str] | None = None,
         gather: Gather[AnyBatch] | None = None,
+        loss_at: Callable[[Any], Loss[AnyBatch]] | None = None,
     ) -> SupervisedObjective[AnyBatch]:
         """Plan every step over the pairs; units are pairs.
 
@@ -63,6 +64,7 @@ class PairRows:
             seed: Of the order, and of what is held out for the early stop.
             digests: Inputs beside the pairs, by name.
             gather: Completes a step's parts by what depends on all of them.
+            loss_at: Gives the loss by a step's config, where numbers of it may change.
 
         Returns:
             The objective.
@@ -88,6 +90,7 @@ class PairRows:
             heldout=heldout,
             digests={"pairs": self.table().digest, **(digests or {})},
             gather=gather,
+            loss_at=loss_at,
         )
 
     def table(

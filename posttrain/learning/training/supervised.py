@@ -1,6 +1,7 @@
 """The training loop of every supervised stage: pretraining, SFT, reward models, preferences."""
 
 import time
+from dataclasses import replace
 
 from posttrain.data.batching import AnyBatch
 from posttrain.learning.models.checkpoint import Checkpointer
@@ -67,7 +68,11 @@ def train(
     while step < num_steps and not early_stop.stopped:
         started = time.perf_counter()
         seed = seed_step(context.seed, "train", step)
-        now = schedules.at(step).optimization
+        changed = schedules.at(step)
+        if objective.loss_at and changed is not config:
+            loss = objective.loss_at(changed)
+            trainer.objective = replace(trainer.objective, loss=loss)
+        now = changed.optimization
         rate = now.learning_rate * now.factor(step, num_steps=num_steps)
         with trainable.computing():
             parts = trainer.micro_batches(step)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from torch import Tensor
 
@@ -30,6 +30,8 @@ class SupervisedObjective(Generic[AnyBatch]):
     """The inputs by name: a checkpoint that was made of others is refused."""
     gather: Gather[AnyBatch] | None = None
     """``gather(model, parts)`` completes a step's parts by what depends on all of them."""
+    loss_at: Callable[[Any], Loss[AnyBatch]] | None = None
+    """Gives the `loss` by a step's config, where numbers of it are in the loss and may change."""
 
     def parts(self, model: "PreTrainedModel", step: int, device: str) -> list[AnyBatch]:
         """Lay out the micro-batches of a step.
