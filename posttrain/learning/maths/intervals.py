@@ -17,12 +17,15 @@ class Interval(NamedTuple):
     high: Tensor
 
 
-_Z = 1.959963984540054
-"""``P(-z < Z < z) = 0.95`` of a normal Z."""
+def _normal_quantile(confidence: float) -> float:
+    """Return the z for which a normal Z has ``P(-z < Z < z) = confidence``."""
+    return float(torch.special.ndtri(torch.tensor((1 + confidence) / 2, dtype=torch.float64)))
 
 
-def wilson_interval(num_successes_N: Tensor, num_trials_N: Tensor) -> Interval:
-    """Compute the 95% score interval of a rate from independent trials.
+def wilson_interval(
+    num_successes_N: Tensor, num_trials_N: Tensor, *, confidence: float = 0.95
+) -> Interval:
+    """Compute the score interval of a rate from independent trials.
 
     ``(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``. Source: Wilson 1927; it holds its
     level for few trials and for rates near 0 and 1, where mean +- 2 deviations has width 0.
@@ -30,19 +33,21 @@ def wilson_interval(num_successes_N: Tensor, num_trials_N: Tensor) -> Interval:
     Args:
         num_successes_N: Successes of each rate.
         num_trials_N: Trials of each rate.
+        confidence: Chance that the interval is meant to hold the rate, between 0 and 1.
 
     Returns:
         The estimate s / n and both ends, ``[N]`` each. 0 successes give low exactly 0, n successes
         give high exactly 1. No trial at all gives 0 to 1, with estimate NaN.
 
     """
+    z = _normal_quantile(confidence)
     successes_N, trials_N = num_successes_N.double(), num_trials_N.double()
     # Multiplied out by n, so that 0 trials need no exception.
-    center_N = successes_N + _Z**2 / 2
-    variance_N = successes_N * (trials_N - successes_N) / trials_N.clamp(min=1) + _Z**2 / 4
-    reach_N = _Z * variance_N.sqrt()
-    low_N = ((center_N - reach_N) / (trials_N + _Z**2)).clamp(min=0)
-    high_N = ((center_N + reach_N) / (trials_N + _Z**2)).clamp(max=1)
+    center_N = successes_N + z**2 / 2
+    variance_N = successes_N * (trials_N - successes_N) / trials_N.clamp(min=1) + z**2 / 4
+    reach_N = z * variance_N.sqrt()
+    low_N = ((center_N - reach_N) / (trials_N + z**2)).clamp(min=0)
+    high_N = ((center_N + reach_N) / (trials_N + z**2)).clamp(max=1)
     return Interval(
         estimate=successes_N / trials_N,
         low=torch.where(successes_N == 0, 0.0, low_N),
@@ -80,5 +85,5 @@ def clustered_mean_interval(values_N: Tensor, cluster_N: Tensor) -> Interval:
         return Interval(mean, -infinite, infinite)
     residual_C = segment_sum(values_N - mean, index_N, num_clusters)
     variance = residual_C.square().sum() / len(values_N) ** 2 * num_clusters / (num_clusters - 1)
-    reach = _Z * variance.sqrt()
+    reach = _normal_quantile(0.95) * variance.sqrt()
     return Interval(mean, mean - reach, mean + reach)

@@ -122,11 +122,13 @@ def estimate(metric: str, results: Results, confidence: float) -> dict[str, floa
     values_P = _values(metric, results.pooled())
     low, high, _ = bootstrap(values_P, confidence)
     if low == high and low in (0.0, 1.0):
-        from scipy.stats import binomtest
+        import torch
+
+        from posttrain.learning.maths.intervals import wilson_interval
 
         # All solved, or none: resampling shows no spread, Wilson's interval does.
-        counted = binomtest(len(values_P) * int(low), len(values_P))
-        wilson = counted.proportion_ci(confidence, method="wilson")
+        solved, asked = torch.tensor(values_P.sum()), torch.tensor(len(values_P))
+        wilson = wilson_interval(solved, asked, confidence=confidence)
         low, high = float(wilson.low), float(wilson.high)
     return {
         "value": float(values_P.mean()),

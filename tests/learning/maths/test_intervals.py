@@ -29,6 +29,25 @@ def test_wilson_at_the_ends():
     assert math.isnan(interval.estimate[2])
 
 
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
+def test_wilson_is_that_of_scipy(confidence):
+    from scipy.stats import binomtest
+
+    counts = [(k, n) for n in (1, 2, 7, 64, 512) for k in {0, 1, n // 3, n}]
+    ours = wilson_interval(*torch.tensor(counts).T, confidence=confidence)
+    for (k, n), low, high in zip(counts, ours.low.tolist(), ours.high.tolist(), strict=True):
+        theirs = binomtest(k, n).proportion_ci(confidence, method="wilson")
+        assert (low, high) == pytest.approx((theirs.low, theirs.high), rel=1e-14, abs=1e-15)
+
+
+def test_the_ends_of_recorded_reports_stay_to_the_last_digit():
+    # As evaluations of 0.1 wrote them, with the quantile 1.959963984540054 as a literal.
+    z, n = 1.959963984540054, 512
+    interval = wilson_interval(torch.tensor([n]), torch.tensor([n]))
+    reach = z * (z**2 / 4) ** 0.5
+    assert interval.low.item() == (n + z**2 / 2 - reach) / (n + z**2)
+
+
 def test_wilson_holds_its_level_near_the_end():
     # Exact coverage at rate .05 and 20 trials, by summing the binomial.
     trials, rate = 20, 0.05
