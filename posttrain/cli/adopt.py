@@ -73,6 +73,7 @@ def adopt_(
                 found,
                 command=" ".join(["posttrain adopt", *(f"--anyway {name}" for name in anyway)]),
                 why=reason,
+                folder=session.workspace.folder,
             )
         click.echo(f"{len(done)} of {len(found)} stages adopted: {_names(adopted) or 'none'}.")
 

@@ -9,10 +9,10 @@ import click
 from posttrain.cli.files import replacing
 from posttrain.cli.options import Documented
 from posttrain.pipeline.flow import let_import
-from posttrain.pipeline.recipe import RECIPE_FILE, Recipe, load_recipe
+from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.recipe_schema import recipe_schema
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.ledger.location import project_root
+from posttrain.provenance.ledger.location import RECIPE_FILE, project_root
 from posttrain.stage.errors import UserError, shown
 
 

@@ -97,7 +97,13 @@ def _tally(differences: Sequence[Difference]) -> str:
 
 
 def adopt(
-    ledger: Ledger, recipe: str, candidates: Sequence[Candidate], *, command: str, why: str
+    ledger: Ledger,
+    recipe: str,
+    candidates: Sequence[Candidate],
+    *,
+    command: str,
+    why: str,
+    folder: str | None = None,
 ) -> list[StageRun]:
     """Record each candidate to adopt under its key of today, with where the bytes are from.
 
@@ -107,6 +113,7 @@ def adopt(
         candidates: What `find_candidates` found; those of another action are left.
         command: What was typed.
         why: A person's reason for what was taken over although something differs.
+        folder: Of the recipe, from the project's root.
 
     Returns:
         The stage runs that were appended.
@@ -126,7 +133,7 @@ def adopt(
     ]
     if not taken:
         return []
-    ledger.begin_run(run)
+    ledger.begin_run(run, folder=folder)
     ledger.record(*(record for record, _ in taken))
     ledger.annotations.adopt(*(_adoption(record, each, now, why) for record, each in taken))
     ledger.finish_run(run.id, "succeeded", time.time())

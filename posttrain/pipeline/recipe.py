@@ -15,13 +15,13 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, read_format
 from posttrain.pipeline.slots import check_plugins
+from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
 
-RECIPE_FILE = "recipe.yaml"
 PARAMS_FILE = "params.yaml"
 _NO_STAGES = ("run", "flow", "format", "plugins", "release")
 

@@ -38,10 +38,14 @@ class Workspace:
         return self.root / STATE_DIR
 
     @property
+    def folder(self) -> str:
+        """The recipe's folder from the project's root, `.` for the root itself."""
+        return self.recipe_dir.relative_to(self.root).as_posix()
+
+    @property
     def slug(self) -> str:
         """Name of the recipe's folder inside the state directory."""
-        relative = self.recipe_dir.relative_to(self.root).as_posix()
-        return "root" if relative == "." else relative.replace("/", "-")
+        return "root" if self.folder == "." else self.folder.replace("/", "-")
 
     def packages(self) -> list[str]:
         """First-party code: packages and modules at the project's root, and posttrain's own."""

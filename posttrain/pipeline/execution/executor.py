@@ -209,5 +209,5 @@ def begin_run(planner: Planner, command: str) -> Run:
         git_dirty=revision.dirty,
         overrides={name: str(value) for name, value in recipe.overrides.items()},
     )
-    planner.ledger.begin_run(run)
+    planner.ledger.begin_run(run, folder=planner.workspace.folder)
     return run

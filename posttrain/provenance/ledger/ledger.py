@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Self
 
-from posttrain.provenance.ledger.annotations import Annotations
+from posttrain.provenance.ledger.annotations import RECIPE_FOLDER, Annotations
 from posttrain.provenance.ledger.processes import is_gone, this_process
 from posttrain.provenance.ledger.reading import (
     IS_DONE,
@@ -173,9 +173,11 @@ class Ledger:
         """Give the connection back."""
         self.store.close()
 
-    def begin_run(self, run: Run) -> None:
-        """Record that this process starts `run`."""
+    def begin_run(self, run: Run, *, folder: str | None = None) -> None:
+        """Record that this process starts `run`, of the recipe in `folder` from the root."""
         self.append_run(run, process=this_process())
+        if folder is not None:
+            self.annotations.note(RECIPE_FOLDER, {run.id: folder})
 
     def append_run(self, run: Run, *, process: str) -> None:
         """Record a run of any process, as an import does.

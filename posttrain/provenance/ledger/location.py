@@ -1,12 +1,14 @@
-"""Where the ledger of a project is: a file beside the rest of the run state, or a server."""
+"""Where a project's ledger is, a file or a server, and its recipes, from whose folders it says."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.stage.errors import UserError
 
 ENVIRONMENT = "POSTTRAIN_LEDGER"
 STATE_DIR = ".posttrain"
+RECIPE_FILE = "recipe.yaml"
 
 
 def ledger_location(root: Path) -> str:
@@ -23,3 +25,36 @@ def project_root(start: Path) -> Path:
         f"{start} is not inside a posttrain project (no .dvc folder above it); "
         "run the command in a clone of the project"
     )
+
+
+def recipe_folder(root: Path, recipe: str) -> str:
+    """Guess the folder of a recipe by its name, for runs that noted none.
+
+    Args:
+        root: The project.
+        recipe: Its folder in recipes/, or the name of its flow.
+
+    Returns:
+        The folder in recipes/, from the root; `.` where there is none of that name.
+
+    """
+    return f"recipes/{recipe}" if (root / "recipes" / recipe).is_dir() else "."
+
+
+def recipe_folders(root: Path) -> Iterator[Path]:
+    """Yield the folders from which paths of artifacts may be recorded, the likeliest first.
+
+    Args:
+        root: The project.
+
+    Yields:
+        The root and what is in recipes/, also where a recipe is gone; then every other folder
+        with a recipe, but for hidden ones and those below a `data`.
+
+    """
+    usual = [root, *sorted(root.glob("recipes/*"))]
+    yield from usual
+    for name, below, files in os.walk(root):
+        below[:] = sorted(each for each in below if not each.startswith(".") and each != "data")
+        if RECIPE_FILE in files and Path(name) not in usual:
+            yield Path(name)

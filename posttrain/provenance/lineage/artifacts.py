@@ -1,9 +1,10 @@
 """Find the bytes of an artifact: in the workspace if still the same, else in the DVC cache."""
 
 import configparser
+from itertools import chain
 from pathlib import Path
 
-from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.ledger.location import STATE_DIR, recipe_folders
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import ArtifactDigest, StatCache, digest_path
 
@@ -29,9 +30,9 @@ class Finder:
 
         """
         # Paths are recorded relative to the recipe's folder.
-        places = [folder / path for folder in (self._root, *sorted(self._root.glob("recipes/*")))]
-        if md5 is not None and not md5.endswith(".dir"):
-            places.append(self._objects / md5[:2] / md5[2:])
+        is_file = md5 is not None and not md5.endswith(".dir")
+        stored = [self._objects / md5[:2] / md5[2:]] if md5 is not None and is_file else []
+        places = chain((folder / path for folder in recipe_folders(self._root)), stored)
         return next((place for place in places if self._is(place, digest)), None)
 
     def remember(self) -> None:

@@ -6,16 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.annotations import RECIPE_FOLDER
+from posttrain.provenance.ledger.location import recipe_folder
 from posttrain.provenance.ledger.reading import IS_DONE
 from posttrain.provenance.ledger.store import query_in
 from posttrain.provenance.lineage.graph import Graph
 
 _PLACES = (
-    "SELECT a.type,a.digest,p.path,r.recipe,e.direction,MAX(s.num) AS newest"
+    "SELECT a.type,a.digest,p.path,r.recipe,n.value AS folder,e.direction,MAX(s.num) AS newest"
     " FROM artifacts a JOIN edges e ON e.artifact=a.num JOIN ports p ON p.num=e.port"
     f" JOIN stage_runs s ON s.derivation=e.derivation AND s.{IS_DONE}"
     " JOIN runs r ON r.id=s.run_id"
-    " WHERE a.digest IN ({values}) GROUP BY a.type,a.digest,p.path,r.recipe,e.direction"
+    f" LEFT JOIN annotations n ON n.subject=r.id AND n.name='{RECIPE_FOLDER}'"
+    " WHERE a.digest IN ({values}) GROUP BY a.type,a.digest,p.path,r.recipe,n.value,e.direction"
 )
 
 
@@ -39,7 +42,8 @@ def from_root(graph: Graph, ledger: Ledger, root: Path) -> Graph:
     digests = sorted({str(node.facts["digest"]) for node in artifacts})
     ranked: dict[str, list[tuple[tuple[bool, int, int], str]]] = defaultdict(list)
     for row in query_in(ledger.store, _PLACES, digests):
-        path = posixpath.normpath(posixpath.join(_folder(row.recipe, root), row.path))
+        folder = row.folder or recipe_folder(root, row.recipe)
+        path = posixpath.normpath(posixpath.join(folder, row.path))
         rank = ((root / path).exists(), row.direction, row.newest)
         ranked[f"{row.type}:{row.digest}"].append((rank, path))
     names = {
@@ -55,8 +59,3 @@ def from_root(graph: Graph, ledger: Ledger, root: Path) -> Graph:
         each: replace(node, name=names.get(each, node.name)) for each, node in graph.nodes.items()
     }
     return replace(graph, nodes=nodes)
-
-
-def _folder(recipe: str, root: Path) -> str:
-    """Find the folder of a recipe by its name: one under recipes/, or the root's."""
-    return f"recipes/{recipe}" if (root / "recipes" / recipe).is_dir() else ""

@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from posttrain.pipeline.execution.session import Session
-from posttrain.pipeline.recipe import RECIPE_FILE
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.git import require_git
 from posttrain.provenance.ledger import ArtifactRecord, StageRun, read_ledger
-from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import StatCache, digest_path

@@ -1,15 +1,15 @@
 """What is to be run again: the stage runs behind a name, and the recipe that they came from."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.pipeline.recipe import RECIPE_FILE, load_recipe
+from posttrain.pipeline.recipe import load_recipe
 from posttrain.provenance.key import Difference, differences
 from posttrain.provenance.ledger import Ledger, Run, StageRun
+from posttrain.provenance.ledger.location import RECIPE_FILE, recipe_folders
 from posttrain.provenance.ledger.records import DONE
 from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError, nearest
@@ -78,11 +78,11 @@ def opened(subject: Subject, root: Path, *, groups: Sequence[str]) -> Iterator[S
 
 def _recipes(root: Path, name: str) -> list[Path]:
     """Folders of the project whose recipe has the name that the ledger knows it by."""
-    there = {}
-    for folder, below, files in os.walk(root):
-        below[:] = sorted(each for each in below if not each.startswith(".") and each != "data")
-        if RECIPE_FILE in files:
-            there[Path(folder)] = load_recipe(Path(folder)).name
+    there = {
+        folder: load_recipe(folder).name
+        for folder in recipe_folders(root)
+        if (folder / RECIPE_FILE).is_file()
+    }
     found = sorted(
         (folder for folder, each in there.items() if each == name), key=lambda each: len(each.parts)
     )

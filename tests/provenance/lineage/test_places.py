@@ -8,6 +8,8 @@ from click.testing import CliRunner
 
 from posttrain.cli.main import cli
 from posttrain.provenance.ledger import Run
+from posttrain.provenance.lineage.artifacts import Finder
+from posttrain.stage.hashing import digest_path
 
 
 @pytest.fixture
@@ -69,6 +71,22 @@ def test_impact_shows_them_alike(small):
 def test_rows_say_of_which_recipe_their_table_is(small):
     done = CliRunner().invoke(cli, ["rows", small.digest("small rows")], catch_exceptions=False)
     assert done.output.startswith("1 row of recipes/small/data/rows.parquet, made by sft@other")
+
+
+@pytest.mark.parametrize("folder", ["experiments/a", "recipes/group/a"])
+def test_a_recipe_may_lie_in_any_folder_of_the_project(toy, monkeypatch, folder):
+    toy.write(f"{folder}/recipe.yaml", f"flow: {toy.flow}\nfirst: {{amount: 7}}\n")
+    monkeypatch.chdir(toy.root)
+    monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
+    for recipe in (".", folder):
+        done = CliRunner().invoke(cli, ["run", "--local", recipe], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    made = f"{folder}/data/first/result.json"
+    digest = digest_path(toy.root / made).sha256
+    assert call("up", digest).startswith(f"report {digest[:12]}  {made}")
+    assert f"  {made}" in call("up", f"{folder}/data/second/result.json")
+    assert "  data/first/result.json" in call("up", "data/second/result.json")
+    assert Finder(toy.root).find("data/first/result.json", digest) == toy.root / made
 
 
 def test_what_lies_nowhere_is_shown_where_it_was_made(small):

@@ -11,6 +11,7 @@ from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.git import outputs_now
 from posttrain.operations.maintenance.reading import ledger_as_it_is
 from posttrain.provenance.dvc.guard import guarded
+from posttrain.provenance.ledger.location import recipe_folders
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import bytesize
@@ -41,8 +42,8 @@ class Owner:
 
     def places(self, root: Path) -> list[Path]:
         """Where its bytes may lie in the workspace."""
-        folders = [root, *sorted(root.glob("recipes/*"))]
-        return [folder / PurePosixPath(self.path, self.member) for folder in folders]
+        inside = PurePosixPath(self.path, self.member)
+        return [folder / inside for folder in recipe_folders(root)]
 
 
 def owners(root: Path, objects: Objects) -> dict[str, Owner]:
