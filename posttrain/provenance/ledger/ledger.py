@@ -174,7 +174,13 @@ class Ledger:
         self.store.close()
 
     def begin_run(self, run: Run, *, folder: str | None = None) -> None:
-        """Record that this process starts `run`, of the recipe in `folder` from the root."""
+        """Record that this process starts a run.
+
+        Args:
+            run: Still without an end.
+            folder: Of its recipe, from the project's root; None leaves it to the recipe's name.
+
+        """
         self.append_run(run, process=this_process())
         if folder is not None:
             self.annotations.note(RECIPE_FOLDER, {run.id: folder})
