@@ -14,17 +14,17 @@ OURS = ("posttrain", "tasks", "flows")
 def in_hand(value, mark, *, records=1):
     """True where a value is the mark, or holds it by way of at most so many records.
 
-    Lists, sets and mappings hold at any depth, tensors by their numbers. A record is a dataclass,
-    a model of pydantic or a named tuple.
+    A number is the mark with either sign. Lists, sets and mappings hold at any depth, tensors by
+    their numbers. A record is a dataclass, a model of pydantic or a named tuple.
     """
     torch = sys.modules.get("torch")
     if isinstance(value, float | str):
-        return type(value) is type(mark) and value == mark
+        return type(value) is type(mark) and (value == mark or _opposite(value, mark))
     if torch is not None and isinstance(value, torch.Tensor):
         return (
             isinstance(mark, float)
             and value.is_floating_point()
-            and bool((value.detach() == mark).any())
+            and bool((value.detach().abs() == abs(mark)).any())
         )
     if isinstance(value, dict):
         inner, record = [*value.keys(), *value.values()], False
@@ -39,6 +39,10 @@ def in_hand(value, mark, *, records=1):
         return False
     left = records - record
     return left >= 0 and any(in_hand(each, mark, records=left) for each in inner)
+
+
+def _opposite(value, mark):
+    return isinstance(mark, float) and value == -mark
 
 
 class Way:

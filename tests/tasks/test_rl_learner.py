@@ -270,9 +270,49 @@ def test_a_loss_that_is_not_finite_names_the_part_that_began_it(guesser, tmp_pat
         return loss_BT / 0, clipped_BT
 
     monkeypatch.setattr(surrogate, "token_loss", broken)
-    said = "loss is nan, so training stopped; surrogate.clip: `token_loss` gave NaN .* kept in "
+    said = (
+        "loss is nan, so training stopped; the first NaN or infinity is in surrogate.clip:"
+        " `token_loss`, so look there first; .* kept in "
+    )
     with pytest.raises(NotFiniteError, match=said):
         learner.update(samples, step=0, index=0, seed=0)
+
+
+def test_a_gradient_that_is_not_finite_names_the_part_that_gave_nan_at_padding(
+    guesser, tmp_path, monkeypatch
+):
+    policy = load_policy(guesser)
+    learner = learner_of(policy, build_optimizer(policy.model), folder=tmp_path)
+    (samples,) = samples_of(learner, groups_of(policy, rewards=[[1.0, 0.0]]))
+    surrogate = type(learner.passes.config.algorithm.surrogate)
+    honest = surrogate.token_loss
+
+    def broken(part, logprobs_BT, log_ratio_BT, batch):
+        loss_BT, clipped_BT = honest(part, logprobs_BT, log_ratio_BT, batch)
+        # The sum takes part in the loss with factor 0 at drawn tokens, and 0 x NaN elsewhere.
+        hidden_BT = torch.where(batch.mask_BT, 0.0, torch.nan)
+        return loss_BT + hidden_BT * logprobs_BT.sum(), clipped_BT
+
+    monkeypatch.setattr(surrogate, "token_loss", broken)
+    said = "^the gradient is nan, .*; the first NaN or infinity is in surrogate.clip: `token_loss`"
+    with pytest.raises(NotFiniteError, match=said):
+        learner.update(samples, step=0, index=0, seed=0)
+
+
+def test_what_a_part_gives_in_the_wrong_shape_is_said_of_rl(guesser, monkeypatch):
+    policy = load_policy(guesser)
+    learner = learner_of(policy)
+    groups = groups_of(policy, rewards=[[1.0, 0.0]])
+    (samples,) = samples_of(learner, groups)
+    algorithm = learner.passes.config.algorithm
+    monkeypatch.setattr(type(algorithm.surrogate), "token_loss", lambda *_: None)
+    with pytest.raises(UserError, match=r"^rl: surrogate\.clip: `token_loss` gave a NoneType"):
+        learner.update(samples, step=0, index=0, seed=0)
+    monkeypatch.setattr(type(algorithm.advantage), "estimate", lambda *_, **__: None)
+    with pytest.raises(UserError, match=r"^rl: advantage\.group: `estimate` gave a NoneType"):
+        learner.training_samples(groups, step=0)
+    with pytest.raises(UserError, match=r"^rl: advantage\.group: `estimate` gave a NoneType"):
+        informative_groups(groups, algorithm.advantage)
 
 
 def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):

@@ -20,7 +20,7 @@ presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`, 
 objective       `advantages(algorithm, RolloutBatch(rewards_B, group_B, ...), max_tokens=)` over a
                 whole generation; `denominator(algorithm, mask_BT, max_tokens=)`, summed over the
                 whole batch; `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(...),
-                denominator=, entropy_BT=)` and `value_objective(...)` -> `(loss, metrics)`
+                denominator=, entropy_BT=)` and `algorithm.critic.loss(...)` -> `(loss, metrics)`
 =============== ==================================================================================
 
 A part holds its formula and imports torch in the call, so that recipes are parsed without it; only

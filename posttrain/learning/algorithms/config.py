@@ -5,7 +5,7 @@ hashed by `identity`, named with its source by `presets`, and carried out by `ob
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -23,6 +23,9 @@ from posttrain.learning.algorithms.token_weights.registry import TOKEN_WEIGHTS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.schedule import Schedulable, at
 from posttrain.stage.slots import InSlot
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AggregationConfig(StageConfig):
@@ -53,6 +56,43 @@ class CriticConfig(Schedulable):
     clip: float | None = Field(default=0.2, gt=0.0)
     """How far a value may move before its gradient stops; none for the plain squared error."""
 
+    def loss(
+        self,
+        values_BT: "Tensor",
+        *,
+        returns_BT: "Tensor",
+        old_values_BT: "Tensor",
+        mask_BT: "Tensor",
+        aggregation: AggregationConfig,
+        denominator: "Tensor | float",
+    ) -> "tuple[Tensor, dict[str, Tensor]]":
+        """Give a part's share of the critic's loss, `coefficient x maths.gae.value_loss`.
+
+        Args:
+            values_BT: Of the critic, with gradient.
+            returns_BT: Its targets, of `objective.advantages`.
+            old_values_BT: The values that `objective.advantages` was given.
+            mask_BT: The drawn tokens.
+            aggregation: How the losses of tokens become one number.
+            denominator: Of the whole batch.
+
+        Returns:
+            The loss, a scalar, and its metrics.
+
+        """
+        from posttrain.learning.maths.gae import value_loss
+
+        loss, metrics = value_loss(
+            values_BT,
+            returns_BT,
+            old_values_BT=old_values_BT,
+            mask_BT=mask_BT,
+            clip=self.clip,
+            aggregation=aggregation.kind,
+            denominator=denominator,
+        )
+        return self.coefficient * loss, metrics
+
 
 class OverlongConfig(Schedulable):
     """A penalty for completions that come near the limit of tokens, added to the reward."""
@@ -72,6 +112,34 @@ class OverlongConfig(Schedulable):
         if limit is None:
             raise ValueError("overlong without a limit needs max_tokens")
         return limit, max(1, round(self.share * limit))
+
+
+def overlong_penalty(
+    length_B: "Tensor", *, limit: int, buffer: int, bounded: bool = True
+) -> "Tensor":
+    """Penalize length: 0 up to ``limit - buffer``, then down by ``1 / buffer`` a token.
+
+    Take the reward *without* it to tell whether a group has any variance, as NeMo-RL does: else
+    lengths alone make a solved problem look unsolved.
+
+    Args:
+        length_B: Tokens of each completion.
+        limit: Tokens at which the penalty is -1.
+        buffer: Tokens before the limit over which it grows. 0 gives 0 up to the limit, then -1
+            (-infinity if not bounded).
+        bounded: Beyond the limit, True stays at -1 (DAPO's paper, arXiv 2503.14476; TRL, OpenRLHF);
+            False goes on (verl, AReaL, NeMo-RL). A completion cannot pass the limit unless the
+            limit is below that of generation.
+
+    Returns:
+        What to add to the rewards, ``[B]``.
+
+    """
+    import torch
+
+    excess_B = (length_B - (limit - buffer)).clamp(min=0).float()
+    penalty_B = torch.where(excess_B > 0, -excess_B / buffer, 0.0)
+    return penalty_B.clamp(min=-1.0) if bounded else penalty_B
 
 
 class Algorithm(StageConfig):

@@ -21,14 +21,12 @@ from posttrain.learning.algorithms.batches import (
     multiplied,
     needed,
 )
-from posttrain.learning.algorithms.config import Algorithm, OverlongConfig
+from posttrain.learning.algorithms.config import Algorithm, OverlongConfig, overlong_penalty
 from posttrain.learning.algorithms.part import AlgorithmPart
 from posttrain.learning.algorithms.part_outputs import PartOutputs, refusal, refuse_shape
 from posttrain.learning.algorithms.regularizers.base import BatchShare
 from posttrain.learning.algorithms.surrogates.base import Surrogate
-from posttrain.learning.maths.advantages import overlong_penalty, whiten
 from posttrain.learning.maths.correction import log_linear_proximal
-from posttrain.learning.maths.gae import value_loss
 from posttrain.learning.maths.ratios import log_ratio, ratio_metrics
 from posttrain.learning.maths.reduce import (
     Metrics,
@@ -36,6 +34,7 @@ from posttrain.learning.maths.reduce import (
     detached,
     loss_denominator,
     masked_mean,
+    whiten,
 )
 from posttrain.stage.errors import UserError
 from posttrain.stage.part_checks import check_declared
@@ -116,7 +115,8 @@ def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
         return torch.ones_like(rollouts.group_B, dtype=torch.bool)
     plain = advantage.model_copy(update={"whiten": "none"})
     found = _assigned(plain, rollouts, rewards_B=rollouts.rewards_B)
-    return (found.advantages_BT != 0).any(-1)
+    taught = found.advantages_BT != 0
+    return (taught if rollouts.mask_BT is None else taught & rollouts.mask_BT.bool()).any(-1)
 
 
 def denominator(algorithm: Algorithm, mask_BT: Tensor, *, max_tokens: int | None = None) -> int:
@@ -172,13 +172,13 @@ def policy_objective(
     """
     mask_BT = batch.mask_BT
     outputs = PartOutputs() if outputs is None else outputs
-    outputs.given(logprobs_BT, mask_BT)
-    old_BT = old_logprobs(algorithm, logprobs_BT, batch)
+    _note_given(outputs, logprobs_BT, batch)
+    old_BT = _old_logprobs(algorithm, logprobs_BT, batch)
     log_ratio_BT = log_ratio(logprobs_BT, old_BT, mask_BT=mask_BT, level="token")
     advantages_BT = batch.advantages_BT
     for each in algorithm.regularizers.values():
         if (bonus_BT := each.advantage_bonus(old_BT)) is not None:
-            bonus_BT = outputs.take(each, "advantage_bonus", bonus_BT, mask_BT, shared=True)
+            bonus_BT = _given(each, "advantage_bonus", bonus_BT, mask_BT, outputs, shared=True)
             advantages_BT = advantages_BT + bonus_BT
     paid = replace(batch, advantages_BT=advantages_BT)
     token_loss = _token_loss(algorithm.surrogate, logprobs_BT, log_ratio_BT, paid, outputs)
@@ -193,7 +193,7 @@ def policy_objective(
         if added is not None:
             more, measured = _pair(each, "loss", added, "the loss, and metrics by name")
             check_declared(measured, each.metrics, part=name_of(each))
-            loss = loss + outputs.take(each, "loss", more, None)
+            loss = loss + _given(each, "loss", more, None, outputs)
             names = algorithm.metric_names(name)
             metrics |= {names[metric]: value for metric, value in measured.items()}
     return loss, metrics
@@ -227,61 +227,8 @@ def policy_loss(
     return loss, detached(metrics)
 
 
-def value_objective(
-    algorithm: Algorithm,
-    values_BT: Tensor,
-    *,
-    returns_BT: Tensor,
-    old_values_BT: Tensor,
-    mask_BT: Tensor,
-    denominator: Tensor | float,
-) -> tuple[Tensor, Metrics]:
-    """Give this part's share of the critic's loss, `coefficient x maths.value.value_loss`.
-
-    Args:
-        algorithm: The algorithm.
-        values_BT: Of the critic, with gradient.
-        returns_BT: Its targets, of `advantages`.
-        old_values_BT: The values that `advantages` was given.
-        mask_BT: The drawn tokens.
-        denominator: Of the whole batch.
-
-    Returns:
-        The loss, a scalar, and its metrics.
-
-    Raises:
-        ValueError: The algorithm has no critic.
-
-    """
-    if algorithm.critic is None:
-        raise ValueError("an algorithm without critic has no value loss")
-    loss, metrics = value_loss(
-        values_BT,
-        returns_BT,
-        old_values_BT=old_values_BT,
-        mask_BT=mask_BT,
-        clip=algorithm.critic.clip,
-        aggregation=algorithm.aggregation.kind,
-        denominator=denominator,
-    )
-    return algorithm.critic.coefficient * loss, metrics
-
-
-def old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch) -> Tensor:
-    """Give the log-probabilities of the policy that the ratio compares with.
-
-    Args:
-        algorithm: Says which policy that is.
-        logprobs_BT: Of the policy that learns.
-        batch: Those of the engine, and of the trainer before the update.
-
-    Returns:
-        Log-probabilities `[B, T]` in nats, without gradient.
-
-    Raises:
-        ValueError: Those that are asked for are missing.
-
-    """
+def _old_logprobs(algorithm: Algorithm, logprobs_BT: Tensor, batch: PolicyBatch) -> Tensor:
+    """Log-probabilities of the policy that the ratio compares with, without gradient."""
     if algorithm.old_policy == "engine":
         return batch.sampled_logprobs_BT
     if algorithm.old_policy == "recomputed":
@@ -301,9 +248,8 @@ def _token_loss(
     found = surrogate.token_loss(logprobs_BT, log_ratio_BT, batch)
     wanted = "the loss of each token, and where it was clipped"
     tensors = _pair(surrogate, "token_loss", found, wanted)
-    return TokenLoss(
-        *(outputs.take(surrogate, "token_loss", each, batch.mask_BT) for each in tensors)
-    )
+    mask_BT = batch.mask_BT
+    return TokenLoss(*(_given(surrogate, "token_loss", each, mask_BT, outputs) for each in tensors))
 
 
 def _weights(
@@ -316,7 +262,7 @@ def _weights(
     """The weights that came with the batch, times those of this update."""
     now_BT = logprobs_BT.detach()
     made = [
-        outputs.take(each, "of_update", weights_BT, batch.mask_BT, shared=True)
+        _given(each, "of_update", weights_BT, batch.mask_BT, outputs, shared=True)
         for each in algorithm.token_weights.values()
         if (weights_BT := each.of_update(now_BT, old_logprobs_BT=old_BT, batch=batch)) is not None
     ]
@@ -326,14 +272,46 @@ def _weights(
 def _generated(
     part: AlgorithmPart, method: str, value: object, rollouts: RolloutBatch, *, shared: bool = False
 ) -> Tensor:
-    """What a part gave for a whole generation, if it has a finite number for each token."""
-    like_BT = rollouts.rewards_B[:, None] if rollouts.mask_BT is None else rollouts.mask_BT
-    shape = value.shape if isinstance(value, Tensor) else value
-    refuse_shape(part, method, shape, like_BT, shared=shared)
-    assert isinstance(value, Tensor)
-    if not bool(value.isfinite().all()):
+    """What a part gave for a whole generation, if it has a finite number for each drawn token."""
+    mask_BT, outputs = rollouts.mask_BT, PartOutputs()
+    like_BT = torch.ones_like(rollouts.rewards_B)[:, None] if mask_BT is None else mask_BT
+    found = _given(part, method, value, like_BT, outputs, shared=shared)
+    if outputs.culprit():
         raise UserError(refusal(part, method, "NaN or infinity", "finite numbers"))
+    return found
+
+
+def _given(
+    part: AlgorithmPart,
+    method: str,
+    value: object,
+    mask_BT: Tensor | None,
+    outputs: PartOutputs,
+    *,
+    shared: bool = False,
+) -> Tensor:
+    """What a part gave, if its shape is that of the mask (a scalar without one); it is noted."""
+    shape = value.shape if isinstance(value, Tensor) else value
+    refuse_shape(part, method, shape, mask_BT, shared=shared)
+    assert isinstance(value, Tensor)
+    outputs.note(f"{name_of(part)}: `{method}`", *_finite(value, mask_BT))
     return value
+
+
+def _note_given(outputs: PartOutputs, logprobs_BT: Tensor, batch: PolicyBatch) -> None:
+    """Take note of what the parts are given, of which no part is to blame."""
+    outputs.note("", *_finite(logprobs_BT, batch.mask_BT))
+    for name, each in vars(batch).items():
+        if isinstance(each, Tensor) and each.is_floating_point():
+            mask_BT = batch.mask_BT if each.ndim == batch.mask_BT.ndim else None
+            outputs.note(f"`{name}` of the batch", *_finite(each, mask_BT))
+
+
+def _finite(value: Tensor, mask_BT: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Truth values, left on the device: finite at the drawn tokens, and everywhere."""
+    finite = value.detach().isfinite()
+    everywhere = finite.all()
+    return everywhere if mask_BT is None else (finite | ~mask_BT.bool()).all(), everywhere
 
 
 def _pair(part: AlgorithmPart, method: str, value: object, wanted: str) -> tuple[Any, Any]:

@@ -9,58 +9,37 @@ from posttrain.stage.slots import name_of
 
 
 class PartOutputs:
-    """What the parts gave for some batches: of the right shape, and finite or not.
+    """Notes on what the parts were given and gave for some batches: finite or not.
 
-    Whether a tensor is finite is read back from the device only where a loss is not.
+    They are read back from the device only where a loss or a gradient is not finite.
     """
 
     def __init__(self) -> None:
-        self._finite: list[tuple[str, Tensor]] = []
+        self._notes: list[tuple[str, Tensor, Tensor]] = []
 
-    def given(self, logprobs_BT: Tensor, mask_BT: Tensor) -> None:
-        """Take note of the policy's log-probabilities, which the parts are given.
+    def note(self, origin: str, drawn: Tensor, everywhere: Tensor) -> None:
+        """Take note of a tensor.
 
         Args:
-            logprobs_BT: Of the drawn tokens, in nats.
-            mask_BT: True at the drawn tokens.
+            origin: Where it is from; empty for the policy's own log-probabilities.
+            drawn: A truth value: all its numbers at drawn tokens are finite.
+            everywhere: All its numbers are, at padding too.
 
         """
-        self._finite.append(("", _all_finite(logprobs_BT, mask_BT)))
+        self._notes.append((origin, drawn, everywhere))
 
-    def take(
-        self,
-        part: AlgorithmPart,
-        method: str,
-        value: object,
-        mask_BT: Tensor | None,
-        *,
-        shared: bool = False,
-    ) -> Tensor:
-        """Take note of what a part gave.
+    def culprit(self, *, padding: bool = False) -> str:
+        """Name the first tensor that is not finite.
 
         Args:
-            part: The part.
-            method: What was called.
-            value: What it gave: `[B, T]` as the mask, or a scalar where that is None.
-            mask_BT: Where it counts.
-            shared: Allow `[B, 1]` too.
+            padding: Count what stands at padding. No loss does, but NaN there makes the gradient
+                NaN: a mask takes it out of the sum, and 0 x NaN goes back through the formula.
 
         Returns:
-            The same tensor.
-
-        Raises:
-            UserError: It is none, or has another shape.
+            Its origin; empty where there is none, or where it is the policy's own.
 
         """
-        shape = value.shape if isinstance(value, Tensor) else value
-        refuse_shape(part, method, shape, mask_BT, shared=shared)
-        assert isinstance(value, Tensor)
-        self._finite.append((f"{name_of(part)}: `{method}`", _all_finite(value, mask_BT)))
-        return value
-
-    def culprit(self) -> str:
-        """Name the first that gave a number that is not finite; empty where no part is to blame."""
-        return next((origin for origin, finite in self._finite if not bool(finite)), "")
+        return next((origin for origin, *finite in self._notes if not bool(finite[padding])), "")
 
 
 def refuse_shape(
@@ -103,10 +82,4 @@ def refusal(part: AlgorithmPart, method: str, came: str, wanted: str) -> str:
         The sentence.
 
     """
-    return f"rl: {name_of(part)}: `{method}` gave {came:.60}; let it give {wanted}"
-
-
-def _all_finite(value: Tensor, mask_BT: Tensor | None) -> Tensor:
-    """A truth value, left on the device."""
-    finite = value.detach().isfinite()
-    return (finite if mask_BT is None else finite | ~mask_BT.bool()).all()
+    return f"{name_of(part)}: `{method}` gave {came:.60}; let it give {wanted}"

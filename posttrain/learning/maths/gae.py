@@ -24,7 +24,7 @@ def generalized_advantages(
     the next **valid** token of the row; ``returns = advantages + values``. Source: arXiv
     1506.02438. Peers differ on gaps: verl, NeMo-RL and AReaL carry over as here; OpenRLHF decays
     once per masked token; SkyRL and slime let the values at masked tokens into the sum. Without
-    gaps all agree. ``advantages.whiten`` is the usual next step.
+    gaps all agree. ``reduce.whiten`` is the usual next step.
 
     Args:
         rewards_BT: Reward of each token; those at masked tokens are ignored, so the reward of the

@@ -13,6 +13,7 @@ from torch import Tensor
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
+from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.rollout import Group, Rollout
 
 TokenValues = tuple[float, ...]
@@ -185,7 +186,8 @@ def informative_groups(groups: Sequence[Group], advantage: Advantage) -> list[bo
     if not groups:
         return []
     rollouts = [rollout for group in groups for rollout in group]
-    found_B = informative(advantage, rollout_batch(rollouts, needs=advantage.needs))
+    with errors_of_rl():
+        found_B = informative(advantage, rollout_batch(rollouts, needs=advantage.needs))
     parts = torch.split(found_B, [len(group) for group in groups])
     return [bool(part.any()) for part in parts]
 

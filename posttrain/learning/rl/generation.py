@@ -21,24 +21,6 @@ class Generation:
     numbers: dict[str, float] = field(default_factory=dict)
     """Numbers of the config that the learner must use as they were drawn with."""
 
-    @classmethod
-    def drawn(
-        cls, step: int, groups: list[Group], config: RlConfig, *, facts: dict[str, float]
-    ) -> "Generation":
-        """Keep groups with the numbers of the config that they were drawn with.
-
-        Args:
-            step: The 0-based step that they are drawn for.
-            groups: All rollouts, group by group.
-            config: As it was at that step, schedules applied.
-            facts: What drawing measured, by name.
-
-        Returns:
-            The generation.
-
-        """
-        return cls(step, groups, facts, {name: getattr(config, name) for name in _OF_THE_DRAW})
-
     def drawn_with(self, config: RlConfig) -> RlConfig:
         """Return the config of a later step, with the numbers that the rollouts were drawn with.
 
@@ -72,3 +54,8 @@ class Generation:
         """Return the generation that `state_dict` gave."""
         facts, numbers = dict(state["facts"]), dict(state["numbers"])
         return cls(int(state["step"]), from_plain(state["rollouts"]), facts, numbers)
+
+
+def numbers_of_the_draw(config: RlConfig) -> dict[str, float]:
+    """Return the numbers of a step's config, schedules applied, that its rollouts depend on."""
+    return {name: getattr(config, name) for name in _OF_THE_DRAW}

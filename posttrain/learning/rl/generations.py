@@ -15,7 +15,7 @@ from posttrain.learning.rl.batch import (
     with_advantages,
 )
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generation import Generation
+from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Production, SamplingRound, Workbench
 from posttrain.learning.rl.rollout import Group, marked
@@ -247,7 +247,8 @@ class Rollouter:
             rounds += 1
             wanted = _num_missing(groups, config)
         selected = _select(groups, config)
-        return Generation.drawn(step, selected, config, facts={"rounds": float(rounds)})
+        facts = {"rounds": float(rounds)}
+        return Generation(step, selected, facts, numbers_of_the_draw(config))
 
     def observe(self, groups: Sequence[Group]) -> None:
         """Let the stream of problems know what became of the groups of one step."""

@@ -1,6 +1,5 @@
 """The policy and everything that learns with it: one optimizer update after the other."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,6 @@ from posttrain.learning.algorithms.objective import (
     denominator,
     generation_weights,
     policy_objective,
-    value_objective,
 )
 from posttrain.learning.algorithms.part_outputs import PartOutputs
 from posttrain.learning.maths.reduce import masked_mean
@@ -32,6 +30,7 @@ from posttrain.learning.rl.batch import (
     rows_of,
 )
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.failures import errors_of_rl, naming_culprit, refuse_infinite
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.rollout import Group, Rollout
 from posttrain.learning.training.failed_batch import keep_for_replay
@@ -128,9 +127,10 @@ class PolicyLearner:
         rate, limit = factor * optimization.learning_rate, optimization.max_grad_norm
         try:
             metrics = self.accumulate(parts, where=f"rl step {step + 1}", first=index == 0)
-            if critic is not None:
-                metrics["value_grad_norm"] = critic.optimizer.clip(limit)
-            norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
+            with naming_culprit(self.outputs):
+                if critic is not None:
+                    metrics["value_grad_norm"] = critic.optimizer.clip(limit)
+                norm = self.optimizer.step(learning_rate=rate, max_grad_norm=limit)
             if critic is not None:
                 # Only now are both gradients known to be finite.
                 critic.optimizer.move(factor * config.critic.learning_rate)
@@ -207,25 +207,28 @@ class PolicyLearner:
             else None,
             entropy_BT=found.entropy_BT,
         )
-        loss, metrics = policy_objective(
-            algorithm,
-            new_BT,
-            batch=known,
-            denominator=denominator,
-            entropy_BT=passes.entropy(batch) if "entropy_gradient" in needs else None,
-            outputs=self.outputs,
-        )
+        entropy_BT = passes.entropy(batch) if "entropy_gradient" in needs else None
+        with errors_of_rl():
+            loss, metrics = policy_objective(
+                algorithm,
+                new_BT,
+                batch=known,
+                denominator=denominator,
+                entropy_BT=entropy_BT,
+                outputs=self.outputs,
+            )
         if first:
             metrics |= _gap(new_BT.detach(), batch.sampled_logprobs_BT, batch.mask_BT)
         if passes.critic is not None:
+            assert algorithm.critic is not None
             assert batch.returns_BT is not None
             assert batch.values_BT is not None
-            value_loss, more = value_objective(
-                algorithm,
+            value_loss, more = algorithm.critic.loss(
                 passes.values(batch),
                 returns_BT=batch.returns_BT,
                 old_values_BT=batch.values_BT,
                 mask_BT=batch.mask_BT,
+                aggregation=algorithm.aggregation,
                 denominator=denominator,
             )
             metrics |= more | {"value_loss": value_loss.detach()}
@@ -320,7 +323,8 @@ def training_samples(
     if "generation_entropy" in needs:
         columns["entropy"] = passes.rows(bare, passes.present_entropy)
     batch = rollout_batch(rollouts, needs=needs, columns=columns)
-    earned = advantages(algorithm, batch, max_tokens=config.max_tokens)
+    with errors_of_rl():
+        earned = advantages(algorithm, batch, max_tokens=config.max_tokens)
     kept: dict[str, Sequence[Any]] = {"advantages": rows_of(earned.advantages_BT, rollouts)}
     if earned.returns_BT is not None:
         kept |= {"values": columns["values"], "returns": rows_of(earned.returns_BT, rollouts)}
@@ -328,7 +332,8 @@ def training_samples(
     if "old_logprobs" in needs and (stale or config.updates_per_step > 1):
         # Else the policy before the first update is the engine, or the present one.
         kept["old_logprobs"] = passes.rows(bare, passes.present_logprobs)
-    weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
+    with errors_of_rl():
+        weights_BT = generation_weights(algorithm, batch, earned.advantages_BT)
     if weights_BT is not None:
         kept["weights"] = rows_of(weights_BT.float(), rollouts)
     if "group_statistics" in needs:
@@ -355,26 +360,6 @@ def whole_denominator(parts: Sequence[TrainBatch], config: RlConfig) -> int:
     """
     algorithm, limit = config.algorithm, config.max_tokens
     return sum(denominator(algorithm, part.mask_BT, max_tokens=limit) for part in parts)
-
-
-def refuse_infinite(loss: float, outputs: PartOutputs, *, where: str) -> None:
-    """Stop training at a loss that is not a number.
-
-    Args:
-        loss: Of a whole update, or of a part of it.
-        outputs: What the algorithm's parts gave for it.
-        where: The step, for the error.
-
-    Raises:
-        NotFiniteError: It is infinite or not a number; the part that began it is named.
-
-    """
-    if math.isfinite(loss):
-        return
-    remedy = "lower the learning rate, or raise the temperature if it is near 0"
-    if culprit := outputs.culprit():
-        remedy = f"{culprit} gave NaN or infinity for finite log-probabilities, so look there first"
-    raise NotFiniteError(f"{where}: the loss is {loss}, so training stopped; {remedy}")
 
 
 def _gap(new: Tensor, sampled: Tensor, mask: Tensor) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.batch import bearing_loss
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generation import Generation
+from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
 from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.store import stored_groups
@@ -55,7 +55,7 @@ def replay(
         step = number - 1
         configs[step] = schedules.at(step)
         drawn = configs[min(version for group in groups for r in group for version in r.versions)]
-        generation = Generation.drawn(step, groups, drawn, facts={})
+        generation = Generation(step, groups, numbers=numbers_of_the_draw(drawn))
         learner.passes.config = generation.drawn_with(configs[step])
         seed_torch(purpose_seed(context.seed, "rl", step))
         trained = [group for group in groups if group[0].trained]

@@ -19,10 +19,10 @@ from posttrain.learning.models.distributed.shard import Sharded, lend_whole, res
 from posttrain.learning.models.load import bit_sums
 from posttrain.learning.models.optim import build_optimizer
 from posttrain.learning.rl.batch import TrainBatch, TrainSample, lengths_and_groups
+from posttrain.learning.rl.failures import refuse_infinite
 from posttrain.learning.rl.learner import (
     MAXIMA,
     PolicyLearner,
-    refuse_infinite,
     whole_denominator,
 )
 from posttrain.learning.rl.passes import ModelPasses, Pass

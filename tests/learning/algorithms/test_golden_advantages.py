@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import RolloutBatch
-from posttrain.learning.algorithms.objective import advantages, value_objective
+from posttrain.learning.algorithms.objective import advantages
 
 HALF = [0.5, -0.5, -0.5, 0.5]
 GRADED = [-0.2, 0.5, 0.0, -0.3]
@@ -115,12 +115,12 @@ def test_advantages_from_a_critic_and_its_loss(choose, whiten, expected):
         [0.918307, 0.955350, 1.0, -0.4653, -0.5], abs=1e-5
     )
     predicted = torch.tensor([[0.9, 0.4, 0.2], [0.2, 0.3, 0.0]])
-    loss, _ = value_objective(
-        algorithm,
+    loss, _ = algorithm.critic.loss(
         predicted,
         returns_BT=credit.returns_BT,
         old_values_BT=F_OUTCOMES.values_BT,
         mask_BT=mask,
+        aggregation=algorithm.aggregation,
         denominator=5,
     )
     assert loss.item() == pytest.approx(0.207870, abs=1e-5)

@@ -9,7 +9,6 @@ from posttrain.learning.algorithms.batches import PolicyBatch
 from posttrain.learning.algorithms.objective import (
     denominator,
     policy_objective,
-    value_objective,
 )
 from posttrain.learning.algorithms.presets import PRESETS
 
@@ -105,12 +104,12 @@ def test_the_critic_too(data):
     for splits in [[[0, 1, 2, 3, 4, 5]], *SPLITS]:
         leaf = data.new.clone().requires_grad_()
         for rows in splits:
-            loss, _ = value_objective(
-                algorithm,
+            loss, _ = algorithm.critic.loss(
                 leaf[rows],
                 returns_BT=data.reference[rows],
                 old_values_BT=data.old[rows],
                 mask_BT=data.mask[rows],
+                aggregation=algorithm.aggregation,
                 denominator=whole,
             )
             loss.backward()

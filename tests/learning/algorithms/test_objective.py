@@ -6,12 +6,10 @@ import pytest
 import torch
 
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
-from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.objective import (
     advantages,
     denominator,
     policy_objective,
-    value_objective,
 )
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
 from posttrain.learning.maths.ratios import bounded_ratio, log_ratio, ratio_metrics
@@ -275,13 +273,4 @@ def test_what_is_missing_is_named(choose, rollouts):
             batch=batch,
             denominator=1,
             entropy_BT=torch.ones(5, 9),
-        )
-    with pytest.raises(ValueError, match="without critic has no value loss"):
-        value_objective(
-            Algorithm(),
-            values,
-            returns_BT=values,
-            old_values_BT=values,
-            mask_BT=batch.mask_BT,
-            denominator=1,
         )

@@ -5,11 +5,13 @@ from typing import Literal
 import pytest
 import torch
 
+from posttrain.learning.algorithms.advantages.returns import ReturnAdvantage
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.objective import (
     advantages,
     generation_weights,
+    informative,
     policy_objective,
 )
 from posttrain.learning.algorithms.part_outputs import PartOutputs
@@ -75,14 +77,19 @@ def odd(monkeypatch, method, value):
     return Algorithm().model_copy(update=changes)
 
 
-def learn(algorithm, outputs=None):
-    leaf = torch.full((2, 3), -1.0, requires_grad=True)
-    batch = PolicyBatch(
-        mask_BT=torch.tensor([[1, 1, 0], [1, 1, 1]]).bool(),
-        advantages_BT=torch.ones(2, 1),
-        sampled_logprobs_BT=leaf.detach(),
-    )
+MASK = torch.tensor([[1, 1, 0], [1, 1, 1]]).bool()
+
+
+def learn(algorithm, outputs=None, logprob=-1.0, **changes):
+    leaf = torch.full((2, 3), logprob, requires_grad=True)
+    given = {"advantages_BT": torch.ones(2, 1), "sampled_logprobs_BT": torch.full((2, 3), -1.0)}
+    batch = PolicyBatch(mask_BT=MASK, **(given | changes))
     return policy_objective(algorithm, leaf, batch=batch, denominator=5, outputs=outputs)[0]
+
+
+def hidden(value=torch.nan):
+    """Of the right shape, and not finite where nothing was drawn."""
+    return WIDE.masked_fill(~MASK, value)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +106,7 @@ def learn(algorithm, outputs=None):
     ],
 )
 def test_what_has_another_shape_is_refused_by_slot_and_kind(monkeypatch, method, value, said):
-    with pytest.raises(UserError, match=rf"^rl: {SLOT[method]}\.odd: `{method}` gave .*{said}"):
+    with pytest.raises(UserError, match=rf"^{SLOT[method]}\.odd: `{method}` gave .*{said}"):
         learn(odd(monkeypatch, method, value))
 
 
@@ -122,15 +129,67 @@ def test_the_part_that_began_a_loss_that_is_not_finite_is_known(monkeypatch, met
     assert outputs.culprit() == f"{SLOT[method]}.odd: `{method}`"
 
 
-def test_a_part_is_not_to_blame_for_what_it_was_given_or_where_nothing_was_drawn(monkeypatch):
+def test_a_loss_is_not_to_blame_on_padding_but_a_gradient_is(monkeypatch):
     outputs = PartOutputs()
-    hidden = WIDE.clone()
-    hidden[0, 2] = torch.nan
-    learn(odd(monkeypatch, "token_loss", nothing_clipped(hidden)), outputs)
+    loss = learn(odd(monkeypatch, "token_loss", nothing_clipped(hidden())), outputs)
+    assert loss.isfinite()
     assert outputs.culprit() == ""
-    outputs.given(NAN, torch.ones(2, 3))
-    learn(odd(monkeypatch, "token_loss", nothing_clipped(NAN)), outputs)
-    assert outputs.culprit() == ""
+    assert outputs.culprit(padding=True) == "surrogate.odd: `token_loss`"
+
+
+def test_no_part_is_to_blame_for_a_policy_that_is_not_finite(monkeypatch):
+    outputs = PartOutputs()
+    learn(odd(monkeypatch, "token_loss", nothing_clipped(NAN)), outputs, logprob=torch.nan)
+    assert outputs.culprit() == outputs.culprit(padding=True) == ""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["reference_logprobs_BT", "old_logprobs_BT", "sampled_logprobs_BT", "advantages_BT"],
+)
+def test_no_part_is_to_blame_for_what_it_was_given(monkeypatch, name):
+    outputs = PartOutputs()
+    algorithm = odd(monkeypatch, "loss", (NAN[0, 0], {}))
+    learn(algorithm, outputs, **{name: hidden(-torch.inf)})
+    assert outputs.culprit() == "regularizer.odd: `loss`"
+    given = WIDE.clone()
+    given[1, 0] = -torch.inf
+    outputs = PartOutputs()
+    learn(algorithm, outputs, **{name: given})
+    assert outputs.culprit() == f"`{name}` of the batch"
+
+
+def test_an_impossible_token_of_the_reference_does_not_accuse_the_divergence():
+    algorithm = Algorithm.model_validate({"regularizers": {"kl": {"coefficient": 0.1}}})
+    given, outputs = torch.full((2, 3), -1.0), PartOutputs()
+    given[0, 1] = -torch.inf
+    assert not learn(algorithm, outputs, reference_logprobs_BT=given).isfinite()
+    assert outputs.culprit() == "`reference_logprobs_BT` of the batch"
+
+
+def test_what_stands_at_padding_does_not_count_in_a_generation_either(monkeypatch):
+    rollouts = RolloutBatch(torch.ones(2), torch.zeros(2), mask_BT=MASK)
+    weights_BT = generation_weights(
+        odd(monkeypatch, "of_generation", hidden()), rollouts, torch.ones(2, 1)
+    )
+    assert weights_BT is not None
+    assert weights_BT[MASK].isfinite().all()
+    odd(monkeypatch, "of_generation", torch.where(MASK, torch.nan, 0.0))
+    with pytest.raises(UserError, match=r"`of_generation` gave NaN or infinity; let it give"):
+        generation_weights(odd(monkeypatch, "of_update", None), rollouts, torch.ones(2, 1))
+
+
+def test_a_group_teaches_nothing_by_what_stands_at_padding():
+    class Padded(ReturnAdvantage):
+        @property
+        def compares_rewards(self):
+            return True
+
+        def estimate(self, rollouts, **_):
+            return hidden(), None
+
+    rollouts = RolloutBatch(torch.ones(2), torch.zeros(2), mask_BT=MASK)
+    assert not informative(Padded(), rollouts).any()
 
 
 @pytest.mark.parametrize("value", [FLAT, NAN])

@@ -159,5 +159,5 @@ def test_any_number_of_a_part_may_be_a_schedule():
 def test_advantages_that_are_none_are_refused_with_the_part(choose, monkeypatch, given, said):
     algorithm = choose("default")
     monkeypatch.setattr(type(algorithm.advantage), "estimate", lambda *_, **__: given)
-    with pytest.raises(UserError, match=rf"^rl: advantage\.group: `estimate` gave .*{said}"):
+    with pytest.raises(UserError, match=rf"^advantage\.group: `estimate` gave .*{said}"):
         advantages(algorithm, groups([1.0, 0.0, 0.0]))

@@ -3,7 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from posttrain.learning.maths.advantages import BASELINES, SCALES, group_relative, whiten
+from posttrain.learning.algorithms.advantages.group import BASELINES, SCALES, group_relative
+from posttrain.learning.maths.reduce import whiten
 from posttrain.learning.maths.segments import joint_ids
 
 GROUP_BASELINES = ["mean", "leave_one_out"]

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from posttrain.learning.maths.advantages import whiten
 from posttrain.learning.maths.gae import discounted_returns, generalized_advantages
+from posttrain.learning.maths.reduce import whiten
 
 MASK = torch.tensor([[True, True, True], [True, True, False]])
 REWARDS = torch.tensor([[0.0, 0.0, 1.0], [0.0, -0.5, 0.0]])

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from posttrain.learning.maths.advantages import overlong_penalty
+from posttrain.learning.algorithms.config import overlong_penalty
 
 LENGTHS = torch.tensor([0, 80, 81, 90, 100, 120])
 

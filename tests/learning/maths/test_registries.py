@@ -4,15 +4,16 @@ from typing import get_args
 
 import pytest
 
+from posttrain.learning.algorithms.advantages import group
 from posttrain.learning.algorithms.preference import LOSSES, PreferenceLoss
-from posttrain.learning.maths import advantages, divergence, kl, preference, ratios, reduce
+from posttrain.learning.maths import divergence, kl, preference, ratios, reduce
 
 
 @pytest.mark.parametrize(
     ("names", "functions"),
     [
-        (advantages.Baseline, advantages.BASELINES),
-        (advantages.RewardScale, advantages.SCALES),
+        (group.Baseline, group.BASELINES),
+        (group.RewardScale, group.SCALES),
         (divergence.Divergence, divergence.DIVERGENCES),
         (kl.KLEstimator, kl.KL_ESTIMATORS),
         (preference.PairLoss, preference.PAIR_LOSSES),

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from posttrain.learning.algorithms.advantages.group import group_relative
 from posttrain.learning.algorithms.batches import PolicyBatch
+from posttrain.learning.algorithms.config import overlong_penalty
 from posttrain.learning.algorithms.objective import policy_loss as weighted_loss
 from posttrain.learning.algorithms.regularizers.base import BatchShare
 from posttrain.learning.algorithms.surrogates.cispo import CispoSurrogate
@@ -17,7 +19,6 @@ from posttrain.learning.algorithms.surrogates.clip import ClipSurrogate
 from posttrain.learning.algorithms.surrogates.gmpo import GmpoSurrogate
 from posttrain.learning.algorithms.surrogates.sapo import SapoSurrogate
 from posttrain.learning.algorithms.token_weights.drift import DriftWeight
-from posttrain.learning.maths.advantages import group_relative, overlong_penalty
 from posttrain.learning.maths.entropy import entropy_from_logits
 from posttrain.learning.maths.kl import kl_estimate, kl_loss
 from posttrain.learning.maths.preference import sequence_logprobs

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from posttrain.learning.algorithms.advantages.group import GroupRelative
+from posttrain.learning.algorithms.advantages.group import GroupRelative, group_relative
 from posttrain.learning.algorithms.batches import RolloutBatch, TokenCost, needed
 
 if TYPE_CHECKING:
@@ -42,7 +42,6 @@ class TurnAdvantage(GroupRelative):
         """Compare each turn with its like; see `Advantage.estimate`. ``[B, T]``."""
         import torch
 
-        from posttrain.learning.maths.advantages import group_relative
         from posttrain.learning.maths.gae import discounted_returns
         from posttrain.learning.maths.segments import joint_ids
 
