@@ -92,8 +92,8 @@ def execute(
             )
         except StageFailed as failure:
             raise click.ClickException(
-                f"{failure}\nRun the same command again: finished stages are kept, and a stage "
-                "with checkpoints goes on from the last one."
+                f"{failure}\nOnce that is mended, run the same command again: finished stages are "
+                "kept, and a stage with checkpoints goes on from the last one."
             ) from None
         finally:
             if complaint := tracker.close():

@@ -33,6 +33,8 @@ def complaint_about(
 
     """
     if not (isinstance(part, type) and issubclass(part, base)):
+        if isinstance(part, base):
+            return f"{part!r}, which is no class; give the class itself, without parentheses"
         return f"{part!r}, which does not derive from {_full_name(base)}; derive it from that"
     return _complaint_about_class(part, kind, base, one_of)
 

@@ -18,6 +18,7 @@ It has `state_dict` and `load_state_dict` for the checkpoint. A config without s
 nothing: `at` returns the config itself.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
 
@@ -37,13 +38,17 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from posttrain.stage.config import StageConfig, fields_that_take
+from posttrain.stage.errors import UserError
 from posttrain.stage.part_schema import referable
 from posttrain.stage.shapes.base import ScheduleShape
 from posttrain.stage.shapes.linear import Linear
 from posttrain.stage.shapes.registry import SCHEDULE_SHAPES
-from posttrain.stage.slots import InSlot
+from posttrain.stage.slots import InSlot, name_of
 
 C = TypeVar("C", bound=StageConfig)
+
+# By how much, of the larger end, a shape's own rounding may pass an end.
+_ROUNDING = 1e-9
 
 # Of a field's JSON schema, what is about the field and not about the type of its value.
 _ABOUT = frozenset({"title", "description", "default"})
@@ -112,6 +117,9 @@ class ScheduledNumber(StageConfig):
         Returns:
             A number from `start` to `end`, which are met exactly at the ends of the way.
 
+        Raises:
+            UserError: The shape gives a number that does not lie between them.
+
         >>> ramp = ScheduledNumber.model_validate({"from": 1, "to": 0, "over": 4})
         >>> [ramp.at(step, {}) for step in (0, 1, 4, 9)]
         [1.0, 0.75, 0.0, 0.0]
@@ -122,7 +130,15 @@ class ScheduledNumber(StageConfig):
             return float(self.start)
         if progress >= 1:
             return float(self.end)
-        return self.shape.value(self.start, self.end, progress)
+        found = self.shape.value(self.start, self.end, progress)
+        low, high = sorted((self.start, self.end))
+        slack = _ROUNDING * max(abs(low), abs(high))
+        if not (isinstance(found, int | float) and low - slack <= found <= high + slack):
+            raise UserError(
+                f"{name_of(self.shape)}: `value` gave {found!r:.60} on the way from {self.start} to"
+                f" {self.end}; let it give a number between them"
+            )
+        return found
 
     def written(self) -> dict[str, Any]:
         """Spell the schedule as the recipe does: what was given and nothing else."""
@@ -228,8 +244,22 @@ class NumberSchedules(Generic[C]):
         """Names of the metrics that the config's numbers follow."""
 
     def observe(self, metrics: Mapping[str, float]) -> None:
-        """Take note of the metrics of a step; those that nothing follows are dropped."""
-        self._seen |= {name: float(metrics[name]) for name in self.followed & metrics.keys()}
+        """Take note of the metrics of a step; those that nothing follows are dropped.
+
+        Args:
+            metrics: Measured values, by name.
+
+        Raises:
+            UserError: One that is followed is NaN.
+
+        """
+        for name in self.followed & metrics.keys():
+            if math.isnan(metrics[name]):
+                raise UserError(
+                    f"{name} is NaN, and a schedule follows it; correct what measures it, or let"
+                    " the number follow another metric"
+                )
+            self._seen[name] = float(metrics[name])
 
     def at(self, step: int) -> C:
         """Return the config of one step, in which every number is a number.

@@ -324,16 +324,19 @@ def _parts_of(name: str, where: str) -> Plugins:
 
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
+            said = f" (write it without .py: {name[:-3]})" if name.endswith(".py") else ""
             wrong = (
-                f"is not there ({error}); correct its name, or put it at the root of the project"
+                f"is not there ({error}); correct its name{said}, or put it at the root of the"
+                " project"
             )
         else:
             wrong = f"cannot be imported: {where_it_failed(error)}; correct that line"
         raise UserError(f"{where}: the module '{name}' {wrong}") from error
     parts = getattr(module, "PARTS", None)
     if not (isinstance(parts, Mapping) and all(isinstance(v, Mapping) for v in parts.values())):
+        wrong = "has no PARTS" if parts is None else "has PARTS in another form"
         raise UserError(
-            f"{where}: the module '{name}' has no PARTS; end it with a mapping like"
+            f"{where}: the module '{name}' {wrong}; end it with a mapping like"
             ' PARTS = {"component": {"my_kind": MyClass}}'
         )
     for key in (*parts, *(kind for each in parts.values() for kind in each)):

@@ -17,6 +17,7 @@ from posttrain.data.filters.per_problem import PerProblemFilter
 from posttrain.data.filters.registry import FILTERS
 from posttrain.data.filters.verified import VerifiedFilter
 from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import nearest
 from posttrain.stage.part_schema import PartsByName
 from posttrain.stage.slots import InSlot
 
@@ -52,6 +53,9 @@ def _changes_to(defaults: Sequence[Filter]) -> BeforeValidator:
         filters: dict[str, Any] = {each.label: each for each in defaults}
         for label, fields in value.items():
             known = filters.get(label)
+            if known is None and fields is None:
+                hint = nearest(label, filters) or f"; the labels are {', '.join(filters)}"
+                raise ValueError(f"there is no '{label}' to leave out{hint}")
             start = {"kind": label} if known is None else known.model_dump()
             filters[label] = {**start, **fields} if isinstance(fields, Mapping) else fields
         kept = {label: each for label, each in filters.items() if each is not None}

@@ -130,7 +130,7 @@ def test_a_stage_that_fails_ends_the_run_with_1_and_the_next_run_goes_on(toy, po
     (line,) = (line for line in failed.err.splitlines() if line.startswith("error"))
     assert line.startswith(complaint)
     assert "RuntimeError: told to fail" in Path(line.removeprefix(complaint)).read_text()
-    assert "Run the same command again: finished stages are kept" in failed.err
+    assert "Once that is mended, run the same command again: finished stages are kept" in failed.err
     assert "Traceback" not in failed.err
     assert "third: " not in failed.err
     toy.recipe()

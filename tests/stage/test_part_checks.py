@@ -169,7 +169,7 @@ def test_what_is_wrong_is_said_with_file_and_method(kind, part, sentence):
 
 
 def test_what_is_no_class_of_the_slot_is_refused():
-    for thing in (Part, Kitchen(), 3, {"a": 1}):
+    for thing in (Part, 3, {"a": 1}):
         assert complaint_about(thing, "x", Scale).endswith(
             f"does not derive from {__name__}.Scale; derive it from that"
         )
@@ -197,3 +197,8 @@ def test_an_error_is_placed_in_the_code_outside_of_libraries(tmp_path):
     with pytest.raises(SyntaxError) as broken:
         compile("a = (\n", str(file), "exec")
     assert where_it_failed(broken.value) == f"SyntaxError: '(' was never closed ({file}:1)"
+
+
+def test_a_part_in_place_of_its_class_is_told_so():
+    said = complaint_about(Kitchen(), "kitchen", Scale, ONE_OF)
+    assert said.endswith("which is no class; give the class itself, without parentheses")

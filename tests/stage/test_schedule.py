@@ -208,3 +208,36 @@ def test_a_shape_is_a_part_of_its_own():
             return start + (end - start) * progress**2
 
     assert parse(rate={**RAMP, "to": 5, "over": 2, "shape": Late()}).at(1).rate == 2.0
+
+
+class Overshoot(ScheduleShape):
+    """Gives the number that its spelling means; a config holds no NaN."""
+
+    kind: Literal["overshoot"] = "overshoot"
+    found: str
+
+    def value(self, start, end, progress):
+        return float(self.found)
+
+
+@pytest.mark.parametrize("found", ["-5.0", "0.31", "nan", "inf"])
+def test_a_shape_that_leaves_the_way_is_refused_by_name(found):
+    way = {"from": 0.1, "to": 0.3, "over": 2, "shape": Overshoot(found=found)}
+    schedules = NumberSchedules(parse(rate=way))
+    assert schedules.at(0).rate == 0.1
+    said = rf"schedule.overshoot: `value` gave {found} on the way from 0.1 to 0.3; let it give a"
+    with pytest.raises(UserError, match=said):
+        schedules.at(1)
+
+
+def test_the_rounding_of_a_shape_is_no_overshoot():
+    way = {"from": 0.1, "to": 0.3, "over": 2, "shape": Overshoot(found="0.30000000000000004")}
+    assert NumberSchedules(parse(rate=way)).at(1).rate > 0.3
+
+
+def test_nothing_follows_a_metric_that_is_nan():
+    way = {"metric": "rl/x", "from": 0.1, "to": 0.3, "low": 0, "high": 1}
+    schedules = NumberSchedules(parse(rate=way))
+    schedules.observe({"rl/y": float("nan")})
+    with pytest.raises(UserError, match="rl/x is NaN, and a schedule follows it; correct what"):
+        schedules.observe({"rl/x": float("nan")})

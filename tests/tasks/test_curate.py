@@ -233,6 +233,14 @@ def test_nothing_left_is_one_sentence_that_names_the_worst_filter(bench):
         ({"difficulty_edges": (3, 3)}, "curate: difficulty_edges is .3, 3.; write each edge once"),
         ({"problem_filters": {"near_duplicate": {}}}, "did you mean 'near_duplicates'"),
         (
+            {"problem_filters": {"near_duplicate": None}},
+            "there is no 'near_duplicate' to leave out; did you mean 'near_duplicates'",
+        ),
+        (
+            {"trace_filters": {"xyz": None}},
+            "no 'xyz' to leave out; the labels are dropped_problem, verified, text_length",
+        ),
+        (
             {"problem_filters": {"near_duplicates": {"similarity": 0.3}}},
             "curate.problem_filters.near_duplicates.similarity: input should be greater than or",
         ),

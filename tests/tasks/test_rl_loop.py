@@ -280,7 +280,7 @@ def test_an_engine_that_disagrees_is_refused_before_its_rollouts_wait(loop, monk
     assert not loop.events
 
 
-@pytest.mark.parametrize("drawn", [[0, 0, 1, 2, 3, 4], [6], [0, 1, 2, 3, 4, 5, 4]])
+@pytest.mark.parametrize("drawn", [[], [0, 0, 1, 2, 3, 4], [6], [0, 1, 2, 3, 4, 5, 4]])
 def test_a_problem_sampler_that_draws_what_it_may_not_is_refused(loop, drawn):
     class Wrong(SolveRateStream):
         def draw(self, count, *, seed, step, without=()):

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import polars as pl
 
 from posttrain.data.filters.base import KEEP, Filter, FilterInputs, reasons_from
+from posttrain.stage.errors import UserError
+from posttrain.stage.slots import name_of
 
 Count = dict[str, Any]
 
@@ -49,13 +51,35 @@ def apply_filters(
     Returns:
         The kept rows, and the dropped ones in the order of the filters.
 
+    Raises:
+        UserError: A filter gives something else than a reason and a match for each row.
+
     """
     # Without any filter there is an empty table of dropped rows, with all columns.
     dropped = [split_by_reason(frame, reasons_from(frame, pl.lit(KEEP)))[1]]
     for each in filters:
-        frame, losses = split_by_reason(frame, each.reasons(frame, inputs))
+        reasons = each.reasons(frame, inputs)
+        if complaint := _complaint(reasons, len(frame)):
+            raise UserError(
+                f"curate: {name_of(each)}: `reasons` gave {complaint}; let it give a table of"
+                f" strings, `reason` and `match`, with a row for each of the {len(frame)} rows"
+            )
+        frame, losses = split_by_reason(frame, reasons)
         dropped.append(losses)
     return frame, pl.concat(dropped)
+
+
+def _complaint(reasons: object, num_rows: int) -> str | None:
+    """Say what a filter gave, where that is no table of reasons for so many rows."""
+    if not isinstance(reasons, pl.DataFrame):
+        return f"{reasons!r:.60}"
+    if set(reasons.columns) != {"reason", "match"}:
+        return f"the columns {', '.join(reasons.columns) or 'of an empty table'}"
+    if wrong := [name for name in reasons.columns if reasons.schema[name] != pl.String]:
+        return f"{wrong[0]} as {reasons.schema[wrong[0]]}"
+    if empty := [name for name in reasons.columns if reasons[name].null_count()]:
+        return f"null as {empty[0]}"
+    return None if len(reasons) == num_rows else f"{len(reasons)} rows"
 
 
 def count_reasons(kept: pl.DataFrame, dropped: pl.DataFrame) -> Count:

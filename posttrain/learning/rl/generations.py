@@ -287,12 +287,12 @@ def _refuse_draw(
     sampler: ProblemSampler,
     of: Sequence[Problem],
 ) -> None:
-    """Refuse more problems than were wanted, problems drawn twice, and such as there are not."""
+    """Refuse none in the first round, more than were wanted, problems drawn twice or not there."""
     fresh = set(drawn) & set(range(len(of))) - set(without)
-    if len(fresh) != len(drawn) or len(drawn) > wanted:
+    if len(fresh) != len(drawn) or len(drawn) > wanted or not (drawn or without):
         raise UserError(
             f"rl: {name_of(sampler)}: `draw` was asked for {wanted} problems and gave"
-            f" {list(drawn)}; let it give at most so many different numbers below {len(of)}, none"
+            f" {list(drawn)}; let it give one to so many different numbers below {len(of)}, none"
             " of which it gave in this step before"
         )
 

@@ -8,6 +8,7 @@ from posttrain.data.filters.apply import (
     split_by_reason,
 )
 from posttrain.data.filters.base import Filter, FilterInputs, reasons_from
+from posttrain.stage.errors import UserError
 
 _FRAME = pl.DataFrame({"id": ["a", "b", "c"], "size": [1, 2, 3]})
 
@@ -80,3 +81,24 @@ def test_groups_come_from_kept_and_dropped_rows_easiest_first():
         {"bucket": "9", "read": 2, "kept": 2, "dropped": {}},
         {"bucket": "10", "read": 2, "kept": 1, "dropped": {"long": 1}},
     ]
+
+
+@pytest.mark.parametrize(
+    ("reasons", "said"),
+    [
+        (None, "gave None"),
+        (pl.DataFrame({"reason": ["", ""], "match": ["", ""]}), "gave 2 rows"),
+        (pl.DataFrame({"why": ["", "", ""], "match": ["", "", ""]}), "gave the columns why, match"),
+        (pl.DataFrame({"reason": [1, 2, 3], "match": ["", "", ""]}), "gave reason as Int64"),
+        (pl.DataFrame({"reason": ["", None, ""], "match": ["", "", ""]}), "gave null as reason"),
+    ],
+)
+def test_a_filter_that_gives_no_table_of_reasons_is_named(reasons, said):
+    class Odd(Filter):
+        kind: str = "odd"
+
+        def reasons(self, frame, inputs):
+            return reasons
+
+    with pytest.raises(UserError, match=f"curate: filter.odd: `reasons` {said}; let it give a"):
+        apply_filters(_FRAME, [Odd()], FilterInputs())
