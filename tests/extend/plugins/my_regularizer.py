@@ -3,7 +3,7 @@
 rl:
   algorithm:
     regularizers:
-      certainty: {coefficient: {metric: rl/certainty, from: 0.0, to: 0.01, low: -2.0, high: -0.5}}
+      certainty: {coefficient: {metric: rl/certainty, from: 0.001, to: 0.01, low: -2.0, high: -0.5}}
 """
 
 from typing import ClassVar, Literal
