@@ -143,14 +143,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Write what was recorded, in the process that hears of all tests."""
     if not session.config.option.record or hasattr(session.config, "workerinput"):
         return
+    if session.config.option.shard and exitstatus == 0:
+        note_passed(session.config.option.shard)  # before the other file makes the tree dirty
     durations, sums = read_durations(), dict[str, float]()
     for name, seconds in _TOOK.items():
         unit = unit_of(name, durations)
         sums[unit] = sums.get(unit, 0.0) + seconds
     rows = sorted((durations | sums).items())
     DURATIONS.write_text("".join(f"{unit}\t{seconds:.1f}\n" for unit, seconds in rows))
-    if session.config.option.shard and exitstatus == 0:
-        note_passed(session.config.option.shard)
 
 
 def note_passed(shard: str) -> None:

@@ -162,9 +162,9 @@ def test_the_verb_lists_the_plugins_of_the_recipe_here(toy, plugin, monkeypatch)
         ),
         (
             "PARTS = {'schedule': 3}",
-            "'my_turns' has no PARTS; end it with a mapping like PARTS = {",
+            "'my_turns' has PARTS in another form; end it with a mapping like PARTS = {",
         ),
-        ("PARTS = 3", "'my_turns' has no PARTS; end it with a mapping like PARTS = {"),
+        ("PARTS = 3", "'my_turns' has PARTS in another form; end it with a mapping like PARTS = {"),
     ],
 )
 def test_a_plugin_that_cannot_be_is_one_sentence(toy, plugin, text, sentence, monkeypatch):

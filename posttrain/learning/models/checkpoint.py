@@ -131,7 +131,7 @@ class Checkpointer:
                 kind = type(value)
                 spelled = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
                 raise UserError(
-                    f"{owner}: `state_dict` holds {spelled} at {place or 'its top'}, which a"
+                    f"{owner}: `state_dict` holds a {spelled} at {place or 'its top'}, which a"
                     " checkpoint cannot hold; let it give plain numbers, texts, lists, tuples,"
                     " dicts and tensors"
                 )
