@@ -20,6 +20,7 @@ from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
+from posttrain.provenance.circumstances import observed
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 from posttrain.stage.started import traced
@@ -94,6 +95,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "metrics": {name: float(value) for name, value in metrics.items()},
         "rows": rows,
         "parts": parts,
+        "circumstances": observed(assignment.device),
         "timings": {"import": started - imported, "run": ran - started, "verify": verified - ran},
         # What this process held at most.
         "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -109,6 +109,7 @@ class Executor:
             ended=time.time(),
             outputs=known.outputs,
             metrics=known.metrics,
+            circumstances=known.circumstances,
             timings=dict(timings),
             log_path=known.log_path,
             mlflow_run_id=known.mlflow_run_id,

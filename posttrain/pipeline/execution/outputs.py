@@ -90,6 +90,7 @@ class OutputPublisher:
             ended=time.time(),
             outputs=outputs,
             metrics=outcome.metrics,
+            circumstances=outcome.circumstances,
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
 

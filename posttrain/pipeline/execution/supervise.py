@@ -47,6 +47,7 @@ class StageOutcome:
     rows: Mapping[str, int | None] = field(default_factory=dict)
     parts: Mapping[str, Sequence[ArtifactPart]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
+    circumstances: Mapping[str, str] = field(default_factory=dict)
 
 
 class StageProcesses:
@@ -150,8 +151,8 @@ def _stopped(reason: str) -> dict[str, Any]:
 def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> StageOutcome:
     kind = final["kind"]
     if kind == "done":
-        made = {name: final[name] for name in ("metrics", "rows", "parts", "timings")}
-        return StageOutcome(ok=True, **made)
+        names = ("metrics", "rows", "parts", "timings", "circumstances")
+        return StageOutcome(ok=True, **{name: final[name] for name in names})
     if kind == "refused":
         return StageOutcome(ok=False, error=final["error"], refused=True)
     error = _death(process.exitcode) if kind == "died" else final["error"]

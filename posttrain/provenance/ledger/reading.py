@@ -31,7 +31,8 @@ IS_DONE = f"status IN {DONE}"
 
 _COLUMNS = (
     "num,id,run_id,stage,task,key,status,derivation,started,ended,components,timings,metrics,host,"
-    f"log_path,error,attempt,{annotated('mlflow_run_id', 'stage_runs')} AS mlflow_run_id"
+    f"log_path,error,attempt,circumstances,"
+    f"{annotated('mlflow_run_id', 'stage_runs')} AS mlflow_run_id"
 )
 _EDGES = (
     "SELECT e.derivation,e.direction,p.role,a.type,p.path,a.digest,a.size,e.rows,p.producer,o.md5"
@@ -104,7 +105,8 @@ class StageRunReader:
     def _build(self, rows: Sequence[Row]) -> list[StageRun]:
         edges = read_edges(self._store, [row.derivation for row in rows])
         parsed = [json.loads(row.components) for row in rows]
-        self._load_documents({sha for groups in parsed for sha in groups.values()})
+        wanted = {sha for groups in parsed for sha in groups.values()}
+        self._load_documents(wanted | {row.circumstances for row in rows if row.circumstances})
         return [
             self._stage_run(row, groups, edges[row.derivation])
             for row, groups in zip(rows, parsed, strict=True)
@@ -120,6 +122,8 @@ class StageRunReader:
         del fields["num"], fields["derivation"]
         fields |= {name: json.loads(fields[name]) for name in ("timings", "metrics")}
         fields["components"] = {name: self._documents[sha] for name, sha in groups.items()}
+        observed = fields["circumstances"]
+        fields["circumstances"] = self._documents[observed] if observed else {}
         fields["inputs"], fields["outputs"] = edges
         return StageRun(**fields)
 

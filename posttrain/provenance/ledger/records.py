@@ -39,6 +39,8 @@ class StageRun:
     """One execution, or one reuse, of a stage. Times are UTC epoch seconds, `timings` are seconds.
 
     `components` says what the key was made of: group (code, params, inputs ...) -> name -> value.
+    `circumstances` are what may decide its bytes beside the key, such as the processor, of the
+    process that executed it: `posttrain.provenance.circumstances` has their names.
     """
 
     id: str
@@ -59,6 +61,7 @@ class StageRun:
     error: str | None = None
     attempt: int = 1
     mlflow_run_id: str | None = None
+    circumstances: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,8 @@ STAGE_RUNS = Table(
     Column("error", Text),
     Column("attempt", Integer, nullable=False),
     Column("mlflow_run_id", String),
+    # Address of a document; what a stage run recorded before there was one has none.
+    Column("circumstances", String),
     Index("ix_stage_runs_key", "key", "status", "num"),
     Index("ix_stage_runs_stage", "stage", "status", "num"),
 )

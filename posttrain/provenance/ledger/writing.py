@@ -37,15 +37,19 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
 
     """
     groups = [{name: document(group) for name, group in run.components.items()} for run in runs]
+    observed = [document(run.circumstances) for run in runs]
     with store.transaction():
         documents = {pair for named in groups for pair in named.values()}
+        documents |= {pair for pair, run in zip(observed, runs, strict=True) if run.circumstances}
         intern_rows(store, "documents", ("sha", "body"), documents, key=1)
         derivations = intern_derivations(
             store, [Derivation(run.key, run.inputs, run.outputs) for run in runs]
         )
         rows = [
-            _row(run, number, {name: sha for name, (sha, _) in named.items()})
-            for run, number, named in zip(runs, derivations, groups, strict=True)
+            _row(run, number, {name: sha for name, (sha, _) in named.items()}, sha)
+            for run, number, named, (sha, _) in zip(
+                runs, derivations, groups, observed, strict=True
+            )
         ]
         insert_rows(store, "stage_runs", rows)
 
@@ -105,11 +109,14 @@ def _write_edges(store: Store, derivations: Mapping[int, Derivation]) -> None:
     insert_rows(store, "edges", edges, conflict="DO NOTHING")
 
 
-def _row(run: StageRun, number: int, components: Mapping[str, str]) -> dict[str, object]:
+def _row(
+    run: StageRun, number: int, components: Mapping[str, str], circumstances: str
+) -> dict[str, object]:
     row = {name: value for name, value in vars(run).items() if name not in ("inputs", "outputs")}
     return row | {
         "derivation": number,
         "components": canonical_json(components),
+        "circumstances": circumstances if run.circumstances else None,
         "timings": canonical_json(dict(run.timings)),
         "metrics": canonical_json(dict(run.metrics), finite=False),
     }

@@ -5,7 +5,6 @@ import csv
 import importlib.metadata
 import json
 import platform
-import re
 import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from posttrain.provenance.circumstances import processor
 from posttrain.publishing.release.licenses import license_of
 from posttrain.stage.hashing import digest_of_files, digest_of_stream
 
@@ -36,7 +36,7 @@ def environment_lock() -> dict[str, Any]:
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),
         "machine": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
         "accelerator": accelerator(),
         "system": platform.system(),
         "packages": dict(sorted(packages.items())),
@@ -148,16 +148,6 @@ def _hash_as(recorded: str, path: Path) -> str:
     except OSError:
         return ""
     return f"{algorithm}={base64.urlsafe_b64encode(digest).rstrip(b'=').decode()}"
-
-
-def _processor() -> str:
-    """What the processor calls itself: another one may round otherwise."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        return platform.processor()
-    names = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return names[0] if names else platform.processor()
 
 
 def accelerator() -> str:

@@ -154,6 +154,7 @@ def full_stage_run():
         error="it broke: ünïcode \n second line",
         attempt=3,
         mlflow_run_id="m123",
+        circumstances={"processor": "a long name", "torch": "AVX2"},
     )
 
 

@@ -56,6 +56,7 @@ def test_the_judges_of_an_older_ledger_are_verifiers(make, tmp_path):
         ledger.compositions.add(Composition(table, (replace(judge, path="judge:numeric"), port)))
     with sqlite3.connect(path) as database:
         database.execute("UPDATE alembic_version SET version_num = '0002'")
+        database.execute("ALTER TABLE stage_runs DROP COLUMN circumstances")
     with open_ledger(path) as ledger:
         verifier = replace(judge, type="verifier", role="verifier", path="verifier:numeric")
         assert ledger.compositions.parts_of(["d1"]) == {"d1": (verifier, port)}

@@ -17,6 +17,9 @@ _FIRST = (
     "recalls",
 )
 
+# Columns that later revisions add.
+_LATER = (("stage_runs", "circumstances"),)
+
 revision = "0001"
 down_revision = None
 
@@ -27,3 +30,5 @@ def upgrade() -> None:
     The revision that changes one of them must spell it out here as it was.
     """
     METADATA.create_all(op.get_bind(), tables=[METADATA.tables[name] for name in _FIRST])
+    for table, column in _LATER:
+        op.drop_column(table, column)

@@ -1,0 +1,38 @@
+"""What decides bytes beside the key: what is recorded, and when two results may differ by it."""
+
+import subprocess
+import sys
+
+from posttrain.provenance.circumstances import differences
+
+AVX2 = {"processor": "AMD EPYC 7B12", "torch": "AVX2", "mkl": "any"}
+AVX512 = {"processor": "AMD EPYC 9B45", "torch": "AVX512", "mkl": "any"}
+
+
+def observed(**environment):
+    code = "from posttrain.provenance.circumstances import observed; print(observed()['torch'])"
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    return run.stdout.strip()
+
+
+def test_torch_is_asked_and_not_the_variable():
+    # A variable that torch does not understand changes nothing of what it computes with.
+    assert observed(ATEN_CPU_CAPABILITY="default") == "DEFAULT"
+    assert observed(ATEN_CPU_CAPABILITY="nonsense") == observed()
+
+
+def test_each_difference_is_named_and_what_is_unknown_is_none():
+    assert differences(AVX2, AVX512) == [
+        "torch's kernels AVX2, here AVX512",
+        "the processor AMD EPYC 7B12, here AMD EPYC 9B45",
+    ]
+    assert differences(AVX2, AVX2) == []
+    assert differences({}, AVX2) == differences(AVX2, {}) == []
+
+
+def test_portable_kernels_do_not_ask_for_the_processor():
+    pinned = [{**each, "torch": "AVX2", "kernels": "portable"} for each in (AVX2, AVX512)]
+    assert differences(*pinned) == []
+    assert differences(pinned[0], AVX2) == ["the choice of kernels portable, here none"]
