@@ -1,6 +1,6 @@
 """`posttrain plan`: what would run, why, and how long it took last time."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -12,6 +12,7 @@ from posttrain.cli.options import Documented, overrides_option, plain_table, rec
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
+from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
 from posttrain.stage.formatting import duration
 
@@ -50,8 +51,8 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         if verbose:
             for decision in decisions:
                 closure = session.planner.keys.closure(decision.stage)
-                for module, reason in closure.opaque.items():
-                    click.echo(f"{decision.stage}: all of {module} counts ({reason})")
+                for line in _unseen(closure):
+                    click.echo(f"{decision.stage}: {line}")
         for name, stage in session.dag.stages.items():
             if told := stage.resources.told():
                 click.echo(f"{name} runs on {told}")
@@ -62,6 +63,17 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 "An older posttrain recorded some of them, whose keys had other rules: what is the"
                 " same need not run again, see posttrain adopt."
             )
+
+
+def _unseen(closure: CodeClosure) -> Iterator[str]:
+    """Where code analysis took more than it saw, and what it saw that is in no key."""
+    for module, reason in closure.opaque.items():
+        yield f"all of {module} counts ({reason})"
+    for name, modules in closure.environment.items():
+        # What the framework reads decides nothing, or is in the key by value.
+        if own := sorted(each for each in modules if each.partition(".")[0] != FRAMEWORK):
+            read = "environment variables by names that it makes up" if name == COMPUTED else name
+            yield f"{', '.join(own)} reads {read} from the environment, which is in no key"
 
 
 def _total(running: Sequence[Decision], num_stages: int) -> str:

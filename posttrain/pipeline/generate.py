@@ -102,7 +102,8 @@ def _list_own_files(root: Path, closure: CodeClosure) -> list[Path]:
     """
     bases = [root.joinpath(*module.split(".")) for module in sorted(closure.modules)]
     files = [base / "__init__.py" if base.is_dir() else base.with_suffix(".py") for base in bases]
-    return [file for file in files if file.is_file()]
+    files += sorted(closure.data)
+    return [file for file in files if file.is_file() and root in file.parents]
 
 
 def _input_path(dag: Dag, directory: Path, ref: Reference) -> str:

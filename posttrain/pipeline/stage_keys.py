@@ -3,13 +3,20 @@
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from posttrain.pipeline.comparison import real_differences, same_rules
 from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.code import CodeClosure, CodeReader, SourceArchive, optional
+from posttrain.provenance.code import (
+    FRAMEWORK,
+    CodeClosure,
+    CodeReader,
+    SourceArchive,
+    optional,
+)
 from posttrain.provenance.key import Difference, Key, differences, stage_key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import StageRun
@@ -36,8 +43,8 @@ INTERFACE = (
 runs it. What they hand over (parameters, seed, threads, device) is in the key by value; how they
 report progress and mistakes cannot change a result."""
 
-FRAMEWORK = "posttrain"
-"""The package, and the distribution, whose extras a stage may do without."""
+GENERATED = ("dvc.yaml", "dvc.lock", "params.yaml")
+"""Files beside a recipe that every run writes."""
 
 # The flags that it sets before a stage runs can change the stage's bytes.
 _SETUP = f"{make_deterministic.__module__}:{make_deterministic.__name__}"
@@ -144,7 +151,8 @@ class StageKeys:
         stages = self.dag.stages.values()
         modules = {type(part).__module__ for stage in stages for part in parts_in(stage.config)}
         heads = {module.partition(".")[0] for module in modules}
-        return sorted(heads.union(self.workspace.packages()))
+        workspace = self.workspace
+        return sorted(heads.union(workspace.packages(), workspace.folders_of_modules()))
 
     @property
     def reader(self) -> CodeReader:
@@ -155,8 +163,14 @@ class StageKeys:
                 packages=self.packages,
                 outside=INTERFACE,
                 cache=self.workspace.state / "code",
+                made=self._made(),
             )
         return self._reader
+
+    def _made(self) -> list[Path]:
+        """What runs of the recipe write: the outputs of its stages, and the generated files."""
+        outputs = [path for s in self.dag.stages.values() for path in s.outputs().values()]
+        return [self.workspace.output(str(path)) for path in (*outputs, *GENERATED)]
 
     def keep_sources(self, name: str) -> None:
         """Keep the code that a stage is about to run with, for `posttrain why`."""

@@ -55,6 +55,16 @@ class Workspace:
         own |= {head for head in heads if (self.root / head).is_dir()}
         return sorted({"posttrain", *SHARED} | own)
 
+    def folders_of_modules(self) -> list[str]:
+        """Folders at the project's root that hold modules and no `__init__.py`."""
+        folders = (each for each in self.root.iterdir() if each.name.isidentifier())
+        return sorted(
+            each.name
+            for each in folders
+            if not (each / "__init__.py").exists()
+            and (any(each.glob("*.py")) or any(each.glob("*/*.py")))
+        )
+
     def staging(self, stage: str, attempt_id: str) -> Path:
         """Where a stage writes before its outputs are verified and published."""
         return self._staged / f"{stage}-{attempt_id}"

@@ -8,9 +8,13 @@ and module constants.
 from posttrain.provenance.code.archive import ModuleText, SourceArchive, recovered
 from posttrain.provenance.code.closure import CodeClosure, CodeReader
 from posttrain.provenance.code.distributions import optional, version
+from posttrain.provenance.code.files import FRAMEWORK
 from posttrain.provenance.code.renaming import Renaming
+from posttrain.provenance.code.scan_outside import COMPUTED
 
 __all__ = [
+    "COMPUTED",
+    "FRAMEWORK",
     "CodeClosure",
     "CodeReader",
     "ModuleText",

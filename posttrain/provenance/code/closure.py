@@ -1,18 +1,19 @@
 """All first-party code that an entry can reach."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
+from posttrain.provenance.code.files import NamedFiles
 from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.resolve import IMPORTED
-from posttrain.provenance.code.symbols import BODY, Symbol, SymbolNode, parse_module
-from posttrain.provenance.code.texts import FILES, loads_by_name, named_in_text
+from posttrain.provenance.code.symbols import BODY, MAIN, Symbol, SymbolNode, parse_module
+from posttrain.provenance.code.texts import FILES, WHOLE, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree, room_to_recurse
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import sha256_of
@@ -38,6 +39,22 @@ class CodeClosure:
     lazy: Mapping[str, frozenset[str]] = field(default_factory=dict)
     unused: frozenset[str] = frozenset()
     """Those of the lazy ones that were taken out of `packages`, as no parameter leads to them."""
+    sources: frozenset[Path] = frozenset()
+    """Python files that it can import, with those of modules that are in no key."""
+    data: frozenset[Path] = frozenset()
+    """Other files that it can read, as far as its text names them; they count by content."""
+    environment: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Variables that it reads, `*` for names that are computed, with the modules that do."""
+
+    @property
+    def files(self) -> frozenset[Path]:
+        """Every first-party file that this code is known to read: nothing else may be."""
+        return self.sources | self.data
+
+    @property
+    def folders(self) -> frozenset[Path]:
+        """The folders of these files, which are listed where modules are looked for."""
+        return frozenset(file.parent for file in self.files)
 
 
 class CodeReader:
@@ -49,6 +66,7 @@ class CodeReader:
         outside: First-party modules, and packages with all below them, whose code cannot change
             a result and is left out.
         cache: Folder that keeps what was found in each version of a file; None keeps nothing.
+        made: Files and folders that runs write: text that names them leads to no file.
 
     """
 
@@ -59,8 +77,10 @@ class CodeReader:
         packages: Sequence[str],
         outside: Sequence[str] = (),
         cache: Path | None = None,
+        made: Collection[Path] = (),
     ) -> None:
         self._tree = SourceTree(root, packages, cache=cache)
+        self._files = NamedFiles(self._tree, root, made)
         self._graph = SymbolGraph(self._tree, outside=outside)
         self._packages = tuple(packages)
         self._cache = cache
@@ -81,12 +101,12 @@ class CodeReader:
         known = self._symbols(reached)
         found = {f"{node.module}:{node.name}": symbol.digest for node, symbol in known.items()}
         found |= _texts(known, reasons)
-        for node in (node for node in reached if node.name == FILES):
-            files = self._tree.data_files(node.module)
-            found |= {f"{node.module}:<file {name}>": digest for name, digest in files.items()}
+        data = self._data(reached, known)
+        found |= {name: self._tree.digest(file) for name, file in data.items()}
+        modules = frozenset(node.module for node in reached if node.module)
+        sources = self._sources(known, modules)
         self._tree.save()
         symbols = dict(sorted(found.items()))
-        modules = frozenset(node.module for node in reached if node.module)
         heads = {module.partition(".")[0] for module in modules}
         imported = (node.name for node in reached if not node.module)
         return CodeClosure(
@@ -98,7 +118,63 @@ class CodeReader:
             digest=sha256_of("\n".join(f"{name} {symbols[name]}" for name in symbols)),
             loads_by_name=loads_by_name(known),
             lazy=self._lazy(reached),
+            sources=sources,
+            data=frozenset(data.values()),
+            environment=self._environment(known, modules),
         )
+
+    def _data(
+        self, reached: Iterable[SymbolNode], known: Mapping[SymbolNode, Symbol]
+    ) -> dict[str, Path]:
+        """Files that are not imported, by the name under which they are in a key."""
+        found = {
+            f"{node.module}:<file {name}>": file
+            for node in reached
+            if node.name == FILES
+            for name, file in self._tree.data_files(node.module).items()
+        }
+        beside = set(found.values()) | {self._tree.place(node.module) for node in reached}
+        named = {
+            f"{module}:<file ./{name}>": file
+            for (module, name), file in self._files.of(known).items()
+            if file not in beside
+        }
+        return found | named
+
+    def _scripts(self, known: Mapping[SymbolNode, Symbol]) -> set[SymbolNode]:
+        """Python files that code names by their paths, and what these import from beside them."""
+        named = (file for file in self._files.of(known).values() if file.suffix == ".py")
+        modules = {module for file in named if (module := self._tree.module_of(file)) is not None}
+        pending = sorted(modules)
+        while pending:
+            fresh = self._tree.beside(pending.pop()) - modules
+            modules |= fresh
+            pending += fresh
+        return {SymbolNode(module, kind) for module in modules for kind in (WHOLE, MAIN)}
+
+    def _sources(
+        self, known: Mapping[SymbolNode, Symbol], modules: Collection[str]
+    ) -> frozenset[Path]:
+        """Files of the modules, and of those that they import and that are in no key."""
+        targets = {target for symbol in known.values() for target in symbol.imports}
+        tables = filter(None, (self._tree.table(module) for module in modules))
+        targets |= {target for table in tables for target in table.imports}
+        places = (self._tree.place(each) for each in self._tree.loaded(targets, modules))
+        return frozenset(place for place in places if place is not None and place.suffix == ".py")
+
+    def _environment(
+        self, known: Mapping[SymbolNode, Symbol], modules: Iterable[str]
+    ) -> dict[str, frozenset[str]]:
+        """Variables that reached code reads, and what is executed when its modules are imported."""
+        readers: dict[str, set[str]] = defaultdict(set)
+        read = [(node.module, symbol) for node, symbol in known.items()]
+        for module in modules:
+            values = self._tree.symbols(module).values()
+            read += [(module, each) for each in values if not (each.is_function or each.is_class)]
+        for module, symbol in read:
+            for name in symbol.environment:
+                readers[name].add(module)
+        return {name: frozenset(readers[name]) for name in sorted(readers)}
 
     def _lazy(self, reached: Iterable[SymbolNode]) -> dict[str, frozenset[str]]:
         """Distributions that no module imports while it is imported itself, with who does later."""
@@ -194,7 +270,9 @@ class CodeReader:
                 reasons[module].add(reason)
             fresh = edges.nodes.keys() - reached
             if not pending and not fresh:
-                named = named_in_text(self._tree, self._symbols(reached), reached, given)
+                known = self._symbols(reached)
+                named = named_in_text(self._tree, known, reached, given, reasons)
+                named |= self._scripts(known)
                 fresh = {node for node in named if self._graph.counts(node.module)} - reached
             reached |= fresh
             pending += fresh

@@ -6,7 +6,7 @@ from posttrain.provenance.code.registries import Registries
 from posttrain.provenance.code.resolve import IMPORTED, Edges, NameResolver, extended
 from posttrain.provenance.code.scopes import BY_NAME
 from posttrain.provenance.code.symbols import BODY, DOC, MAIN, Symbol, SymbolNode
-from posttrain.provenance.code.texts import WHOLE, package_of
+from posttrain.provenance.code.texts import FILES, WHOLE, package_of
 from posttrain.provenance.code.tree import SourceTree
 
 
@@ -109,6 +109,11 @@ class SymbolGraph:
             self._names.resolve(node.module, use, edges)
         for found in [found for found in edges.nodes if found.name == WHOLE]:
             edges.notes.setdefault(found.module, f"used as a value by {node.module}:{node.name}")
+        if symbol.places:
+            # Where an object lies, its module does.
+            meant = {found.module for found in edges.nodes if found.name != IMPORTED}
+            for module in filter(None, {*meant, node.module}):
+                edges.reach(module, FILES)
         if symbol.imports_by_name and symbol.names_its_place:
             reason = f"{symbol.opaque[0]} of {node.module}"
             self._names.below(package_of(self._tree, node.module), reason, edges)

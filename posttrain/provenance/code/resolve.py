@@ -139,9 +139,10 @@ class NameResolver:
                 self.resolve(module, extended(target, ".".join(rest)), edges)
         elif self._tree.place(f"{module}.{name}") is not None:
             self._follow(f"{module}.{name}", rest, edges, user)
-        elif name == "__file__":
+        elif name in ("__file__", "__spec__"):
             edges.reach(module, FILES)
         elif name == "__path__":
+            edges.reach(module, FILES)
             self.below(module, f"__path__ is used by {user}", edges)
         elif not (table is not None and table.stars) and name not in ("__name__", "__doc__"):
             edges.fall_back(module, f"nothing in it defines {name}")

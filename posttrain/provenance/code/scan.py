@@ -17,7 +17,11 @@ Handler = Callable[["Scanner", Any], None]
 
 @dataclass(slots=True)
 class Scanned:
-    """What one statement says and uses. `dynamic` pairs a chain with how it is looked into."""
+    """What one statement says and uses. `dynamic` pairs a chain with how it is looked into.
+
+    `asked` counts how often the environment is mentioned, `environment` holds the names for which
+    it is asked so.
+    """
 
     digest: str = ""
     bound: set[str] = field(default_factory=set)
@@ -31,6 +35,10 @@ class Scanned:
     names_its_place: bool = False
     reads_text: list[str] = field(default_factory=list)
     climbs: int = 0
+    paths: list[str] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
+    environment: list[str] = field(default_factory=list)
+    asked: int = 0
 
 
 class Scanner:
@@ -56,7 +64,7 @@ class Scanner:
         self.is_package = is_package
         self._handlers = handlers
         heads = "|".join(map(re.escape, packages)) or r"\Z\A"
-        self.mention = re.compile(rf"\A(?:{heads})\Z|(?<![\w.])(?:{heads})(?:\.\w+)+")
+        self.mention = re.compile(rf"\A(?:{heads})\.?\Z|(?<![\w.])(?:{heads})(?:\.\w+)+")
 
     def scan(self, node: ast.AST) -> Scanned:
         """Digest and uses of `node`, seen as a statement or expression of the module itself."""

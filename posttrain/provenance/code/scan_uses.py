@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from types import NoneType
 
+from posttrain.provenance.code import scan_outside
 from posttrain.provenance.code.lookups import (
     INTERPRETED,
     LOADERS,
@@ -37,6 +38,7 @@ def _see_constant(scanner: Scanner, node: ast.Constant) -> None:
     if not isinstance(value, str):
         return
     scanner.found.strings += scanner.mention.findall(value)
+    scan_outside.see_text(scanner, value)
     if value.endswith(".py"):
         scanner.found.strings.append(value.rpartition("/")[2])
     if value in INTERPRETED:
@@ -87,6 +89,7 @@ def _see_chain(scanner: Scanner, node: ast.expr, tail: ScopeChain) -> None:
 def _see_call(scanner: Scanner, node: ast.Call, tail: ScopeChain = ()) -> None:
     """A call, whose result has `tail` read from it; some calls stand for a chain themselves."""
     function = called(node.func)
+    scan_outside.see_call(scanner, node)
     literal = string(node.args[1:] if function == "getattr" else node.args)
     if function == "getattr" and literal is not None:
         scanner.tokens.append(f"getattr {literal}")
@@ -128,6 +131,7 @@ def _see_mention(scanner: Scanner, name: str, node: ast.expr) -> None:
         scanner.found.names_its_place = True
     elif name in ("parent", "parents", "dirname"):
         scanner.found.climbs += 1
+    scan_outside.see_mention(scanner, name)
 
 
 def _see_subscript(scanner: Scanner, node: ast.Subscript) -> None:
@@ -135,6 +139,7 @@ def _see_subscript(scanner: Scanner, node: ast.Subscript) -> None:
     if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         scanner.found.climbs += index if isinstance(index, int) else len(scanner.module)
+    scan_outside.see_subscript(scanner, node)
     scanner.plain(node)
     if scanner.scope is scanner.top and is_type_alias(node):
         said, scanner.tokens = scanner.tokens, []
@@ -154,6 +159,7 @@ def _see_lookup(scanner: Scanner, value: ast.expr, reason: str) -> None:
 
 
 HANDLERS: Mapping[type, Handler] = {
+    **scan_outside.HANDLERS,
     NoneType: _see_nothing,
     bool: _see_literal,
     str: _see_literal,

@@ -22,6 +22,7 @@ from posttrain.provenance.code.normalize import (
     type_only_imports,
 )
 from posttrain.provenance.code.scan import Scanned, Scanner
+from posttrain.provenance.code.scan_outside import COMPUTED
 from posttrain.provenance.code.scan_scopes import renamed_loader
 from posttrain.provenance.code.scopes import ScopeChain
 from posttrain.stage.hashing import sha256_of
@@ -41,7 +42,8 @@ class Symbol(NamedTuple):
     Chains are written `name.attribute` where they start in this module, `module:attribute` where
     they are absolute. `targets` are what the name stands for where an import binds it. `calls` are
     made when the definition is executed, with what is `handed` to each; `text` is a digest of the
-    lines as they are written.
+    lines as they are written. `paths` are literals that could name files, `places` the words by
+    which it asks where code lies, `environment` the variables that it reads.
     """
 
     digest: str
@@ -66,6 +68,9 @@ class Symbol(NamedTuple):
     hooks_subclasses: bool = False
     signature: Sequence[str] = ()
     text: str = ""
+    paths: Sequence[str] = ()
+    places: Sequence[str] = ()
+    environment: Sequence[str] = ()
 
 
 class SymbolNode(NamedTuple):
@@ -85,6 +90,12 @@ class ModuleTable(NamedTuple):
     imports: list[str]
     stars: list[str]
     type_only: dict[str, str]
+
+    @property
+    def loads(self) -> list[str]:
+        """Everything that some statement of it imports, inside of functions, too."""
+        inside = [target for symbol in self.symbols.values() for target in symbol.imports]
+        return _unique([*self.imports, *(f"{star}:" for star in self.stars), *inside])
 
     @classmethod
     def from_json(cls, row: Any) -> Self:
@@ -313,8 +324,17 @@ def _merged(name: str, parts: list[Scanned], facts: dict[str, Any]) -> Symbol:
         names_its_place=any(part.names_its_place for part in parts),
         reads_text=_joined([part.reads_text for part in parts]),
         climbs=sum(part.climbs for part in parts),
+        paths=_joined([part.paths for part in parts]),
+        places=_joined([part.places for part in parts]),
+        environment=_joined([_environment(part) for part in parts]),
         **facts,
     )
+
+
+def _environment(part: Scanned) -> list[str]:
+    """Names of variables; where there are more mentions than names, some name is computed."""
+    computed = part.asked > len(part.environment)
+    return [*part.environment, *([COMPUTED] if computed else [])]
 
 
 def _joined(lists: list[list[str]]) -> list[str]:

@@ -14,6 +14,7 @@ def named_in_text(
     symbols: Mapping[SymbolNode, Symbol],
     reached: Collection[SymbolNode],
     given: Iterable[str],
+    notes: dict[str, set[str]],
 ) -> set[SymbolNode]:
     """Find the nodes that text in reached code leads to, where some of it looks for code or files.
 
@@ -22,6 +23,7 @@ def named_in_text(
         symbols: What was reached, by node.
         reached: The nodes.
         given: Text from outside, such as parameters, that may name modules as well.
+        notes: By module what cannot be told; added to.
 
     Returns:
         Nodes of modules and files that are named.
@@ -38,7 +40,7 @@ def named_in_text(
             found |= _modules(tree, text)
     for module in {node.module for node in reached if node.name == FILES}:
         found |= _find_named_files(
-            tree, module, [s for node, s in symbols.items() if node.module == module]
+            tree, module, [s for node, s in symbols.items() if node.module == module], notes
         )
     return found
 
@@ -64,17 +66,19 @@ def package_of(tree: SourceTree, module: str) -> str:
 
 def _modules(tree: SourceTree, text: str) -> set[SymbolNode]:
     """The module that a dotted name starts with, and all in it where it is a package."""
-    parts = text.replace(":", ".").split(".")
+    parts = text.rstrip(".").replace(":", ".").split(".")
     names = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
     name = next((name for name in names if tree.is_first_party(name) and tree.place(name)), None)
     if name is None:
         return set()
-    inside = tree.submodules(name) if "." in name else [f"{name}.__main__"]
+    inside = tree.submodules(name) if "." in text else [f"{name}.__main__"]
     modules = [name, *(each for each in inside if tree.place(each))]
     return {SymbolNode(each, kind) for each in modules for kind in (WHOLE, MAIN)}
 
 
-def _find_named_files(tree: SourceTree, module: str, symbols: list[Symbol]) -> set[SymbolNode]:
+def _find_named_files(
+    tree: SourceTree, module: str, symbols: list[Symbol], notes: dict[str, set[str]]
+) -> set[SymbolNode]:
     """Scripts beside a module that it names, and the folders of packages that its text leads to."""
     found: set[SymbolNode] = set()
     package = package_of(tree, module)
@@ -90,5 +94,8 @@ def _find_named_files(tree: SourceTree, module: str, symbols: list[Symbol]) -> s
             found.add(SymbolNode(text, FILES))
     parts = package.split(".")
     # The first step up leads to the module's own folder.
-    climbed = max(1, len(parts) - max(0, sum(symbol.climbs for symbol in symbols) - 1))
+    steps = sum(symbol.climbs for symbol in symbols) - 1
+    if steps >= len(parts) or tree.is_at_top(module):
+        notes[module].add("it reads files above its package: only those that it names count")
+    climbed = max(1, len(parts) - max(0, steps))
     return found | {SymbolNode(".".join(parts[:climbed]), FILES)}

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,25 +18,28 @@ class SourceTree:
     """A snapshot of the first-party modules below `root`; each file is read at most once.
 
     What `root` lacks is looked for where Python would import it from: a project of the user's own
-    runs on the framework's code, and its stages and flows stand beside the installed ones.
+    runs on the framework's code, and its stages and flows stand beside the installed ones. Modules
+    below `root` count however they are found: at its top, in folders without an `__init__.py`, or
+    in a folder that is on the path.
     """
 
     def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
         self._root = root
         self._packages = tuple(packages)
-        self._homes = {name: _homes(root, name) for name in packages}
+        self._homes: dict[str, tuple[Path, ...]] = {}
         self._places: dict[str, Path | None] = {}
         self._tables: dict[str, ModuleTable | None] = {}
         self._versions: dict[str, str] = {}
+        self._digests: dict[Path, str] = {}
         self._store = TableStore(cache, self._packages)
 
     def is_first_party(self, module: str) -> bool:
         """Whether the module belongs to one of the packages whose code counts."""
-        return bool(self._homes.get(module.partition(".")[0]))
+        return bool(self._homes_of(module.partition(".")[0]))
 
     def is_installed(self, package: str) -> bool:
         """True for a package of others, which lies neither in the project nor beside posttrain."""
-        return self._homes.get(package, ())[:1] not in ((), (self._root,), (home(),))
+        return self._homes_of(package)[:1] not in ((), (self._root,), (home(),))
 
     def place(self, module: str) -> Path | None:
         """The module's file; its directory where it is a package without `__init__.py`."""
@@ -65,23 +68,72 @@ class SourceTree:
         source = self._read(module)
         return None if source is None else ModuleText(source, _is_init(self.place(module)))
 
-    def data_files(self, module: str) -> Mapping[str, str]:
-        """Digests of the files beside a module that are not Python, by relative path."""
+    def data_files(self, module: str) -> Mapping[str, Path]:
+        """The files beside a module that are not Python, by relative path."""
         place = self.place(module)
         if place is None:
             return {}
         folder = place if place.is_dir() else place.parent
+        if self.is_at_top(module):
+            return {}  # they are whatever lies in the project
         files = (file for file in folder.rglob("*") if file.is_file())
         return {
-            file.relative_to(folder).as_posix(): sha256_of_file(file)
+            file.relative_to(folder).as_posix(): file
             for file in files
             if file.suffix not in (".py", ".pyc")
         }
+
+    def digest(self, file: Path) -> str:
+        """Digest of a data file, as it was when it was first asked for."""
+        if file not in self._digests:
+            self._digests[file] = sha256_of_file(file)
+        return self._digests[file]
+
+    def module_of(self, file: Path) -> str | None:
+        """The name under which a Python file below the root could be imported."""
+        parts = file.relative_to(self._root).with_suffix("").parts
+        module = ".".join(parts).removesuffix(".__init__")
+        named = all(part.isidentifier() for part in parts) and self.is_first_party(module)
+        return module if named and self.place(module) == file else None
+
+    def beside(self, script: str) -> set[str]:
+        """The modules that a script imports from its own folder, which is first on its path."""
+        place, table = self.place(script), self.table(script)
+        package = script.rpartition(".")[0]
+        if place is None or table is None or not package:
+            return set()
+        heads = {target.partition(":")[0].partition(".")[0] for target in table.loads}
+        names = {head for head in heads if _source(place.parent / head) is not None}
+        return {f"{package}.{name}" for name in names}
+
+    def is_at_top(self, module: str) -> bool:
+        """Whether the module lies in no package."""
+        return "." not in module and not self.is_package(module)
 
     def is_package(self, module: str) -> bool:
         """Whether modules lie in it."""
         place = self.place(module)
         return place is not None and (place.name == "__init__.py" or place.is_dir())
+
+    def loaded(self, targets: Iterable[str], known: Collection[str]) -> set[str]:
+        """Modules that imports lead to, and what these can import in turn.
+
+        Args:
+            targets: What is imported, as ``module:`` or ``module:name``.
+            known: Modules that need not be looked into.
+
+        """
+        found = set(known)
+        pending = list(targets)
+        while pending:
+            name, _, attribute = pending.pop().partition(":")
+            for module in (name, f"{name}.{attribute}") if attribute else (name,):
+                if module in found or not self.is_first_party(module) or not self.place(module):
+                    continue
+                found.add(module)
+                above, table = module.rpartition(".")[0], self.table(module)
+                pending += [above] * bool(above) + (table.loads if table is not None else [])
+        return found
 
     def submodules(self, package: str) -> list[str]:
         """All modules below a package, by their absolute names."""
@@ -97,9 +149,15 @@ class SourceTree:
         """Remember the tables of this snapshot for the next one."""
         self._store.save()
 
+    def _homes_of(self, head: str) -> tuple[Path, ...]:
+        if head not in self._homes:
+            find = _homes if head in self._packages else _below
+            self._homes[head] = find(self._root, head)
+        return self._homes[head]
+
     def _find(self, module: str) -> Path | None:
         head, *rest = module.split(".")
-        homes = self._homes.get(head, ())
+        homes = self._homes_of(head)
         # A project's own package hides an installed one of that name with all that is in it.
         own = [home for home in homes if _source(home.joinpath(head, *rest[:1])) is not None]
         stems = [home.joinpath(head, *rest) for home in own[:1] or homes]
@@ -116,7 +174,7 @@ class SourceTree:
         self._versions[module] = digest
         table = self._store.get(module, digest)
         if table is None:
-            with room_to_recurse(), _explained(place, self._homes[module.partition(".")[0]]):
+            with room_to_recurse(), _explained(place, self._homes_of(module.partition(".")[0])):
                 table = parse_module(
                     source, module, is_package=_is_init(place), packages=self._packages
                 ).table
@@ -172,3 +230,25 @@ def _homes(root: Path, package: str) -> tuple[Path, ...]:
         elif spec is not None and spec.has_location and spec.origin:
             found = [Path(spec.origin).parent]
     return tuple(found)
+
+
+def _below(root: Path, head: str) -> tuple[Path, ...]:
+    """The directory below `root` from which Python would import a module that nobody named."""
+    if (root / f"{head}.py").is_file() or (root / head / "__init__.py").is_file():
+        return (root,)
+    if head in sys.stdlib_module_names:
+        return ()
+    try:
+        spec = find_spec(head)
+    except (ImportError, ValueError):
+        return ()
+    if spec is not None and spec.has_location:
+        place = Path(str(spec.origin))
+        found = [place.parents[1] if place.name == "__init__.py" else place.parent]
+    else:
+        # A package that is installed goes before a folder without `__init__.py`.
+        found = [root] if (root / head).is_dir() else []
+        folders = spec.submodule_search_locations if spec is not None else None
+        found += [Path(folder).parent for folder in folders or ()]
+    own = (home for home in found if home == root or root in home.parents)
+    return tuple(home for home in own if not {"site-packages", "dist-packages"} & {*home.parts})[:1]

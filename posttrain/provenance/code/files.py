@@ -1,0 +1,89 @@
+"""Files that code reads by their paths, as far as literals in it name them."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from posttrain.provenance.code.symbols import Symbol, SymbolNode
+from posttrain.provenance.code.tree import SourceTree
+
+FRAMEWORK = "posttrain"
+"""The package, and the distribution: its own code reads no file that it is not handed."""
+
+_MOST = 200
+"""Files of a folder that count where code names the folder; one that holds more is not foretold."""
+
+
+class NamedFiles:
+    """Finds the files below a project's root that literals in its code name.
+
+    Args:
+        tree: The first-party source.
+        root: The project's root.
+        made: Files and folders that runs write, which no code reads but as an input.
+
+    """
+
+    def __init__(self, tree: SourceTree, root: Path, made: Collection[Path]) -> None:
+        self._tree = tree
+        self._root = root
+        self._made = frozenset(made)
+        self._names: dict[Path, frozenset[str]] = {}
+
+    def of(self, symbols: Mapping[SymbolNode, Symbol]) -> dict[tuple[str, str], Path]:
+        """Find what is named by reached code.
+
+        Args:
+            symbols: What was reached, by node.
+
+        Returns:
+            Existing files, by module and path from the root; Python files, which are code, too.
+
+        """
+        found: dict[tuple[str, str], Path] = {}
+        for node, symbol in symbols.items():
+            if symbol.paths and node.module.partition(".")[0] != FRAMEWORK:
+                for text in symbol.paths:
+                    for file in self._meant(node.module, text):
+                        shown = file.relative_to(self._root).as_posix()
+                        found[node.module, shown] = file
+        return found
+
+    def _meant(self, module: str, text: str) -> Iterator[Path]:
+        """Files that a relative path may mean: from the root, or from a folder above the module."""
+        first = text.removeprefix("./").partition("/")[0]
+        for base in self._bases(module):
+            if first != ".." and first not in self._listed(base):
+                continue
+            path = Path(os.path.normpath(base / text))
+            if self._root not in path.parents or not self._counts(path):
+                continue
+            if path.is_file():
+                yield path
+            elif path.is_dir():
+                yield from self._inside(path)
+
+    def _bases(self, module: str) -> Iterator[Path]:
+        yield self._root
+        place = self._tree.place(module)
+        if place is not None and self._root in place.parents:
+            folder = place if place.is_dir() else place.parent
+            yield from (each for each in (folder, *folder.parents) if self._root in each.parents)
+
+    def _inside(self, folder: Path) -> list[Path]:
+        found: list[Path] = []
+        for parent, folders, names in os.walk(folder):
+            folders[:] = sorted(each for each in folders if each != "__pycache__")
+            found += [Path(parent, name) for name in names if not name.endswith((".py", ".pyc"))]
+            if len(found) > _MOST:
+                return []
+        return [file for file in found if file.is_file() and self._counts(file)]
+
+    def _counts(self, path: Path) -> bool:
+        hidden = any(part.startswith(".") for part in path.relative_to(self._root).parts[:1])
+        return not hidden and self._made.isdisjoint((path, *path.parents))
+
+    def _listed(self, folder: Path) -> frozenset[str]:
+        if folder not in self._names:
+            self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone
+        return self._names[folder]
