@@ -7,7 +7,7 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
-from posttrain.provenance.code.files import NamedFiles
+from posttrain.provenance.code.files import NamedFiles, loaded
 from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
@@ -141,17 +141,6 @@ class CodeReader:
         }
         return found | named
 
-    def _scripts(self, known: Mapping[SymbolNode, Symbol]) -> set[SymbolNode]:
-        """Python files that code names by their paths, and what these import from beside them."""
-        named = (file for file in self._files.of(known).values() if file.suffix == ".py")
-        modules = {module for file in named if (module := self._tree.module_of(file)) is not None}
-        pending = sorted(modules)
-        while pending:
-            fresh = self._tree.beside(pending.pop()) - modules
-            modules |= fresh
-            pending += fresh
-        return {SymbolNode(module, kind) for module in modules for kind in (WHOLE, MAIN)}
-
     def _sources(
         self, known: Mapping[SymbolNode, Symbol], modules: Collection[str]
     ) -> frozenset[Path]:
@@ -159,7 +148,7 @@ class CodeReader:
         targets = {target for symbol in known.values() for target in symbol.imports}
         tables = filter(None, (self._tree.table(module) for module in modules))
         targets |= {target for table in tables for target in table.imports}
-        places = (self._tree.place(each) for each in self._tree.loaded(targets, modules))
+        places = (self._tree.place(each) for each in loaded(self._tree, targets, modules))
         return frozenset(place for place in places if place is not None and place.suffix == ".py")
 
     def _environment(
@@ -272,7 +261,8 @@ class CodeReader:
             if not pending and not fresh:
                 known = self._symbols(reached)
                 named = named_in_text(self._tree, known, reached, given, reasons)
-                named |= self._scripts(known)
+                scripts = self._files.scripts(known)
+                named |= {SymbolNode(each, kind) for each in scripts for kind in (WHOLE, MAIN)}
                 fresh = {node for node in named if self._graph.counts(node.module)} - reached
             reached |= fresh
             pending += fresh

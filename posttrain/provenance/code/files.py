@@ -1,7 +1,7 @@
-"""Files that code reads by their paths, as far as literals in it name them."""
+"""Files that code reads: those of the modules that it imports, and those that literals name."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from posttrain.provenance.code.symbols import Symbol, SymbolNode
@@ -49,6 +49,40 @@ class NamedFiles:
                         found[node.module, shown] = file
         return found
 
+    def scripts(self, symbols: Mapping[SymbolNode, Symbol]) -> set[str]:
+        """Find the Python files that reached code names, and what these import from beside them.
+
+        Args:
+            symbols: What was reached, by node.
+
+        Returns:
+            The names under which they could be imported.
+
+        """
+        named = (file for file in self.of(symbols).values() if file.suffix == ".py")
+        modules = {module for file in named if (module := self._module(file)) is not None}
+        pending = sorted(modules)
+        while pending:
+            fresh = self._beside(pending.pop()) - modules
+            modules |= fresh
+            pending += fresh
+        return modules
+
+    def _module(self, file: Path) -> str | None:
+        parts = file.relative_to(self._root).with_suffix("").parts
+        module = ".".join(parts).removesuffix(".__init__")
+        named = all(part.isidentifier() for part in parts) and self._tree.is_first_party(module)
+        return module if named and self._tree.place(module) == file else None
+
+    def _beside(self, script: str) -> set[str]:
+        """Modules of a script's own folder, which is the first on its path."""
+        table, package = self._tree.table(script), script.rpartition(".")[0]
+        if table is None or not package:
+            return set()
+        heads = {target.partition(":")[0].partition(".")[0] for target in table.loads}
+        names = {f"{package}.{head}" for head in heads}
+        return {name for name in names if self._tree.place(name) is not None}
+
     def _meant(self, module: str, text: str) -> Iterator[Path]:
         """Files that a relative path may mean: from the root, or from a folder above the module."""
         first = text.removeprefix("./").partition("/")[0]
@@ -87,3 +121,28 @@ class NamedFiles:
         if folder not in self._names:
             self._names[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names alone
         return self._names[folder]
+
+
+def loaded(tree: SourceTree, targets: Iterable[str], known: Collection[str]) -> set[str]:
+    """Find the modules that imports lead to, and what these can import in turn.
+
+    Args:
+        tree: The first-party source.
+        targets: What is imported, as ``module:`` or ``module:name``.
+        known: Modules that need not be looked into.
+
+    Returns:
+        Their names, with those that are known.
+
+    """
+    found = set(known)
+    pending = list(targets)
+    while pending:
+        name, _, attribute = pending.pop().partition(":")
+        for module in (name, f"{name}.{attribute}") if attribute else (name,):
+            if module in found or not tree.is_first_party(module) or not tree.place(module):
+                continue
+            found.add(module)
+            above, table = module.rpartition(".")[0], tree.table(module)
+            pending += [above] * bool(above) + (table.loads if table is not None else [])
+    return found

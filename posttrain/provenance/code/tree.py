@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,23 +89,6 @@ class SourceTree:
             self._digests[file] = sha256_of_file(file)
         return self._digests[file]
 
-    def module_of(self, file: Path) -> str | None:
-        """The name under which a Python file below the root could be imported."""
-        parts = file.relative_to(self._root).with_suffix("").parts
-        module = ".".join(parts).removesuffix(".__init__")
-        named = all(part.isidentifier() for part in parts) and self.is_first_party(module)
-        return module if named and self.place(module) == file else None
-
-    def beside(self, script: str) -> set[str]:
-        """The modules that a script imports from its own folder, which is first on its path."""
-        place, table = self.place(script), self.table(script)
-        package = script.rpartition(".")[0]
-        if place is None or table is None or not package:
-            return set()
-        heads = {target.partition(":")[0].partition(".")[0] for target in table.loads}
-        names = {head for head in heads if _source(place.parent / head) is not None}
-        return {f"{package}.{name}" for name in names}
-
     def is_at_top(self, module: str) -> bool:
         """Whether the module lies in no package."""
         return "." not in module and not self.is_package(module)
@@ -114,26 +97,6 @@ class SourceTree:
         """Whether modules lie in it."""
         place = self.place(module)
         return place is not None and (place.name == "__init__.py" or place.is_dir())
-
-    def loaded(self, targets: Iterable[str], known: Collection[str]) -> set[str]:
-        """Modules that imports lead to, and what these can import in turn.
-
-        Args:
-            targets: What is imported, as ``module:`` or ``module:name``.
-            known: Modules that need not be looked into.
-
-        """
-        found = set(known)
-        pending = list(targets)
-        while pending:
-            name, _, attribute = pending.pop().partition(":")
-            for module in (name, f"{name}.{attribute}") if attribute else (name,):
-                if module in found or not self.is_first_party(module) or not self.place(module):
-                    continue
-                found.add(module)
-                above, table = module.rpartition(".")[0], self.table(module)
-                pending += [above] * bool(above) + (table.loads if table is not None else [])
-        return found
 
     def submodules(self, package: str) -> list[str]:
         """All modules below a package, by their absolute names."""
