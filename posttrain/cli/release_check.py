@@ -80,8 +80,21 @@ def verify(target: str, expect: str | None, packages: bool, **signed_by: Any) ->
     type=click.FloatRange(min=0, min_open=True),
     help="L3: how closely the seeds must tell the mean for a verdict.",
 )
+@click.option(
+    "--give",
+    "given",
+    multiple=True,
+    metavar="NAME",
+    help="A variable, such as HF_TOKEN, that the released code is given; no secret is otherwise.",
+)
 def rebuild(
-    target: str, into: Path, level: str | None, num_seeds: int, within: float, **signed_by: Any
+    target: str,
+    into: Path,
+    level: str | None,
+    num_seeds: int,
+    within: float,
+    given: tuple[str, ...],
+    **signed_by: Any,
 ) -> None:
     r"""Run the DAG again from the release alone, and compare stage by stage; exits with 1 if not.
 
@@ -97,11 +110,11 @@ def rebuild(
     is also written into the folder, as rebuild.json. The code in the release is executed: rebuild
     only what you would run.
     """
+    from posttrain.publishing.release.claims import read_claims
     from posttrain.publishing.release.contents import open_contents
     from posttrain.publishing.release.rebuild import Wish
     from posttrain.publishing.release.rebuild import rebuild as again
     from posttrain.publishing.release.registered import located
-    from posttrain.publishing.release.verify import read_claims
 
     path, trust = located(target)[0][0], Trust(**signed_by)
     if findings := trust.verify(path):
@@ -109,7 +122,7 @@ def rebuild(
     contents = open_contents(path)
     claims, _ = read_claims(contents, trust.signed_by(path)[0])
     assert claims is not None
-    done = again(contents, claims, into, Wish(level, num_seeds, within))
+    done = again(contents, claims, into, Wish(level, num_seeds, within, given))
     print_table(("stage", "compared", "by", "released", "rebuilt", ""), map(_row, done.comparisons))
     for difference in done.environment:
         click.echo(f"environment: {difference}", err=True)

@@ -81,15 +81,22 @@ def chosen(target: str) -> "tuple[Tag, Path]":
 def promote(target: str, environment: str, reason: str, **signed_by: Any) -> None:
     """Point an environment to a release that verifies; git tag and MLflow alias move together."""
     from posttrain.publishing.release import pointers
-    from posttrain.publishing.release.registered import find_release, release_folder
+    from posttrain.publishing.release.registered import find_release
 
     with open_store() as store:
         tag = find_release(store.root, target)
-        folder = release_folder(store.root, tag)
-        if findings := Trust(**signed_by).verify(folder, expect=tag):
-            raise UserError(f"{tag} does not verify: {findings[0]}; nothing was promoted")
+        _require_verified(store.root, tag, Trust(**signed_by))
         moved = pointers.promote(store, tag, environment, reason)
     click.echo(f"{moved.tag}: {tag} is in {environment}")
+
+
+def _require_verified(root: Path, tag: "Tag", trust: Trust) -> None:
+    """Refuse to move an environment to a release that was altered, or whose tag was."""
+    from posttrain.publishing.release.registered import release_folder, tag_findings
+
+    folder = release_folder(root, tag)
+    if findings := trust.verify(folder, expect=tag) or tag_findings(root, tag, folder):
+        raise UserError(f"{tag} does not verify: {findings[0]}; nothing was moved")
 
 
 @click.command(cls=Documented)
@@ -97,14 +104,20 @@ def promote(target: str, environment: str, reason: str, **signed_by: Any) -> Non
 @environment_option
 @reason_option
 @click.option("--to", "version", metavar="VERSION", help="This version [default: the one before].")
-def rollback(name: str, environment: str, reason: str, version: str | None) -> None:
-    """Point an environment back to the version that it had before."""
+@trust_options
+def rollback(
+    name: str, environment: str, reason: str, version: str | None, **signed_by: Any
+) -> None:
+    """Point an environment back to the version that it had before, if that still verifies."""
     from posttrain.publishing.release import pointers
-    from posttrain.publishing.release.names import parse_version
+    from posttrain.publishing.release.names import check_name, parse_version
 
+    to = parse_version(version) if version else None
     with open_store() as store:
-        to = parse_version(version) if version else None
-        moved = pointers.rollback(store, name, environment, to=to, reason=reason or "rolled back")
+        tag = pointers.rollback_target(store.root, check_name(name), environment, to)
+        pointers.refuse_unknown_or_recalled(store, tag)
+        _require_verified(store.root, tag, Trust(**signed_by))
+        moved = pointers.rollback(store, tag, environment, reason or "rolled back")
     click.echo(f"{moved.tag}: {name}@{moved.version} is in {environment} again")
 
 

@@ -40,6 +40,8 @@ def list_(name: str | None, history: bool) -> None:
         ("release", "environments", "commit"),
         [(str(each.tag), ", ".join(each.environments), each.commit[:12]) for each in found],
     )
+    for finding in (finding for each in found for finding in each.findings):
+        click.echo(f"{click.style('altered', fg='red')}  {finding}", err=True)
 
 
 @click.command(cls=Documented)

@@ -61,6 +61,7 @@ field a section does not have is nothing to do.
 
 VALUES: Mapping[str, Mapping[Any, Any]] = {
     "release.gates.*.kind": {"licence": "license"},
+    "release.gates.*.test": {"paired_bootstrap": "mean"},
     "*.algorithm.old_policy": {"sampler": "engine"},
 }
 """Path of today -> old value -> new value: `"*.optimizer": {"adam": "adamw"}`."""

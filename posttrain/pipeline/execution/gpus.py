@@ -8,6 +8,7 @@ are of the machine, not of the project: two pipelines on one GPU run out of memo
 import fcntl
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -16,6 +17,8 @@ from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import IO
+
+from posttrain.stage.errors import UserError
 
 ENVIRONMENT = "POSTTRAIN_GPU_LOCKS"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -76,13 +79,45 @@ def _locked(name: str) -> IO[str] | None:
 def _file(name: str) -> IO[str]:
     """A lock of the machine; every user may take it."""
     folder = Path(os.environ.get(ENVIRONMENT) or Path(tempfile.gettempdir()) / "posttrain-gpus")
-    if not folder.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o1777)
     serial, dot, rest = name.partition(".")
     place = folder / f"{_serials().get(serial, serial).replace('/', '-')}{dot}{rest}"
-    # Another user's file can be locked as well as read.
-    return os.fdopen(os.open(place, os.O_RDONLY | os.O_CREAT, 0o644))
+    # Others may have put something else there: a link is not followed, a pipe not waited for.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        _require_safe(folder)
+        try:
+            # Another user's file can be locked as well as read, but not opened to be created.
+            handle = os.open(place, flags)
+        except FileNotFoundError:
+            handle = os.open(place, flags | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise _refusal(place, error.strerror or str(error)) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _refusal(place, "it is no plain file")
+    return os.fdopen(handle)
+
+
+def _require_safe(folder: Path) -> None:
+    """Make the folder, or refuse one in which another user could exchange our locks."""
+    try:
+        folder.mkdir(parents=True)
+        folder.chmod(0o1777)
+    except FileExistsError:
+        pass
+    found = folder.lstat()
+    ours = found.st_uid in (0, os.getuid())
+    if not stat.S_ISDIR(found.st_mode):
+        raise _refusal(folder, "it is no folder")
+    if not ours or (found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX):
+        raise _refusal(folder, "another user could exchange what lies in it")
+
+
+def _refusal(place: Path, reason: str) -> UserError:
+    return UserError(
+        f"the locks of this machine's GPUs cannot be kept at {place}: {reason}; remove it, or set "
+        f"{ENVIRONMENT} to a folder of your own"
+    )
 
 
 @cache

@@ -17,6 +17,7 @@ from posttrain.publishing.release.statements import (
     sign,
     stage_statement,
 )
+from posttrain.publishing.release.statistics import STATISTICS
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
@@ -58,9 +59,10 @@ def write_release(
         "parent": candidate.evidence.parent,
         "commit": commit,
         "level": chain.recipe.run.level,
+        "statistics": STATISTICS,
         "policy": {"sha256": chain.policy.digest, "path": chain.policy.path, "files": policy_files},
     }
-    signed = {name: contents.sha256(name) for name in contents.names()}
+    signed = {name: (contents.sha256(name), contents.size(name)) for name in contents.names()}
     last = release_statement(signed, [sha256_of_json(each) for each in statements], about)
     lines = [sign(statement, signer) for statement in (*statements, last)]
     (folder / CLAIMS).write_bytes(b"\n".join(lines) + b"\n")
@@ -86,6 +88,9 @@ def _copy_inputs(chain: Chain, folder: Path) -> None:
                 f"the input {record.path} lies outside of the project, so that others cannot "
                 "rebuild from it; copy it into the project, and run again"
             )
-        target = folder / EVIDENCE / "inputs" / source.relative_to(chain.root)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
+        # File by file: a release has no empty folders.
+        for path in source.rglob("*") if source.is_dir() else [source]:
+            target = folder / EVIDENCE / "inputs" / path.relative_to(chain.root)
+            if path.is_file():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, target)

@@ -2,12 +2,16 @@
 
 import io
 import os
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
-from posttrain.publishing.release.contents import MemoryContents, write_archive
+from posttrain.publishing.release.contents import (
+    ArchiveContents,
+    MemoryContents,
+    write_archive,
+    write_folder,
+)
 from posttrain.stage.installed import SHARED, home
 
 _LEFT_OUT = (".pyc", ".pyo", ".so")
@@ -24,9 +28,13 @@ def code_archive(workspace: Workspace) -> bytes:
 
 
 def unpack_code(archive: bytes, folder: Path) -> None:
-    """Write the files of a code archive below `folder`; the tar filter refuses paths outside."""
-    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
-        tar.extractall(folder, filter="data")
+    """Write the files of a code archive below `folder`, and none elsewhere."""
+    write_folder(ArchiveContents(archive), folder)
+
+
+def holds_library(archive: bytes) -> bool:
+    """Return whether a code archive holds this library, without which nothing can be rebuilt."""
+    return "posttrain/__init__.py" in ArchiveContents(archive).names()
 
 
 def _files_of_project(workspace: Workspace) -> Iterator[tuple[str, Path]]:

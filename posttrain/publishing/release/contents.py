@@ -1,15 +1,21 @@
-"""The files of a release, wherever they lie: a folder, an archive, or memory."""
+"""The files of a release, wherever they lie: a folder, an archive, or memory.
+
+What is opened here may be an enemy's: nothing is believed before it was looked at, and what is read
+into memory has a limit.
+"""
 
 import io
 import json
+import os
 import shutil
 import tarfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, Any, cast
 
+from posttrain.publishing.release.archive_entries import MOST_FILES, check_names, entries
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_of_stream, sha256_hasher, sha256_of_file
 
@@ -19,6 +25,8 @@ EVIDENCE = "release"
 # Where an identity signed in place of a key pair: its proof, and the key made for the release.
 BUNDLE = "claims.sigstore.json"
 SIGNER = f"{EVIDENCE}/signer.pub"
+MOST_READ = 24 * 2**20
+"""Bytes of a file that is read whole; as objects of Python, JSON takes twenty times as many."""
 _BLOCK = 2**20
 
 
@@ -38,7 +46,9 @@ class Contents(ABC):
         """Bytes of one file."""
 
     def read(self, name: str) -> bytes:
-        """The bytes of one file."""
+        """The bytes of one file, which is not the model."""
+        if self.size(name) > MOST_READ:
+            raise UserError(f"{name}: {self.size(name)} bytes are more than {MOST_READ}, the most")
         with self.open(name) as stream:
             return stream.read()
 
@@ -79,13 +89,24 @@ class FolderContents(Contents):
 
     def names(self) -> list[str]:
         """See `Contents`."""
-        found = []
-        for path in self.folder.rglob("*"):
-            if path.is_symlink() or not (path.is_dir() or path.is_file()):
-                raise UserError(f"{path} is no regular file; a release holds nothing else")
-            if path.is_file():
-                found.append(path.relative_to(self.folder).as_posix())
-        return sorted(found)
+        return check_names(self._files())
+
+    def _files(self) -> Iterator[str]:
+        count = 0
+        for parent, folders, files in os.walk(self.folder, onerror=_cannot_list):
+            below = Path(parent).relative_to(self.folder)
+            for name in (*folders, *files):
+                path = Path(parent, name)
+                if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                    raise UserError(
+                        f"{ascii(str(below / name))} is no regular file; a release has no other"
+                    )
+            count += len(files)
+            if count > MOST_FILES:
+                raise UserError(f"{self.folder} has more than {MOST_FILES} files")
+            if not (folders or files):
+                raise UserError(f"{ascii(str(below))} is an empty folder; a release has none")
+            yield from ((below / name).as_posix() for name in files)
 
     def open(self, name: str) -> IO[bytes]:
         """See `Contents`."""
@@ -99,27 +120,47 @@ class FolderContents(Contents):
 class ArchiveContents(Contents):
     """Files of an archive, read where they lie."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._tar = tarfile.open(path, "r:")  # noqa: SIM115 - closed with the object
-            members = self._tar.getmembers()
-        except (tarfile.TarError, OSError, ValueError, EOFError) as error:
-            raise UserError(f"{path} is no archive that can be read: {error}") from None
-        self._members = {member.name: member for member in members}
+    def __init__(self, archive: Path | bytes) -> None:
+        if isinstance(archive, Path):
+            self._stream: IO[bytes] = archive.open("rb")
+            self._places = entries(self._stream, archive.name)
+        else:
+            self._stream = io.BytesIO(archive)
+            self._places = entries(self._stream, "it")
+        check_names(self._places)
 
     def names(self) -> list[str]:
         """See `Contents`."""
-        return sorted(self._members)
+        return sorted(self._places)
 
     def open(self, name: str) -> IO[bytes]:
-        """See `Contents`; what is no regular file is empty, and no signed file is."""
-        member = self._members[name]
-        stream = self._tar.extractfile(member) if member.isreg() else None
-        return stream if stream is not None else io.BytesIO()
+        """See `Contents`."""
+        return io.BufferedReader(_Section(self._stream, *self._places[name]), _BLOCK)
 
     def size(self, name: str) -> int:
         """See `Contents`."""
-        return self._members[name].size
+        return self._places[name][1]
+
+
+class _Section(io.RawIOBase):
+    """Some of the bytes of a stream that others read too."""
+
+    def __init__(self, stream: IO[bytes], start: int, size: int) -> None:
+        self._stream, self._at, self._end = stream, start, start + size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        self._stream.seek(self._at)
+        data = self._stream.read(min(len(target), self._end - self._at))
+        self._at += len(data)
+        target[: len(data)] = data
+        return len(data)
+
+
+def _cannot_list(error: OSError) -> None:
+    raise error
 
 
 def write_archive(contents: Contents, target: IO[bytes]) -> None:
@@ -158,12 +199,7 @@ def write_folder(contents: Contents, folder: Path, *, below: str = "") -> None:
 
     A path that leads out of the folder is refused.
     """
-    for name in contents.names():
-        path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or not path.parts:
-            raise UserError(
-                f"the release has a file called '{name}', which leads out of its folder"
-            )
+    for name in check_names(contents.names()):
         if name.startswith(below):
             target = folder / name.removeprefix(below)
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,14 +1,12 @@
-"""The generated files of a release: its card, its bill of materials, its figures and its code."""
+"""The generated files of a release: its bill of materials, its figures and its code."""
 
-import importlib.resources
-import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from posttrain.pipeline.workspace import Workspace
 from posttrain.publishing.release.candidate import ReleaseCandidate
+from posttrain.publishing.release.card import model_card
 from posttrain.publishing.release.chain import Chain, lineage_above, public_path
 from posttrain.publishing.release.code import code_archive
 from posttrain.publishing.release.contents import EVIDENCE, pretty
@@ -16,10 +14,7 @@ from posttrain.publishing.release.environment import environment_lock, requireme
 from posttrain.publishing.release.gates.base import Evidence
 from posttrain.publishing.release.gates.metrics import MetricGate
 from posttrain.publishing.release.inputs import OutsideInput, outside_inputs, used_plugins
-from posttrain.publishing.release.names import RULES
-from posttrain.publishing.release.results import policies_of
 from posttrain.publishing.release.statistics import estimates
-from posttrain.stage.formatting import bytesize
 
 # The hub adds a file of this name where there is none, and an added file does not verify.
 _LARGE_FILES = b"".join(
@@ -27,83 +22,6 @@ _LARGE_FILES = b"".join(
 )
 # New tokens of the stored completion.
 _NEW_TOKENS = 32
-
-
-def model_card(
-    candidate: ReleaseCandidate,
-    commit: str,
-    *,
-    inputs: Sequence[OutsideInput],
-    metrics: Mapping[str, Mapping[str, float]],
-    example: Mapping[str, Any],
-) -> bytes:
-    """Markdown with the front matter that the Hugging Face hub reads."""
-    import jinja2
-
-    chain = candidate.chain
-    params = chain.evaluation.components.get("params", {})
-    text = importlib.resources.files(__package__).joinpath("card.md.tmpl").read_text("utf-8")
-    environment = jinja2.Environment(
-        autoescape=False,  # noqa: S701 - Markdown for people, as the rest of the release is
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    return (
-        environment.from_string(text)
-        .render(
-            tag=candidate.tag,
-            config=candidate.config,
-            chain=chain,
-            parent=candidate.evidence.parent,
-            decided=candidate.decided,
-            commit=commit,
-            inputs=inputs,
-            metrics=metrics,
-            example=example,
-            rules=RULES,
-            model=_describe_model(chain),
-            problems=next(each for each in chain.evaluation.inputs if each.role == "problems"),
-            settings=[
-                f"{name} {params[name]}"
-                for name in ("num_samples", "temperature", "max_tokens")
-                if name in params
-            ],
-            others=_other_policies(chain),
-            quoted=json.dumps,
-            bytesize=bytesize,
-        )
-        .encode()
-    )
-
-
-def _describe_model(chain: Chain) -> dict[str, Any]:
-    """Architecture, size and number format, from the checkpoint itself."""
-    from safetensors import safe_open
-
-    folder = chain.recipe.directory / chain.policy.path
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    count = 0
-    for path in sorted(folder.glob("*.safetensors")):
-        with safe_open(path, "pt") as weights:
-            count += sum(math.prod(weights.get_slice(key).get_shape()) for key in weights.keys())  # noqa: SIM118
-    return {
-        "architecture": (config.get("architectures") or ["model"])[0],
-        "parameters": count,
-        "dtype": config.get("dtype") or config.get("torch_dtype") or "float32",
-    }
-
-
-def _other_policies(chain: Chain) -> list[str]:
-    """pass@1 of the other policies of the same evaluation."""
-    evaluation = chain.evaluation
-    metrics = {
-        name: evaluation.metrics.get(f"{evaluation.stage}/{name}/pass_at_1")
-        for name, record in policies_of(evaluation).items()
-        if record.digest != chain.policy.digest
-    }
-    return [f"{name} {value:.4f}" for name, value in metrics.items() if value is not None]
 
 
 def generated_files(
@@ -125,7 +43,14 @@ def generated_files(
         "data": _data(chain, inputs),
         "example": example,
     }
-    card = model_card(candidate, commit, inputs=inputs, metrics=metrics, example=example)
+    card = model_card(
+        candidate,
+        commit,
+        inputs=inputs,
+        metrics=metrics,
+        gates=written["metrics"]["gates"],
+        example=example,
+    )
     bom = bill_of_materials(candidate.tag, chain, inputs, lock["packages"], metrics=metrics)
     files = {
         ".gitattributes": _LARGE_FILES,

@@ -93,49 +93,73 @@ def promote(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tag
     """Point `environment` to a release that was not recalled."""
     now = tags.current(store.root, tag.name, environment)
     if now is not None and now.version == tag.version:
-        _refuse_unknown_or_recalled(store, tag)
+        refuse_unknown_or_recalled(store, tag)
         raise UserError(
             f"{tag} is in {environment} already, since {now.tag}; there is nothing to do"
         )
-    return _assign(store, tag, environment, reason)
+    return _assign(store, tag, environment, reason, kind="promotion")
 
 
-def rollback(
-    store: ReleaseStore, name: str, environment: str, *, to: Version | None, reason: str
-) -> tags.Promotion:
-    """Point `environment` to what it had before, or to `to`."""
-    history = tags.promotions(store.root, name, environment)
+def rollback(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tags.Promotion:
+    """Point `environment` back to a release that `rollback_target` named."""
+    return _assign(store, tag, environment, reason, kind="rollback")
+
+
+def rollback_target(root: Path, name: str, environment: str, to: Version | None = None) -> Tag:
+    """Return the release that an environment had before, or the one of version `to`.
+
+    Going back twice goes back two versions: a rollback takes the version that it left out of the
+    history, and a promotion adds one, also one that was there before.
+
+    Args:
+        root: The project.
+        name: Of the releases.
+        environment: Which one is to be moved.
+        to: The version that is asked for, if any.
+
+    Returns:
+        The release.
+
+    Raises:
+        UserError: There was none before, or tags of older versions do not tell which it was.
+
+    """
+    history = tags.promotions(root, name, environment)
     if not history:
         raise UserError(f"{name} was never in {environment}; see posttrain release list")
-    return _assign(store, Tag(name, to or _version_before(history)), environment, reason)
-
-
-def _version_before(history: list[tags.Promotion]) -> Version:
-    """The version before the present one; going back twice goes back two versions."""
+    if to is not None:
+        return Tag(name, to)
     stack: list[Version] = []
+    is_known = True
     for each in history:
-        if each.version in stack:
-            del stack[stack.index(each.version) :]
+        there = each.version in stack
+        # Tags of older versions say in their reason, at most, that they went back.
+        if each.kind == "rollback" or (not each.kind and there and each.reason == "rolled back"):
+            stack = stack[: stack.index(each.version)] if there else stack
+        elif not each.kind and there:
+            stack, is_known = [], False
         stack.append(each.version)
     if len(stack) < 2:
-        name, environment = history[-1].name, history[-1].environment
+        now = history[-1]
+        known = "had no version" if is_known else "has no record that tells which version it had"
         raise UserError(
-            f"{environment} had no version of {name} before {history[-1].version}; "
-            "name one with --to VERSION"
+            f"{environment} {known} of {name} before {now.version}; name one with --to VERSION"
         )
-    return stack[-2]
+    return Tag(name, stack[-2])
 
 
-def _assign(store: ReleaseStore, tag: Tag, environment: str, reason: str) -> tags.Promotion:
+def _assign(
+    store: ReleaseStore, tag: Tag, environment: str, reason: str, *, kind: str
+) -> tags.Promotion:
     """Point an environment to a version: MLflow's alias and the git tag, both or neither."""
-    _refuse_unknown_or_recalled(store, tag)
+    refuse_unknown_or_recalled(store, tag)
     before = tags.current(store.root, tag.name, environment)
     ref = f"{tag.name}#{environment}#{before.number + 1 if before else 1}"
     _refuse_tag(store, ref)
     commit = tags.release_tags(store.root)[tag]
     message = (
         f"{tag.name} {tag.version} is in {environment}\n\n"
-        f"version: {tag.version}\nreason: {reason}\n"
+        f"version: {tag.version}\nkind: {kind}\nreason: {' '.join(reason.split())}\n"
     )
     registry = store.registry
     note: dict[str, Any] = {"promotion": ref, "mirrored": registry is not None}
@@ -279,7 +303,8 @@ def _refuse_tag(store: ReleaseStore, ref: str) -> None:
         raise UserError(f"git has a tag {ref} that is no release of ours; rename or delete it")
 
 
-def _refuse_unknown_or_recalled(store: ReleaseStore, tag: Tag) -> None:
+def refuse_unknown_or_recalled(store: ReleaseStore, tag: Tag) -> None:
+    """Raise at a release that is not there, or that was recalled."""
     if tag not in tags.release_tags(store.root):
         raise UserError(f"there is no release {tag}; see posttrain release list")
     for release in store.ledger.annotations.releases():

@@ -5,15 +5,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from posttrain.provenance.ledger import StageRun
-from posttrain.publishing.release.code import unpack_code
+from posttrain.publishing.release.claims import SignedClaims
+from posttrain.publishing.release.code import holds_library, unpack_code
 from posttrain.publishing.release.contents import EVIDENCE, Contents, pretty, write_folder
 from posttrain.publishing.release.environment import accelerator, package_findings
 from posttrain.publishing.release.names import BITWISE, RULES
 from posttrain.publishing.release.replays import replay_in, replays_of
 from posttrain.publishing.release.results import policies_of
-from posttrain.publishing.release.verify import SignedClaims
 from posttrain.publishing.reproduction.project import (
     command_line,
+    foreign_environment,
     last_run,
     make_project,
     run_recipe,
@@ -63,6 +64,8 @@ class Wish:
     level: str | None = None
     num_seeds: int = 3
     within: float = 0.1
+    given: tuple[str, ...] = ()
+    """Variables of our environment that the released code is given beside harmless ones."""
 
 
 def rebuild(
@@ -91,7 +94,8 @@ def rebuild(
     recipe = prepare(contents, folder)
     # Run as often as the level asks for, and compare what it promises; the rest is shown.
     seed = int(contents.evidence("data")["seed"])
-    seeds = {seed: _run(folder, recipe)}
+    given = foreign_environment(wish.given)
+    seeds = {seed: _run(folder, recipe, given)}
     found = list(compare_bytes(claims, seeds[seed], binding=level in BITWISE))
     if level == "L2":
         for stage, released in replays_of(contents):
@@ -100,7 +104,7 @@ def rebuild(
             found.append(RebuildComparison(stage, "weights", how, released, again, same))
     if level == "L3":
         for other in range(seed + 1, seed + wish.num_seeds):
-            seeds[other] = _run(folder, recipe, "--set", f"run.seed={other}")
+            seeds[other] = _run(folder, recipe, given, "--set", f"run.seed={other}")
     if level not in BITWISE:
         found += compare_figures(claims, seeds, contents, wish.within)
     wrong = tuple(package_findings(lock))
@@ -112,8 +116,9 @@ def rebuild(
 def prepare(contents: Contents, folder: Path) -> Path:
     """Write what a run needs; the recipe's folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    unpack_code(contents.read(f"{EVIDENCE}/code.tar"), folder)
-    if not (folder / "posttrain" / "__init__.py").is_file():
+    code = contents.read(f"{EVIDENCE}/code.tar")
+    unpack_code(code, folder)
+    if not holds_library(code):
         raise UserError(
             f"{EVIDENCE}/code.tar does not hold the library, so nothing but what is installed "
             "here could be run; this is no rebuild of the release"
@@ -127,9 +132,11 @@ def prepare(contents: Contents, folder: Path) -> Path:
     return recipe
 
 
-def _run(folder: Path, recipe: Path, *options: str) -> dict[str, StageRun]:
+def _run(
+    folder: Path, recipe: Path, given: Mapping[str, str], *options: str
+) -> dict[str, StageRun]:
     """Run the recipe with the released code, in this environment, without any server."""
-    if status := run_recipe(folder, recipe, *options):
+    if status := run_recipe(folder, recipe, *options, environment=given):
         command = " ".join(command_line(recipe.relative_to(folder).as_posix(), options)[1:])
         raise UserError(
             f"the rebuild stopped: '{command}' in {folder} ended with {status}; its messages are "

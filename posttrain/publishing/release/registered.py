@@ -13,9 +13,11 @@ from posttrain.publishing.release.contents import (
     EVIDENCE,
     ArchiveContents,
     FolderContents,
+    open_contents,
     write_folder,
 )
 from posttrain.publishing.release.names import FOLDER, Tag, parse_tag
+from posttrain.publishing.release.statements import last_statement
 from posttrain.publishing.release.verify import said_about
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import CacheName, sha256_of_file
@@ -31,6 +33,8 @@ class Registered:
     tag: Tag
     commit: str
     environments: tuple[str, ...]
+    findings: tuple[str, ...] = ()
+    """What its tag says otherwise than the release, where that lies here."""
 
 
 def registered(root: Path, name: str | None = None) -> list[Registered]:
@@ -41,12 +45,19 @@ def registered(root: Path, name: str | None = None) -> list[Registered]:
             tag,
             commit,
             tuple(env for (of, env), version in last.items() if Tag(of, version) == tag),
+            tuple(tag_findings(root, tag, place)) if (place := _place(root, tag)) else (),
         )
         for tag, commit in tags.release_tags(root).items()
         if name in (None, tag.name)
     ]
     newest_first = sorted(found, key=lambda each: each.tag.version, reverse=True)
     return sorted(newest_first, key=lambda each: each.tag.name)
+
+
+def _place(root: Path, tag: Tag) -> Path | None:
+    """Where a release lies in the project, if it does."""
+    places = tag.folder(root), tag.archive(root)
+    return next((each for each in places if each.exists()), None)
 
 
 def find_release(root: Path, target: str) -> Tag:
@@ -93,10 +104,46 @@ def located(target: str) -> list[Located]:
     wrong = []
     if sha256_of_file(archive) != said.get("archive-sha256"):
         wrong.append(f"{archive.name}: it is not the archive that the git tag {tag} names")
+    else:
+        wrong += tag_findings(root, tag, archive)
     folder = tag.folder(root)
     if not folder.is_dir() and not wrong:
         _unpack(archive, folder)
-    return [(archive, tag, wrong), *([(folder, tag, [])] if folder.is_dir() else [])]
+    unpacked = [(folder, tag, tag_findings(root, tag, folder))] if folder.is_dir() else []
+    return [(archive, tag, wrong), *unpacked]
+
+
+def tag_findings(root: Path, tag: Tag, path: Path) -> list[str]:
+    """Return what the git tag of a release says otherwise than the last claim does.
+
+    Args:
+        root: The project.
+        tag: The release.
+        path: Its folder or archive, whose signatures are not checked here.
+
+    Returns:
+        One sentence for each: the tag may have been moved, or made by hand.
+
+    """
+    said = tags.release_message(root, tag)
+    try:
+        digest, statement = last_statement(open_contents(path))
+        about = statement["predicate"]
+        claimed = {
+            "commit": str(about["commit"]),
+            "statement": digest,
+            "policy": str(about["policy"]["sha256"]),
+        }
+    except UserError as error:
+        return [str(error)]
+    except (KeyError, TypeError):
+        return [f"{path.name}: its last claim is about no release"]
+    return [
+        f"the git tag {tag}: its {name} is {said.get(name, 'not stated')[:12]}, and the claims of "
+        f"{path.name} say {ascii(value[:12])}"
+        for name, value in claimed.items()
+        if said.get(name) != value
+    ]
 
 
 def _fetch_archive(root: Path, tag: Tag, said: Mapping[str, str]) -> Path:

@@ -17,7 +17,7 @@ from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.publishing.release.contents import EVIDENCE, Contents, pretty, write_folder
-from posttrain.publishing.reproduction.project import clean_environment
+from posttrain.publishing.reproduction.project import foreign_environment
 from posttrain.publishing.reproduction.replaying import has_replay, learn_again
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
@@ -85,7 +85,7 @@ def replay_in(project: Path, contents: Contents, stage: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", _MODULE_0_1 if old else __name__, str(folder)],
         cwd=project,
-        env=clean_environment(),
+        env=foreign_environment(),
         check=False,
         text=True,
         stdout=subprocess.PIPE,

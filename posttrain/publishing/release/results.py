@@ -12,6 +12,8 @@ from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
+# pass@k holds a number for each of them at once.
+_MOST_SAMPLES = 2**24
 # Counts of one problem: samples that were right, samples that were taken.
 Counts = tuple[int, int]
 
@@ -57,6 +59,12 @@ class Results:
             seed: {problem: (int(pair[0]), int(pair[1])) for problem, pair in counts.items()}
             for seed, counts in value["by_seed"].items()
         }
+        taken = [each for counts in seeds.values() for _, each in counts.values()]
+        right = [each for counts in seeds.values() for each, _ in counts.values()]
+        if any(not 0 <= r <= t or t < 1 for r, t in zip(right, taken, strict=True)):
+            raise UserError("a problem has more right samples than samples, or none")
+        if len(taken) * max(taken, default=0) > _MOST_SAMPLES:
+            raise UserError(f"there are more than {_MOST_SAMPLES} samples")
         return cls(str(value["policy"]), dict(value["basis"]), seeds)
 
 

@@ -1,28 +1,81 @@
-"""Estimates of metrics from per-problem results, with intervals over problems, and tests."""
+"""Means of per-problem results, with bounds that hold at every number of problems."""
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from posttrain.publishing.release.results import Counts, Results
 
-_RESAMPLES = 10_000
-# Numbers that a resampling holds at once: 40 MB of them.
-_MOST_NUMBERS = 5_000_000
+STATISTICS = 2
+"""Version of the rules that gates decide by; releases that state none were resampled."""
+
+# Where the integrand of `chance_at_most` is cut off, and what its steps must not exceed.
+_NEGLIGIBLE = 1e-15
+_WIDEST_STEP = 0.1
 
 
 def estimates(results: Results, *, confidence: float = 0.95) -> dict[str, dict[str, float]]:
     """pass@k of a policy with intervals, for every k of 1, 2, 4 ... that there are samples for."""
-    pooled = results.pooled()
-    fewest = min((taken for _, taken in pooled.values()), default=0)
     found = {}
     k = 1
-    while k <= fewest:
+    while k <= fewest_samples(results):
         found[f"pass_at_{k}"] = estimate(f"pass_at_{k}", results, confidence)
         k *= 2
     return found
+
+
+def fewest_samples(results: Results) -> int:
+    """Samples of the problem that has the fewest; 0 without problems."""
+    return min((taken for _, taken in results.pooled().values()), default=0)
+
+
+def estimate(metric: str, results: Results, confidence: float) -> dict[str, float]:
+    """A metric with its interval over problems."""
+    values_P = problem_values(metric, results.pooled())
+    low, high = interval(values_P, confidence, lowest=0.0, highest=1.0)
+    return {
+        "value": float(values_P.mean()),
+        "low": low,
+        "high": high,
+        "problems": float(len(values_P)),
+        "seeds": float(len(results.by_seed)),
+    }
+
+
+def compare(
+    metric: str, ours: Results, theirs: Results, confidence: float
+) -> tuple[np.ndarray, dict[str, float]]:
+    """Differences by problem, and their mean with its interval and two-sided p-value."""
+    first_P = problem_values(metric, ours.pooled())
+    second_P = problem_values(metric, theirs.pooled())
+    differences_P = first_P - second_P
+    low, high = interval(differences_P, confidence, lowest=-1.0, highest=1.0)
+    tails = (chance_at_most(0.0, sign * differences_P, lowest=-1.0) for sign in (1, -1))
+    figures = {
+        "value": float(first_P.mean()),
+        "against": float(second_P.mean()),
+        "difference": float(differences_P.mean()),
+        "low": low,
+        "high": high,
+        "p_value": min(1.0, 2 * min(tails)),
+        "problems": float(len(first_P)),
+        "seeds": float(min(len(ours.by_seed), len(theirs.by_seed))),
+    }
+    return differences_P, figures
+
+
+def problem_values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:
+    """The metric of each problem, by id. `[P]`, float64."""
+    import torch
+
+    from posttrain.learning.maths.pass_at_k import pass_at_k
+
+    right_P = torch.tensor([right for right, _ in pooled.values()], dtype=torch.float64)
+    taken_P = torch.tensor([taken for _, taken in pooled.values()], dtype=torch.float64)
+    k = int(metric.removeprefix("pass_at_"))
+    values_P: np.ndarray = pass_at_k(right_P, taken_P, k=k).numpy()
+    return values_P
 
 
 def sign_test(differences_P: np.ndarray) -> float:
@@ -37,140 +90,118 @@ def sign_test(differences_P: np.ndarray) -> float:
     return float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
 
 
-def sign_flip_test(differences_P: np.ndarray) -> float:
-    """Return the two-sided p-value of "each difference is as likely as its negative".
+def interval(
+    values_P: np.ndarray, confidence: float, *, lowest: float, highest: float
+) -> tuple[float, float]:
+    """Return the ends of an interval that holds the mean of the population of problems.
 
-    At any number of problems the chance of ``p <= a`` is at most a, which a bootstrap reaches only
-    with many. All assignments of signs are tried where there are few of them, else 10,000 drawn
-    from seed 0. Source: Fisher 1935, "The Design of Experiments", section 21; Dwass 1957.
-    """
-    from scipy.stats import permutation_test
-
-    tested = permutation_test(
-        (differences_P,),
-        np.mean,
-        permutation_type="samples",
-        n_resamples=_RESAMPLES,
-        batch=_batch(differences_P),
-        rng=0,
-    )
-    return float(tested.pvalue)
-
-
-def bootstrap(values_P: np.ndarray, confidence: float) -> tuple[float, float, np.ndarray]:
-    """Resample problems with replacement; the same values give the same answer.
+    Each end fails in at most ``(1 - confidence) / 2`` of all samples of problems, of any number and
+    from any population between `lowest` and `highest`. Of rights and wrongs it is the interval of
+    Clopper and Pearson (1934).
 
     Args:
         values_P: One number per problem.
-        confidence: Chance that the interval is meant to hold the mean, between 0 and 1.
+        confidence: Of the two-sided interval.
+        lowest: Least value that a problem can have.
+        highest: Greatest value that a problem can have.
 
     Returns:
-        The ends of the percentile interval of the mean (Efron 1979), and the resampled means.
+        The lower and the upper end.
 
     """
-    from scipy.stats import bootstrap as resample
-
-    found: Any = resample(
-        (values_P,),
-        np.mean,
-        n_resamples=_RESAMPLES,
-        batch=_batch(values_P),
-        confidence_level=confidence,
-        method="percentile",
-        rng=0,
-    )
-    interval = found.confidence_interval
-    return float(interval.low), float(interval.high), found.bootstrap_distribution
+    tail = (1 - confidence) / 2
+    low = lower_bound(values_P, tail, lowest=lowest)
+    return low, -lower_bound(-values_P, tail, lowest=-highest)
 
 
-def monte_carlo_tolerance(name: str, figures: Mapping[str, float], confidence: float) -> float:
-    """Return how far other random numbers may move a resampled figure, and hardly ever do.
+def lower_bound(values_P: np.ndarray, tail: float, *, lowest: float) -> float:
+    r"""Bound the mean of a population from below by a sample of it.
 
-    Five standard deviations of the difference of two draws of R resamples. The q-quantile of a
-    normal distribution has the deviation ``sqrt(q (1 - q) / R) / density`` (Mosteller 1946), which
-    at 95% is 0.7% of the interval's width, so 5% of it are allowed; with it one problem's weight,
-    as means of few problems move in steps. A two-sided p-value from R draws has at most
-    ``2 sqrt(p / 2R)``, and ten of the draws are allowed where it is next to 0.
+    The ``tail`` quantile of ``D_0 lowest + D_1 x_1 + ... + D_P x_P`` with D uniform on the simplex:
+    what resampling gives once one more problem, as bad as a problem can be, may have gone unseen.
+    Proposed by Gaffke (2005, Math. Methods Statist. 14), rewritten for bounded values by
+    Learned-Miller and Thomas (arXiv 1905.06208); that it fails at most as often as stated, for any
+    sample size and population, is the theorem of Vlassis and Thomas (arXiv 2607.08415).
 
     Args:
-        name: `low` or `high`, the ends of the interval; else a p-value.
-        figures: All figures of the gate.
-        confidence: Of the interval, between 0 and 1.
+        values_P: One number per problem.
+        tail: Chance with which the bound may exceed the mean.
+        lowest: Least value that a problem can have.
 
     Returns:
-        The largest difference that is allowed.
+        The bound, at least `lowest`.
+
+    >>> round(lower_bound(np.ones(20), 0.025, lowest=0.0), 4)  # 0.025 ** (1 / 20)
+    0.8316
 
     """
-    from scipy.stats import norm
+    from scipy.optimize import brentq
 
-    if name not in ("low", "high"):
-        p_value = figures[name]
-        return 5 * math.sqrt(2) * math.sqrt(2 * p_value / _RESAMPLES) + 10 / _RESAMPLES
-    tail = (1 - confidence) / 2
-    end = float(norm.ppf(1 - tail))
-    deviation = math.sqrt(tail * (1 - tail) / _RESAMPLES) / float(norm.pdf(end)) / (2 * end)
-    width = figures["high"] - figures["low"]
-    return 5 * math.sqrt(2) * deviation * width + 1 / figures["problems"]
-
-
-def _batch(values_P: np.ndarray) -> int:
-    return max(1, _MOST_NUMBERS // len(values_P))
+    top = float(values_P.max())
+    if top <= lowest:
+        return lowest
+    excess = brentq(
+        lambda at: chance_at_most(at, values_P, lowest=lowest) - tail, lowest, top, xtol=1e-13
+    )
+    return float(excess)
 
 
-def estimate(metric: str, results: Results, confidence: float) -> dict[str, float]:
-    """A metric with its interval over problems."""
-    values_P = _values(metric, results.pooled())
-    low, high, _ = bootstrap(values_P, confidence)
-    if low == high and low in (0.0, 1.0):
-        import torch
+def problems_needed(bound: float, tail: float, *, best: float, lowest: float) -> float:
+    """Return how many problems the lower bound needs to reach a value when all are at their best.
 
-        from posttrain.learning.maths.intervals import wilson_interval
+    Of P values that all are `best` it is ``lowest + (best - lowest) tail^(1 / P)``, so P is
+    ``log(tail) / log((bound - lowest) / (best - lowest))`` or more.
 
-        # All solved, or none: resampling shows no spread, Wilson's interval does.
-        solved, asked = torch.tensor(values_P.sum()), torch.tensor(len(values_P))
-        wilson = wilson_interval(solved, asked, confidence=confidence)
-        low, high = float(wilson.low), float(wilson.high)
-    return {
-        "value": float(values_P.mean()),
-        "low": low,
-        "high": high,
-        "problems": float(len(values_P)),
-        "seeds": float(len(results.by_seed)),
-    }
+    Args:
+        bound: Value that the lower bound is to reach.
+        tail: Chance with which the bound may exceed the mean.
+        best: What every problem shows.
+        lowest: Least value that a problem can have.
 
+    Returns:
+        A whole number; infinite where none is enough.
 
-def compare(
-    metric: str, ours: Results, theirs: Results, confidence: float
-) -> tuple[np.ndarray, dict[str, float]]:
-    """Differences by problem, and their mean with its paired bootstrap interval.
+    >>> problems_needed(-0.02, 0.025, best=0.0, lowest=-1.0)
+    183.0
 
-    ``p = 2 min((1 + #{<= 0}) / (1 + R), (1 + #{>= 0}) / (1 + R))``, at most 1, over R resamples
-    (Koehn 2004; Davison and Hinkley 1997, section 4.2).
     """
-    first_P = _values(metric, ours.pooled())
-    second_P = _values(metric, theirs.pooled())
-    differences_P = first_P - second_P
-    low, high, means_R = bootstrap(differences_P, confidence)
-    crossings = min(int((means_R <= 0).sum()), int((means_R >= 0).sum()))
-    figures = {
-        "value": float(first_P.mean()),
-        "against": float(second_P.mean()),
-        "difference": float(differences_P.mean()),
-        "low": low,
-        "high": high,
-        "p_value": min(1.0, 2 * (1 + crossings) / (1 + len(means_R))),
-        "problems": float(len(first_P)),
-        "seeds": float(min(len(ours.by_seed), len(theirs.by_seed))),
-    }
-    return differences_P, figures
+    if bound >= best:
+        return math.inf
+    share = (bound - lowest) / (best - lowest)
+    return 1.0 if share <= tail else float(math.ceil(math.log(tail) / math.log(share)))
 
 
-def _values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:
-    """The metric of each problem, by id. `[P]`, float64."""
-    import torch
+def chance_at_most(at: float, values_P: np.ndarray, *, lowest: float) -> float:
+    """Return ``P(D_0 lowest + D_1 x_1 + ... + D_P x_P <= at)`` for D uniform on the simplex.
 
-    from posttrain.learning.maths.pass_at_k import pass_at_k
+    As D is a vector of exponential numbers over their sum, this is the chance that a weighted sum
+    of gamma numbers is not positive, which Imhof's integral gives (1961, Biometrika 48, equation
+    3.2), here over the logarithm of its variable, where the trapezoidal rule is exact to about 12
+    digits. It is also the p-value of "the mean is at most `at`".
 
-    right_P = torch.tensor([right for right, _ in pooled.values()], dtype=torch.float64)
-    taken_P = torch.tensor([taken for _, taken in pooled.values()], dtype=torch.float64)
-    return pass_at_k(right_P, taken_P, k=int(metric.removeprefix("pass_at_"))).numpy()
+    Args:
+        at: Mean that is asked about.
+        values_P: One number per problem, at least `lowest`.
+        lowest: Least value that a problem can have.
+
+    Returns:
+        The chance.
+
+    """
+    values_V, count_V = np.unique(np.append(values_P, lowest), return_counts=True)
+    weights_V = values_V - at
+    if (weights_V >= 0).all() or (weights_V <= 0).all():
+        return float(weights_V.max() <= 0)
+    scale = math.sqrt(float(count_V @ weights_V**2))
+    left = math.log(_NEGLIGIBLE / float(count_V @ abs(weights_V)))
+    right = -math.log(scale)
+
+    while 0.5 * np.log1p((math.exp(right) * weights_V) ** 2) @ count_V < -math.log(_NEGLIGIBLE):
+        right += 0.5
+    step = min(_WIDEST_STEP, 0.5 / math.sqrt(len(values_P) + 1))
+    log_u_N = np.linspace(left, right, math.ceil((right - left) / step))
+    angle_NV = np.multiply.outer(np.exp(log_u_N), weights_V)
+    phase_N = np.arctan(angle_NV) @ count_V
+    heights_N = np.sin(phase_N) * np.exp(-0.5 * np.log1p(angle_NV**2) @ count_V)
+    area = float(np.trapezoid(heights_N, log_u_N))
+    return min(1.0, max(0.0, 0.5 - area / math.pi))

@@ -28,6 +28,8 @@ class Promotion:
     version: Version
     when: float
     reason: str
+    kind: str = ""
+    """`promotion` or `rollback`; tags of older versions, and GTO's own, do not say it."""
 
     @property
     def tag(self) -> str:
@@ -55,10 +57,10 @@ def release_tags(root: Path) -> dict[Tag, str]:
 
 
 def release_message(root: Path, tag: Tag) -> Mapping[str, str]:
-    """What a release's tag says: digests of the statement and the archive."""
+    """What a release's tag says: the `commit` that it is at, digests of statement and archive."""
     for each in _listed(root):
         if each.ref == str(tag):
-            return each.fields
+            return {**each.fields, "commit": each.commit}
     raise UserError(f"git has no tag {tag}; fetch the tags (git fetch --tags), or see release list")
 
 
@@ -75,15 +77,15 @@ def promotions(
             continue
         version = each.fields.get("version") or released.get((match["name"], each.commit))
         if version is not None and environment in (None, match["environment"]):
-            number, reason = int(match["number"]), each.fields.get("reason", "")
             found.append(
                 Promotion(
                     match["name"],
                     match["environment"],
-                    number,
+                    int(match["number"]),
                     parse_version(version),
                     each.when,
-                    reason,
+                    each.fields.get("reason", ""),
+                    each.fields.get("kind", ""),
                 )
             )
     return sorted(found, key=lambda each: (each.name, each.environment, each.number))

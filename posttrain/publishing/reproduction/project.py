@@ -5,10 +5,11 @@ Also the artifacts that it is given: from the workspace where they still lie, el
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from posttrain.pipeline.execution.session import Session
@@ -17,11 +18,23 @@ from posttrain.provenance.git import require_git
 from posttrain.provenance.ledger import ArtifactRecord, StageRun, read_ledger
 from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
 from posttrain.provenance.lineage.artifacts import Finder
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, masked
 from posttrain.stage.hashing import StatCache, digest_path
 
 _DVC_CONFIG = "[core]\n    analytics = false\n    autostage = false\n    check_update = false\n"
 _LEFT_OUT = ("POSTTRAIN_LEDGER", "PYTHONPATH")
+# What code from elsewhere is given of our environment: where things lie, and how to compute. These
+# names, and those that begin with one of the others, unless they sound like a secret.
+_GIVEN = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "COLUMNS",
+    "NO_COLOR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY",
+)  # fmt: skip
+_GIVEN_GROUPS = (
+    "LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
+    "ATEN_", "TORCH_", "PYTORCH_", "HF_", "TRANSFORMERS_", "TOKENIZERS_", "POSTTRAIN_",
+)  # fmt: skip
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
 def make_project(root: Path) -> None:
@@ -31,13 +44,15 @@ def make_project(root: Path) -> None:
     require_git(root, "init", "--quiet", purpose="the folder is no project yet")
 
 
-def run_recipe(root: Path, recipe: Path, *options: str) -> int:
+def run_recipe(
+    root: Path, recipe: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> int:
     """`posttrain run` on a recipe folder of the project, its progress shown; the exit status."""
     place = recipe.relative_to(root).as_posix()
     done = subprocess.run(
         command_line(place, options),
         cwd=root,
-        env=clean_environment(),
+        env=clean_environment() if environment is None else environment,
         check=False,
         stdout=subprocess.DEVNULL,
     )
@@ -63,6 +78,25 @@ def clean_environment() -> dict[str, str]:
     """Our own environment without what would lead to another project's state."""
     kept = {name: value for name, value in os.environ.items() if name not in _LEFT_OUT}
     return kept | {"POSTTRAIN_TRACKING": "off", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def foreign_environment(given: Collection[str] = ()) -> dict[str, str]:
+    """Return what code from elsewhere is given of our environment: no token, key or password.
+
+    Args:
+        given: Names of variables that it is given all the same.
+
+    Returns:
+        The variables.
+
+    """
+    kept = {}
+    for name, value in clean_environment().items():
+        is_known = name.upper() in _GIVEN or name.startswith(_GIVEN_GROUPS)
+        is_secret = _SECRET.search(name.removeprefix("TOKENIZERS_")) or masked(value) != value
+        if name in given or (is_known and not is_secret):
+            kept[name] = value
+    return kept
 
 
 class Restorer:

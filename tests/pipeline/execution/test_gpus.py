@@ -1,6 +1,7 @@
 """Slots on pretended GPUs: nobody shares one, nobody waits for ever, a dead holder lets go."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.supervise import StageOutcome, StageProcesses
 from posttrain.pipeline.recipe import load_recipe
+from posttrain.stage.errors import UserError
 
 FLOW = """
 from PACKAGE import TASK
@@ -151,3 +153,55 @@ def test_the_stage_sees_its_devices_and_waits_for_who_is_still_on_them(pretend, 
         over.set()
     thread.join(5)
     assert seen == [True]
+
+
+def locked_in(folder, monkeypatch, *, limit=5):
+    """Take one device with its locks in `folder`; what is said, as a refusal or an error."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv(gpus.ENVIRONMENT, str(folder))
+    said = []
+
+    def take():
+        try:
+            with gpus.held(1, give_up=lambda: False) as taken, gpus.used(taken):
+                said.append(taken)
+        except UserError as error:
+            said.append(str(error))
+
+    waiting = threading.Thread(target=take, daemon=True)
+    waiting.start()
+    waiting.join(limit)
+    assert said, "it waits for ever"
+    return said[0]
+
+
+def test_a_lock_that_somebody_exchanged_is_refused_and_nothing_is_followed(tmp_path, monkeypatch):
+    victim = tmp_path / "nologin"
+
+    def place(kind):
+        folder = tmp_path / kind
+        folder.mkdir()
+        return folder
+
+    (place("link") / "0").symlink_to(victim)
+    os.mkfifo(place("pipe") / "0")
+    (place("folder") / "0").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "file").touch()
+    place("open").chmod(0o777)
+    for kind in ("link", "pipe", "folder", "dangling", "file", "open"):
+        said = locked_in(tmp_path / kind, monkeypatch)
+        assert f"{gpus.ENVIRONMENT} to a folder of your own" in said, kind
+    assert not victim.exists()
+    assert not (tmp_path / "nowhere").exists()
+    place("shared").chmod(0o1777)
+    for kind in ("shared", "new/er"):
+        assert locked_in(tmp_path / kind, monkeypatch) == ("0",)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_a_folder_of_another_user_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    assert "another user could exchange" in locked_in(folder, monkeypatch)

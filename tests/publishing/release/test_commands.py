@@ -102,6 +102,44 @@ def test_an_altered_release_is_not_promoted_and_not_rebuilt(call, project, tmp_p
     assert not (tmp_path / "x").exists()
 
 
+def test_an_altered_release_is_not_rolled_back_to(call, project, tmp_path):
+    for version in ("v1.0.0", "v1.1.0", "v1.0.0"):
+        call("promote", f"mini@{version}", "--environment", "prod")
+    other = tmp_path / "other"
+    call("keys", "init", "--folder", str(other))
+    back = ("rollback", "mini", "--environment", "prod")
+    assert "not signed with the given key" in call(*back, "--key", f"{other}/release.pub", code=2)
+    card = project.root / "releases/mini/v1.1.0/README.md"
+    whole = card.read_bytes()
+    card.write_bytes(whole + b"x")
+    said = call(*back, code=2)
+    assert "mini@v1.1.0 does not verify: README.md: its bytes were altered" in said
+    card.write_bytes(whole)
+    assert "mini#prod#4: mini@v1.1.0 is in prod again" in call(*back)
+    assert "kind: rollback" in project.git("tag", "-l", "--format=%(contents)", "mini#prod#4")
+
+
+def test_a_tag_that_was_moved_or_made_by_hand_is_named(call, project):
+    message = project.git("tag", "-l", "--format=%(contents)", "mini@v1.0.0")
+    claimed = project.git("rev-parse", "mini@v1.0.0^{}").strip()
+    head = project.git("rev-parse", "HEAD").strip()
+    for field, at, text in (
+        ("commit", head, message),
+        ("statement", claimed, message.replace("statement: ", "statement: 0")),
+        ("policy", claimed, message.replace("policy: ", "policy: 0")),
+    ):
+        project.git("tag", "-f", "-a", "mini@v1.0.0", at, "-m", text)
+        finding = f"the git tag mini@v1.0.0: its {field} is "
+        said = call("verify", "mini@v1.0.0", code=1)
+        assert said.count(finding) == 2
+        assert "holds" not in said
+        assert finding in call("list")
+        for verb in (("promote", "mini@v1.0.0"), ("rollback", "mini", "--to", "v1.0.0")):
+            if verb[0] == "rollback" and field == "commit":
+                call("promote", "mini@v1.1.0", "--environment", "prod")
+            assert finding in call(*verb, "--environment", "prod", code=2)
+
+
 def test_a_clone_verifies_with_git_and_the_dvc_remote_alone(call, project, tmp_path, monkeypatch):
     assert "no default DVC remote" in call("push", "mini@v1.1.0", "--dvc", code=2)
     remote = tmp_path / "remote"

@@ -170,12 +170,12 @@ def test_environments_move_with_their_alias_and_keep_history(project, place, reg
     assert registry.aliases == {("mini", "prod"): "v1.1.0"}
     with pytest.raises(UserError, match="in prod already"):
         pointers.promote(place, second, "prod", "")
-    back = pointers.rollback(place, "mini", "prod", to=None, reason="slow")
+    back = back_from(place, reason="slow")
     assert (back.tag, str(back.version), back.reason) == ("mini#prod#3", "v1.0.0", "slow")
     assert registry.aliases == {("mini", "prod"): "v1.0.0"}
     with pytest.raises(UserError, match="no version of mini before v1.0.0"):
-        pointers.rollback(place, "mini", "prod", to=None, reason="")
-    again = pointers.rollback(place, "mini", "prod", to=parse_version("1.1.0"), reason="")
+        back_from(place)
+    again = back_from(place, to=parse_version("1.1.0"))
     assert str(again.version) == "v1.1.0"
     history = [(each.number, str(each.version)) for each in tags.promotions(project.root, "mini")]
     assert history == [(1, "v1.0.0"), (2, "v1.1.0"), (3, "v1.0.0"), (4, "v1.1.0")]
@@ -187,6 +187,58 @@ def test_environments_move_with_their_alias_and_keep_history(project, place, reg
         check=True,
     )
     assert gto.stdout.strip() == "v1.1.0"
+
+
+def back_from(place, *, to=None, reason=""):
+    """Roll prod back as the command does."""
+    tag = pointers.rollback_target(place.root, "mini", "prod", to)
+    return pointers.rollback(place, tag, "prod", reason)
+
+
+A, B, C = (parse_version(f"v{number}.0.0") for number in (1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("history", "before"),
+    [
+        # Promoted again is not gone back: what was there a moment ago is the version before.
+        ([(B, "promotion"), (A, "promotion"), (B, "promotion")], A),
+        ([(A, "promotion"), (B, "promotion"), (A, "rollback")], None),
+        ([(A, "promotion"), (B, "promotion"), (C, "promotion"), (B, "rollback")], A),
+        ([(A, "promotion"), (B, "promotion"), (A, "rollback"), (C, "promotion")], A),
+        ([(A, "promotion"), (B, "promotion"), (A, "promotion"), (B, "rollback")], A),
+        ([(B, "promotion"), (A, "rollback")], B),
+        # Tags of 0.1: its own word for a rollback counts, a guess does not.
+        ([(A, ""), (B, ""), (A, "rolled back")], None),
+        ([(A, ""), (B, ""), (C, ""), (B, "rolled back")], A),
+        ([(A, ""), (B, ""), (A, "back for a while")], None),
+        ([(A, ""), (B, ""), (A, "back for a while"), (C, "promotion")], A),
+    ],
+)
+def test_what_an_environment_had_before_is_known_by_marks(monkeypatch, history, before):
+    promotions = [
+        tags.Promotion(
+            "mini",
+            "prod",
+            number,
+            version,
+            0.0,
+            reason="" if mark in ("promotion", "rollback") else mark,
+            kind=mark if mark in ("promotion", "rollback") else "",
+        )
+        for number, (version, mark) in enumerate(history, 1)
+    ]
+    monkeypatch.setattr(tags, "promotions", lambda *_: promotions)
+    if before is None:
+        with pytest.raises(UserError, match="name one with --to VERSION"):
+            pointers.rollback_target(Path(), "mini", "prod")
+    else:
+        assert pointers.rollback_target(Path(), "mini", "prod").version == before
+
+
+def test_a_reason_is_one_line_and_says_nothing_else_to_git(project, place):
+    moved = pointers.promote(place, parse_tag("mini@v1.0.0"), "prod", "x\nversion: v1.1.0")
+    assert (str(moved.version), moved.reason) == ("v1.0.0", "x version: v1.1.0")
 
 
 def test_a_failing_alias_leaves_the_environment_where_it_was(project, place, registry):
@@ -228,7 +280,7 @@ def test_a_recalled_release_is_neither_promoted_nor_rolled_back_to(project, plac
     node = find_node(place.ledger, "mini@v1.0.0", root=project.root, cwd=project.root)
     recall(place.ledger, node, reason="leaks")
     with pytest.raises(UserError, match="leaks"):
-        pointers.rollback(place, "mini", "prod", to=None, reason="")
+        back_from(place)
     with pytest.raises(UserError, match="leaks"):
         pointers.promote(place, parse_tag("mini@v1.0.0"), "staging", "")
 

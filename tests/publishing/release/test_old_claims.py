@@ -7,8 +7,8 @@ import pytest
 
 from posttrain.publishing.release.config import ALWAYS, ReleaseConfig
 from posttrain.publishing.release.contents import EVIDENCE, MemoryContents
+from posttrain.publishing.release.judging import _judge_gates
 from posttrain.publishing.release.results import Results
-from posttrain.publishing.release.verify import _check_gates
 from posttrain.stage.hashing import sha256_of_json
 
 RECIPE = """
@@ -26,6 +26,27 @@ def claim(name, settings, figures=None):
     return {"predicate": {"configuration": [configuration]}}
 
 
+def judged(claims, contents):
+    """Findings about the gates of a release that was decided by resampling."""
+    about = {"level": "L0"}
+    return list(_judge_gates(SimpleNamespace(gates=claims, statistics=1, about=about), contents))
+
+
+def stored(recipe, results):
+    """What the gates are judged by."""
+    files = {
+        "recipe.yaml": recipe,
+        "results.json": results,
+        "metrics.json": {"stages": {}},
+        "data.json": {"inputs": []},
+    }
+    encoded = {
+        f"{EVIDENCE}/{name}": each.encode() if isinstance(each, str) else json.dumps(each).encode()
+        for name, each in files.items()
+    }
+    return MemoryContents(encoded)
+
+
 @pytest.mark.parametrize("recipe", [RECIPE, "flow: flows.mini\n"])
 def test_the_claims_of_0_1_about_licenses_hold(recipe):
     own = [{"name": "ours", "kind": "license", "allowed": ["MIT"]}] if "ours" in recipe else []
@@ -35,14 +56,22 @@ def test_the_claims_of_0_1_about_licenses_hold(recipe):
     for gate in gates:
         now = gate.model_dump(mode="json")
         then = {name: "licence" if now[name] == "license" else now[name] for name in now}
-        claims.append(claim(then["name"], then))
-    contents = MemoryContents({f"{EVIDENCE}/recipe.yaml": recipe.encode()})
-    assert list(_check_gates(SimpleNamespace(gates=claims), contents)) == []
-    claims[-1] = claim(gates[-1].name, {"level": "L9", "kind": "level"})
-    (finding,) = _check_gates(SimpleNamespace(gates=claims), contents)
+        claims.append(claim(then["name"], then, ALWAYS_FIGURES[gate.kind]))
+    contents = stored(recipe, {"policy": counts("ours", 3), "compared": {}})
+    assert judged(claims, contents) == []
+    figures = ALWAYS_FIGURES["reproducibility"]
+    claims[-1] = claim(gates[-1].name, {"level": "L9", "kind": "level"}, figures)
+    (finding,) = judged(claims, contents)
     assert "it was decided with other settings than the recipe's" in finding
 
 
+ALWAYS_FIGURES = {
+    "contamination": {"rows": 5.0, "contaminated": 0.0},
+    "schema": {"checked": 3.0, "artifacts": 4.0},
+    "license": {"inputs": 0.0, "unknown": 0.0, "not_allowed": 0.0},
+    "recall": {"artifacts": 4.0, "recalled": 0.0},
+    "reproducibility": {"stages": 3.0, "conflicts": 0.0, "fewest_executions": 1.0, "refuted": 0.0},
+}
 # What 0.1 itself computed from `counts` below; today's random numbers give other ends and p-values
 # (low 0.47, p 0.004999 and 0.006399).
 INTERVAL = {"low": 0.0475, "high": 0.2475, "problems": 100.0, "seeds": 2.0}
@@ -67,6 +96,9 @@ METRIC_GATES = {
 }
 
 
+IN_0_1 = {"mean": "paired_bootstrap"}
+
+
 def counts(policy, step):
     right = [place * step % 7 % 5 for place in range(100)]
     if policy == "ours":
@@ -82,17 +114,17 @@ def metric_claims(changed=None, *, kind="licence", at_least=0.45):
     recipe = {"flow": "flows.mini", "release": {"gates": gates}}
     ours, base = counts("ours", 3), counts("base", 1)
     results = {"policy": ours, "compared": dict.fromkeys(METRIC_GATES, base)}
-    files = {f"{EVIDENCE}/recipe.yaml": recipe, f"{EVIDENCE}/results.json": results}
-    contents = MemoryContents({name: json.dumps(each).encode() for name, each in files.items()})
+    contents = stored(recipe, results)
     claims = []
     for gate in ReleaseConfig.parse({"gates": gates}, where="release").every_gate():
         settings = gate.model_dump(mode="json")
         if gate.name == "license":
             settings["kind"] = kind
-        figures = METRIC_GATES.get(gate.name, ({}, {}))[1]
+        settings = {key: IN_0_1.get(str(value), value) for key, value in settings.items()}
+        figures = METRIC_GATES.get(gate.name, ({}, ALWAYS_FIGURES.get(gate.kind)))[1]
         changes = (changed or {}).get(gate.name, {})
         claims.append(claim(settings["name"], settings, {**figures, **changes}))
-    return list(_check_gates(SimpleNamespace(gates=claims), contents))
+    return judged(claims, contents)
 
 
 def test_the_figures_of_0_1_hold_though_it_drew_other_random_numbers():

@@ -4,21 +4,18 @@ import random
 
 import numpy as np
 import pytest
+from scipy.stats import beta, binom
 
-from posttrain.publishing.release import statistics
+from posttrain.publishing.release import resampling
 from posttrain.publishing.release.config import (
     ImprovementGate,
     NoRegressionGate,
     ReleaseConfig,
     ThresholdGate,
 )
+from posttrain.publishing.release.resampling import bootstrap, sign_flip_test
 from posttrain.publishing.release.results import Results
-from posttrain.publishing.release.statistics import (
-    bootstrap,
-    estimates,
-    sign_flip_test,
-    sign_test,
-)
+from posttrain.publishing.release.statistics import estimates, interval, lower_bound, sign_test
 from posttrain.stage.errors import UserError
 
 BASIS = {"problems": "p", "params": "q", "code": "c"}
@@ -57,7 +54,7 @@ def rates(num_problems, seed):
     return [chance.random() for _ in range(num_problems)]
 
 
-@pytest.mark.parametrize("test", ["paired_bootstrap", "sign"])
+@pytest.mark.parametrize("test", ["mean", "sign"])
 def test_a_clear_improvement_passes(test):
     before = rates(100, 1)
     after = [min(1.0, rate + 0.2) for rate in before]
@@ -80,15 +77,12 @@ def all_differ(chance):
 
 
 @pytest.mark.parametrize("draw", [few_differ, all_differ])
-@pytest.mark.parametrize(
-    ("test", "confidence"), [("paired_bootstrap", 0.95), ("paired_bootstrap", 0.8), ("sign", 0.95)]
-)
-def test_rng_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidence):
+@pytest.mark.parametrize(("test", "confidence"), [("mean", 0.95), ("mean", 0.8), ("sign", 0.95)])
+def test_rng_passes_at_most_as_often_as_alpha(draw, test, confidence):
     """Equal policies, 500 times: better by chance, in one of two directions, at most alpha / 2.
 
     The smallest number of problems that is allowed, where a bootstrap is too sure of itself.
     """
-    monkeypatch.setattr(statistics, "_RESAMPLES", 999)
     chance = random.Random(20261121)
     asked, passed = gate(test=test, confidence=confidence, seeds=2), 0
     for trial in range(500):
@@ -101,15 +95,14 @@ def test_rng_passes_at_most_as_often_as_alpha(monkeypatch, draw, test, confidenc
     assert passed / 500 <= alpha
 
 
-def test_four_wins_and_no_loss_are_no_improvement():
-    # A bootstrap draws none of the four with chance 0.96^100 = 0.017 < 0.025, and would pass it;
-    # of the 16 ways to flip four signs two are as extreme: p = 2 / 16.
-    verdict = improvement(gate(), exact([8] * 4 + [4] * 96), exact([4] * 100))
-    assert verdict.figures["low"] > 0
-    assert verdict.figures["p_flipped"] == pytest.approx(2 / 16, abs=0.01)
-    assert not verdict.passed
-    # Six of six: 2 / 64.
-    assert improvement(gate(), exact([8] * 6 + [4] * 94), exact([4] * 100)).passed
+def test_few_wins_and_no_loss_are_no_improvement():
+    # 4 differences of 1/2 among 100: the share of one unseen problem that may lose 1 exceeds half
+    # of what the 4 have in more than 2.5% of draws.
+    assert not improvement(gate(), exact([8] * 4 + [4] * 96), exact([4] * 100)).passed
+    # 40 of 40 by 1/2: the bound is -1 + 1.5 * 0.025^(1/40) = 0.368.
+    verdict = improvement(gate(), exact([8] * 40), exact([4] * 40))
+    assert verdict.figures["low"] == pytest.approx(-1 + 1.5 * 0.025 ** (1 / 40))
+    assert verdict.passed
 
 
 def test_a_single_seed_never_shows_an_improvement():
@@ -125,17 +118,31 @@ def test_a_single_seed_never_shows_an_improvement():
     assert not other.passed
 
 
-def test_few_problems_have_no_bootstrap_interval():
-    verdict = improvement(gate(), exact([8] * 19), exact([0] * 19))
-    assert not verdict.passed
-    assert "19 problems are too few" in verdict.remedy
-    # 19 wins of 19: two-sided p = 2 / 2^19.
-    signs = improvement(gate(test="sign"), exact([8] * 19), exact([0] * 19))
-    assert signs.passed
-    assert signs.figures["p_value"] == pytest.approx(2 / 2**19)
-    # 5 wins of 5 have p = 2 / 32 = 0.0625.
-    few = improvement(gate(test="sign"), exact([8] * 5), exact([0] * 5))
-    assert not few.passed
+def test_too_few_problems_for_the_best_case_are_refused():
+    # 5 of 5: -1 + 2 * 0.025^(1/5) = -0.04; 6 of 6: 0.08. Signs: 2 / 2^5 = 0.0625, 2 / 2^6 = 0.03.
+    for test in ("mean", "sign"):
+        few = improvement(gate(test=test), exact([8] * 5), exact([0] * 5))
+        assert not few.passed
+        assert "5 problems are too few (6 are enough for" in few.remedy
+        assert improvement(gate(test=test), exact([8] * 6), exact([0] * 6)).passed
+    # 0.98^n <= 0.025 from n = 183 on: log(0.025) / log(0.98) = 182.6.
+    asked = NoRegressionGate(name="n", kind="no_regression", tolerance=0.02)
+    lost = asked.decide(exact([4] * 182), exact([4] * 182))
+    assert "182 problems are too few (183 are enough for a policy that loses none" in lost.remedy
+    assert asked.decide(exact([4] * 183), exact([4] * 183)).passed
+    # 0.85^n <= 0.025 from n = 23 on.
+    reached = ThresholdGate(name="t", kind="threshold", at_least=0.85)
+    assert "22 problems are too few (23 are" in reached.decide(exact([8] * 22)).remedy
+    assert reached.decide(exact([8] * 23)).passed
+    never = ThresholdGate(name="t", kind="threshold", at_least=1.0)
+    assert "(no number is enough" in never.decide(exact([8] * 1000)).remedy
+
+
+def test_more_samples_a_problem_than_were_taken_are_refused():
+    asked = ThresholdGate(name="t", kind="threshold", at_least=0.1, metric="pass_at_32")
+    assert "pass_at_32 needs 32 samples of each problem, and there are 24" in (
+        asked.decide(exact([8] * 100)).remedy
+    )
 
 
 def test_results_on_another_basis_or_other_problems_are_not_compared():
@@ -150,10 +157,10 @@ def test_results_on_another_basis_or_other_problems_are_not_compared():
 
 
 def test_the_margin_must_be_exceeded():
-    # 6 of 8 against 4 of 8 on every problem: a difference of exactly 0.25, without spread.
+    # 6 of 8 against 4 of 8 on every problem: -1 + 1.25 * 0.025^(1/30) = 0.105.
     ours, theirs = exact([6] * 30), exact([4] * 30)
-    assert improvement(gate(margin=0.2), ours, theirs).passed
-    assert not improvement(gate(margin=0.25), ours, theirs).passed
+    assert improvement(gate(margin=0.1), ours, theirs).passed
+    assert not improvement(gate(margin=0.11), ours, theirs).passed
 
 
 def test_a_threshold_is_about_the_lower_end():
@@ -171,24 +178,75 @@ def test_a_threshold_is_about_the_lower_end():
 
 
 def test_all_solved_is_not_certainty():
-    # Wilson, 30 of 30: low = 30 / (30 + 1.96^2) = 0.8865.
-    asked = ThresholdGate(name="t", kind="threshold", at_least=0.95)
-    verdict = asked.decide(exact([8] * 30))
-    assert not verdict.passed
-    assert verdict.figures["low"] == pytest.approx(30 / (30 + 1.959964**2))
-    none = estimates(exact([0] * 30))["pass_at_1"]
-    assert none["high"] == pytest.approx(1.959964**2 / (30 + 1.959964**2))
+    # Clopper and Pearson, 60 of 60: low = 0.025^(1/60).
+    asked = ThresholdGate(name="t", kind="threshold", at_least=0.94)
+    verdict = asked.decide(exact([8] * 60))
+    assert verdict.passed
+    assert verdict.figures["low"] == pytest.approx(0.025 ** (1 / 60))
+    none = estimates(exact([0] * 60))["pass_at_1"]
+    assert none["high"] == pytest.approx(1 - 0.025 ** (1 / 60))
+
+
+@pytest.mark.parametrize(("solved", "asked"), [(0, 7), (1, 7), (19, 20), (40, 100), (400, 512)])
+def test_of_rights_and_wrongs_the_interval_is_that_of_clopper_and_pearson(solved, asked):
+    ends = interval(1.0 * (np.arange(asked) < solved), 0.95, lowest=0.0, highest=1.0)
+    low = beta.ppf(0.025, solved, asked - solved + 1) if solved else 0.0
+    assert ends == pytest.approx((low, beta.ppf(0.975, solved + 1, asked - solved)), abs=1e-12)
+
+
+def test_the_bound_of_one_and_of_two_problems_by_hand():
+    # One: D_1 is uniform. Two, of x and 1 from 0: x D_1 + D_2 <= t is a triangle of the simplex
+    # with legs t / x and t where t <= x, and the simplex has the area 1/2: t^2 / x.
+    assert lower_bound(np.array([0.5]), 0.1, lowest=0.0) == pytest.approx(0.05)
+    assert lower_bound(np.array([0.4, 1.0]), 0.1, lowest=0.0) == pytest.approx(0.04**0.5)
+    # From -1: the same, moved.
+    assert lower_bound(np.array([-0.6, 0.0]), 0.1, lowest=-1.0) == pytest.approx(0.04**0.5 - 1)
+
+
+def test_a_better_problem_never_lowers_the_bound():
+    chance = np.random.default_rng(3)
+    for _ in range(50):
+        values = chance.integers(0, 9, 12) / 8
+        better = values.copy()
+        better[chance.integers(12)] += 0.125
+        before, after = (lower_bound(each, 0.025, lowest=0.0) for each in (values, better))
+        assert after > before
+
+
+def test_the_bound_is_the_quantile_of_dirichlet_weights():
+    chance = np.random.default_rng(1)
+    values = chance.integers(-8, 9, 30) / 8
+    weights = chance.dirichlet(np.ones(31), 200_000)
+    low = lower_bound(values, 0.025, lowest=-1.0)
+    below = (weights @ np.append(values, -1.0) <= low).mean()
+    # Five standard deviations of 200,000 draws.
+    assert below == pytest.approx(0.025, abs=5 * (0.025 * 0.975 / 200_000) ** 0.5)
+
+
+@pytest.mark.parametrize("at_least", [0.85, 0.9, 0.95])
+@pytest.mark.parametrize("num_problems", [20, 100])
+def test_a_threshold_that_is_just_missed_passes_as_seldom_as_stated(at_least, num_problems):
+    """Every possible outcome through the gate, weighed by the binomial."""
+    asked = ThresholdGate(name="t", kind="threshold", at_least=at_least)
+    passing = [
+        solved
+        for solved in range(num_problems + 1)
+        if asked.decide(exact([8] * solved + [0] * (num_problems - solved), seeds=1)).passed
+    ]
+    assert passing == list(range(num_problems + 1 - len(passing), num_problems + 1))
+    assert binom.pmf(passing, num_problems, at_least).sum() <= 0.025
 
 
 def test_no_regression_allows_the_tolerance_and_no_more():
-    ours, theirs = exact([4] * 30), exact([5] * 30)
+    # Each problem loses 1/8, and one unseen may lose all: -1 + 7/8 * 0.025^(1/100) = -0.157.
+    ours, theirs = exact([4] * 100), exact([5] * 100)
 
     def judged(tolerance):
         asked = NoRegressionGate(name="n", kind="no_regression", tolerance=tolerance)
         return asked.decide(ours, theirs)
 
-    assert judged(0.13).passed
-    assert not judged(0.12).passed
+    assert judged(0.158).passed
+    assert not judged(0.156).passed
 
 
 def test_seeds_are_pooled_by_problem():
@@ -243,7 +301,7 @@ def test_bootstrap_cuts_half_of_the_rest_off_each_end():
 
 def test_many_problems_are_drawn_a_part_at_a_time(monkeypatch):
     # 2^20 problems leave room for four resamples in one part; ten need three.
-    monkeypatch.setattr(statistics, "_RESAMPLES", 10)
+    monkeypatch.setattr(resampling, "_RESAMPLES", 10)
     means = bootstrap(np.arange(2**20) % 2, 0.95)[2]
     assert len(np.unique(means)) == 10
     # One deviation of the mean is 1/2 / 2^10 = .0005.

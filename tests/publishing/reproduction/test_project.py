@@ -5,7 +5,7 @@ from contextlib import closing
 from posttrain.provenance.ledger import migrate
 from posttrain.provenance.ledger.store import SqliteStore
 from posttrain.provenance.ledger.version import stored_version
-from posttrain.publishing.reproduction.project import last_run
+from posttrain.publishing.reproduction.project import foreign_environment, last_run
 
 RUN = """
 INSERT INTO runs (id, recipe, started, status, git_dirty, command, overrides, process)
@@ -30,3 +30,34 @@ def test_what_a_former_posttrain_made_is_read_and_its_ledger_stays_its_own(tmp_p
         made = last_run(tmp_path)
         assert {name: run.status for name, run in made.items()} == {"first": "succeeded"}
         assert stored_version(store) == "0002"
+
+
+def test_code_from_elsewhere_is_given_no_secret(monkeypatch):
+    kept = {
+        "CUDA_VISIBLE_DEVICES": "0",
+        "LC_ALL": "C",
+        "HF_HOME": "/cache",
+        "MKL_CBWR": "AVX2",
+        "TOKENIZERS_PARALLELISM": "false",
+        "https_proxy": "http://proxy:80",
+    }
+    withheld = {
+        "HF_TOKEN": "x",
+        "HUGGING_FACE_HUB_TOKEN": "x",
+        "OPENAI_API_KEY": "x",
+        "MLFLOW_TRACKING_PASSWORD": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "POSTTRAIN_KEY_PASSPHRASE": "x",
+        "POSTTRAIN_LEDGER": "postgresql://me:x@db/y",
+        "POSTTRAIN_DATABASE": "postgresql://me:x@db/y",
+        "http_proxy": "http://me:x@proxy:80",
+        "SSH_AUTH_SOCK": "/run/agent",
+        "MY_OWN": "x",
+    }
+    for name, value in {**kept, **withheld}.items():
+        monkeypatch.setenv(name, value)
+    given = foreign_environment()
+    assert {name: given.get(name) for name in kept} == kept
+    assert withheld.keys() & given.keys() == set()
+    assert given["POSTTRAIN_TRACKING"] == "off"
+    assert foreign_environment(["HF_TOKEN"])["HF_TOKEN"] == "x"

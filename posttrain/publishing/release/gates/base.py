@@ -1,6 +1,6 @@
 """What a gate is, what it decides by, and what it says."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from pydantic import Field
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.artifacts import Finder
 from posttrain.publishing.release.chain import Chain
+from posttrain.publishing.release.inputs import OutsideInput
 from posttrain.publishing.release.results import Results
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
@@ -47,10 +48,32 @@ class Evidence:
         return found
 
 
+@dataclass(frozen=True)
+class StoredEvidence:
+    """What a release itself holds of the evidence, so that others can decide by it again."""
+
+    results: Results
+    compared: Mapping[str, Results]
+    """By gate, the results of the policy that it compared with."""
+    metrics: Mapping[str, float]
+    """What the stages recorded."""
+    inputs: Sequence[OutsideInput]
+    level: str
+    """Of reproducibility, as declared."""
+
+
 class Gate(StageConfig):
     """What all gates have: a name, by which a refusal and the signed result call it."""
 
     name: str = Field(min_length=1)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Return whether figures, which are those of a decision, pass."""
+        raise NotImplementedError
+
+    def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:  # noqa: ARG002
+        """Decide by what a release holds; by the stated figures where they came of more than it."""
+        return GateResult(self.passes(stated), "", stated)
 
     def check(self, evidence: Evidence) -> GateResult:
         """Decide by what is to be released."""

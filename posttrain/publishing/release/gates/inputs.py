@@ -1,5 +1,6 @@
 """Gates on what went in: nothing of the evaluation, and nothing without a license."""
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -8,8 +9,13 @@ from posttrain.data.filters.base import KEEP
 from posttrain.data.filters.overlap import evaluation_overlap
 from posttrain.data.schemas import PROBLEMS
 from posttrain.data.tables import read_table
-from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
-from posttrain.publishing.release.inputs import outside_inputs
+from posttrain.publishing.release.gates.base import (
+    Evidence,
+    Gate,
+    GateResult,
+    StoredEvidence,
+)
+from posttrain.publishing.release.inputs import OutsideInput, outside_inputs
 from posttrain.publishing.release.licenses import UNKNOWN
 
 
@@ -52,7 +58,11 @@ class ContaminationGate(Gate):
                 worst = worst or f"{record.path} has the prompt {bad['prompt'][0]!r}"
         figures = {"rows": float(rows), "contaminated": float(found)}
         remedy = f"{worst}; drop such rows before training (the curate stage does)" if worst else ""
-        return GateResult(found <= self.allowed, rule, figures, remedy)
+        return GateResult(self.passes(figures), rule, figures, remedy)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare the count with what is allowed."""
+        return figures["contaminated"] <= self.allowed
 
 
 class LicenseGate(Gate):
@@ -64,11 +74,18 @@ class LicenseGate(Gate):
     """SPDX identifiers that are accepted; any known one where this is empty."""
 
     def check(self, evidence: Evidence) -> GateResult:
-        """Look up every input from outside: a known license, and an allowed one."""
+        """Look up the license of every input from outside."""
+        return self.decide(outside_inputs(evidence.chain, evidence.licenses))
+
+    def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:  # noqa: ARG002
+        """Look at the inputs that the release names."""
+        return self.decide(stored.inputs)
+
+    def decide(self, inputs: Sequence[OutsideInput]) -> GateResult:
+        """Ask for a known license of every input, and an allowed one."""
         allowed = f" and that is one of {', '.join(self.allowed)}" if self.allowed else ""
         unknown_too = " (unknown ones are accepted)" if self.allow_unknown else ""
         rule = f"every input from outside has a license that is known{allowed}{unknown_too}"
-        inputs = outside_inputs(evidence.chain, evidence.licenses)
         unknown = [each for each in inputs if each.license == UNKNOWN]
         known = [each for each in inputs if each.license != UNKNOWN]
         refused = [each for each in known if self.allowed and each.license not in self.allowed]

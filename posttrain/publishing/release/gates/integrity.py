@@ -1,9 +1,10 @@
 """Gates on the chain itself: whole tables, figures within limits, nothing recalled or refuted."""
 
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,7 +15,12 @@ from posttrain.data.tables import check_table, schema_of
 from posttrain.provenance.ledger import ArtifactRecord, conflicts
 from posttrain.provenance.ledger.annotations import standing
 from posttrain.provenance.lineage.recalls import recalled
-from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
+from posttrain.publishing.release.gates.base import (
+    Evidence,
+    Gate,
+    GateResult,
+    StoredEvidence,
+)
 from posttrain.publishing.release.names import BITWISE, LEVELS
 from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.errors import UserError
@@ -36,7 +42,16 @@ class LimitGate(Gate):
         return self
 
     def check(self, evidence: Evidence) -> GateResult:
-        """Look the figure up; one that other samples would change by chance is refused."""
+        """Look the figure up in what the stages recorded."""
+        stages = evidence.chain.stages
+        return self.decide({key: value for run in stages for key, value in run.metrics.items()})
+
+    def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:  # noqa: ARG002
+        """Look the figure up in what the release says that the stages recorded."""
+        return self.decide(stored.metrics)
+
+    def decide(self, metrics: Mapping[str, float]) -> GateResult:
+        """Compare the figure; one that other samples would change by chance is refused."""
         if re.search(r"/(pass_at|best_of|majority)\w*$", self.metric):
             rule = f"{self.metric} is an estimate, which a limit cannot decide"
             remedy = "use kind: threshold, which asks its interval, or kind: improvement"
@@ -44,17 +59,19 @@ class LimitGate(Gate):
         low = f"{self.at_least:g} <= " if self.at_least is not None else ""
         high = f" <= {self.at_most:g}" if self.at_most is not None else ""
         rule = f"{low}{self.metric}{high}, as the stage recorded it"
-        metrics = {
-            name: value for run in evidence.chain.stages for name, value in run.metrics.items()
-        }
         if self.metric not in metrics:
             remedy = f"no stage recorded {self.metric}; there are {', '.join(sorted(metrics))}"
             return GateResult(False, rule, {}, remedy)
         value = metrics[self.metric]
-        passed = (self.at_least is None or value >= self.at_least) and (
-            self.at_most is None or value <= self.at_most
-        )
-        return GateResult(passed, rule, {"value": value})
+        if not math.isfinite(value):
+            return GateResult(False, rule, {}, f"{self.metric} is {value}, which no limit holds")
+        return GateResult(self.passes({"value": value}), rule, {"value": value})
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare the figure with the limits."""
+        least = -math.inf if self.at_least is None else self.at_least
+        most = math.inf if self.at_most is None else self.at_most
+        return least <= figures["value"] <= most
 
 
 class SchemaGate(Gate):
@@ -74,7 +91,11 @@ class SchemaGate(Gate):
                 figures = {"checked": float(checked)}
                 return GateResult(False, rule, figures, f"{record.path}: {error}")
         figures = {"checked": float(checked), "artifacts": float(len(made))}
-        return GateResult(True, rule, figures)
+        return GateResult(self.passes(figures), rule, figures)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Ask for the count that a reading which came to its end gives."""
+        return "artifacts" in figures
 
 
 class RecallGate(Gate):
@@ -93,6 +114,10 @@ class RecallGate(Gate):
             return GateResult(True, rule, figures)
         remedy = f"{bad.path}: {reasons[bad.digest]}; make it anew from other data"
         return GateResult(False, rule, figures, remedy)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Count what was recalled."""
+        return figures["recalled"] == 0
 
 
 class ReproducibilityGate(Gate):
@@ -148,6 +173,16 @@ class ReproducibilityGate(Gate):
                 f"posttrain run --from {stage}"
             )
         return GateResult(not remedy, rule, figures, remedy)
+
+    def passes(self, figures: Mapping[str, float]) -> bool:
+        """Compare the counts that speak against the level at every level."""
+        return figures["refuted"] == 0 and figures["fewest_executions"] >= self.executions
+
+    def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:
+        """Compare the declared level, and the counts that the ledger gave."""
+        strict = LEVELS.index(stored.level) <= LEVELS.index(self.level)
+        agrees = stored.level not in BITWISE or stated["conflicts"] == 0
+        return GateResult(strict and agrees and self.passes(stated), "", stated)
 
 
 def _check_artifact(record: ArtifactRecord, path: Path) -> bool:

@@ -1,17 +1,26 @@
 """Gates on a metric of the evaluation: decided by intervals over problems, never an estimate."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from posttrain.publishing.release.gates.base import Evidence, Gate, GateResult
+from posttrain.publishing.release.gates.base import (
+    Evidence,
+    Gate,
+    GateResult,
+    StoredEvidence,
+)
 from posttrain.publishing.release.results import Results, collect, policy_named
-from posttrain.publishing.release.statistics import compare, estimate, sign_flip_test, sign_test
-
-# With fewer, resampling problems understates how much they differ: one problem has no spread.
-_FEWEST_PROBLEMS = 20
+from posttrain.publishing.release.statistics import (
+    compare,
+    estimate,
+    fewest_samples,
+    problems_needed,
+    sign_test,
+)
 
 
 class MetricGate(Gate):
@@ -24,17 +33,23 @@ class MetricGate(Gate):
     confidence: float = Field(0.95, gt=0.5, lt=1.0)
     """Of the two-sided interval that decides."""
 
+    best_case: ClassVar[str]
+    """A policy that must be able to pass."""
+    easier: ClassVar[str]
+    """What to ask for where there are too few problems that it could."""
+
     @abstractmethod
     def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:
         """Decide by results alone, so that whoever has a release can do it again."""
 
     @abstractmethod
-    def passes(self, figures: Mapping[str, float]) -> bool:
-        """Return whether figures, which are those of a decision, pass."""
+    def problems_needed(self) -> float:
+        """Return the problems with fewer of which the best case cannot pass."""
 
-    def resampled(self) -> frozenset[str]:
-        """Names of the figures that random numbers have a part in."""
-        return frozenset({"low", "high", "p_value", "p_flipped"})
+    @property
+    def tail(self) -> float:
+        """How often the end of the interval that decides may be wrong."""
+        return (1 - self.confidence) / 2
 
     def other_results(self, evidence: Evidence) -> Results | None:  # noqa: ARG002
         """Results of the policy to compare with; None where there is none."""
@@ -44,8 +59,29 @@ class MetricGate(Gate):
         """Decide by what is to be released."""
         return self.decide(evidence.results, self.other_results(evidence))
 
+    def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:  # noqa: ARG002
+        """Decide by the results that the release holds."""
+        return self.decide(stored.results, stored.compared.get(self.name))
+
     def _refuse(self, rule: str, ours: Results, remedy: str) -> GateResult:
         return GateResult(False, rule, {"seeds": float(len(ours.by_seed))}, remedy)
+
+    def _lacking(self, ours: Results) -> str:
+        """What there is too little of, and the remedy; empty where there is enough."""
+        have, needed = len(ours.problems), self.problems_needed()
+        samples, k = fewest_samples(ours), int(self.metric.removeprefix("pass_at_"))
+        if have < max(needed, 1):
+            enough = f"{needed:g} are" if math.isfinite(needed) else "no number is"
+            return (
+                f"{have} problems are too few ({enough} enough for {self.best_case} to pass); "
+                f"hold out more problems, or ask for {self.easier}"
+            )
+        if samples < k:
+            return (
+                f"{self.metric} needs {k} samples of each problem, and there are {samples}; "
+                f"raise {ours.stage}.num_samples, or ask for a smaller k"
+            )
+        return self._lacking_seeds(ours)
 
     def _lacking_seeds(self, results: Results) -> str:
         have = len(results.by_seed)
@@ -66,13 +102,16 @@ class ThresholdGate(MetricGate):
     kind: Literal["threshold"]
     at_least: float
 
+    best_case: ClassVar[str] = "a policy that solves them all"
+    easier: ClassVar[str] = "less by at_least"
+
     def decide(self, ours: Results, theirs: Results | None = None) -> GateResult:  # noqa: ARG002
         """Compare the lower end of the metric's interval with the threshold."""
         rule = (
-            f"the lower end of the {self.confidence:.0%} bootstrap interval of {self.metric} over "
+            f"the lower end of the {self.confidence:.0%} interval of {self.metric} over "
             f"problems is at least {self.at_least:g}, with {self.seeds} or more seeds"
         )
-        if lacking := self._lacking_seeds(ours) or _few_problems(ours):
+        if lacking := self._lacking(ours):
             return self._refuse(rule, ours, lacking)
         figures = estimate(self.metric, ours, self.confidence)
         return GateResult(self.passes(figures), rule, figures)
@@ -80,6 +119,10 @@ class ThresholdGate(MetricGate):
     def passes(self, figures: Mapping[str, float]) -> bool:
         """Compare the lower end with the threshold."""
         return figures["low"] >= self.at_least
+
+    def problems_needed(self) -> float:
+        """See `MetricGate`: all are solved."""
+        return problems_needed(self.at_least, self.tail, best=1.0, lowest=0.0)
 
 
 class ComparisonGate(MetricGate):
@@ -129,7 +172,7 @@ class ComparisonGate(MetricGate):
             return (
                 "the other policy was evaluated on other problems; evaluate both on the same ones"
             )
-        return self._lacking_seeds(ours) or self._lacking_seeds(theirs)
+        return self._lacking(ours) or self._lacking(theirs)
 
 
 class ImprovementGate(ComparisonGate):
@@ -140,8 +183,11 @@ class ImprovementGate(ComparisonGate):
     """A single seed cannot show an improvement, so 1 is refused."""
     margin: float = Field(0.0, ge=0.0)
     """Difference that must be exceeded."""
-    test: Literal["paired_bootstrap", "sign"] = "paired_bootstrap"
-    """paired_bootstrap resamples problems; sign is exact, over problems won and lost."""
+    test: Literal["mean", "sign"] = "mean"
+    """mean bounds the mean difference; sign is exact, over problems won and lost."""
+
+    best_case: ClassVar[str] = "a policy that alone solves them all"
+    easier: ClassVar[str] = "a smaller margin"
 
     def _decide(self, ours: Results, theirs: Results) -> GateResult:
         """Better by more than the margin, beyond what drawing other problems would explain."""
@@ -151,32 +197,30 @@ class ImprovementGate(ComparisonGate):
             f"the exact sign test over problems won and lost by more than {self.margin:g} gives "
             f"p <= {alpha:.3g}, and the mean difference exceeds it: {common}"
             if self.test == "sign"
-            else f"the lower end of the {self.confidence:.0%} paired bootstrap interval of the "
-            f"difference in {common}, exceeds {self.margin:g}, and flipping the signs of the "
-            f"differences at random gives p <= {alpha:.3g}"
+            else f"the lower end of the {self.confidence:.0%} interval of the mean difference in "
+            f"{common}, exceeds {self.margin:g}"
         )
-        few = "" if self.test == "sign" else _few_problems(ours)
-        if refusal := self._incomparable(ours, theirs) or few:
+        if refusal := self._incomparable(ours, theirs):
             return self._refuse(rule, ours, refusal)
         differences_P, figures = compare(self.metric, ours, theirs, self.confidence)
         if self.test == "sign":
             figures["p_value"] = sign_test(differences_P - self.margin)
-        else:
-            # A bootstrap of few problems is too sure of itself; flipped signs are exact for any
-            # number.
-            figures["p_flipped"] = sign_flip_test(differences_P - self.margin)
         return GateResult(self.passes(figures), rule, figures)
 
     def passes(self, figures: Mapping[str, float]) -> bool:
-        """Compare what exceeds the margin, and the p-value of the test."""
-        signs = self.test == "sign"
-        low = figures["difference" if signs else "low"]
-        p_value = figures["p_value" if signs else "p_flipped"]
-        return low > self.margin and p_value <= 1 - self.confidence
+        """Compare what exceeds the margin, and the p-value of a test where there is one."""
+        alpha = 1 - self.confidence
+        if self.test == "sign":
+            return figures["difference"] > self.margin and figures["p_value"] <= alpha
+        # Releases before STATISTICS 2 asked for flipped signs besides.
+        return figures["low"] > self.margin and figures.get("p_flipped", 0.0) <= alpha
 
-    def resampled(self) -> frozenset[str]:
-        """Names of the figures that random numbers have a part in; the sign test is exact."""
-        return super().resampled() - ({"p_value"} if self.test == "sign" else set())
+    def problems_needed(self) -> float:
+        """See `MetricGate`: all were lost before and are solved now."""
+        # All signs positive: 2 / 2^P, which is one tail of a fair coin.
+        if self.test == "sign":
+            return problems_needed(0.5, self.tail, best=1.0, lowest=0.0)
+        return problems_needed(self.margin, self.tail, best=1.0, lowest=-1.0)
 
 
 class NoRegressionGate(ComparisonGate):
@@ -187,13 +231,16 @@ class NoRegressionGate(ComparisonGate):
     tolerance: float = Field(0.02, ge=0.0)
     """Loss that would be accepted."""
 
+    best_case: ClassVar[str] = "a policy that loses none of them"
+    easier: ClassVar[str] = "a larger tolerance"
+
     def _decide(self, ours: Results, theirs: Results) -> GateResult:
         rule = (
-            f"the lower end of the {self.confidence:.0%} paired bootstrap interval of the "
-            f"difference in {self.metric} over the same problems is above {-self.tolerance:g}, "
+            f"the lower end of the {self.confidence:.0%} interval of the mean difference in "
+            f"{self.metric} over the same problems is above {-self.tolerance:g}, "
             f"with {self.seeds} or more seeds of each policy"
         )
-        if refusal := self._incomparable(ours, theirs) or _few_problems(ours):
+        if refusal := self._incomparable(ours, theirs):
             return self._refuse(rule, ours, refusal)
         _, figures = compare(self.metric, ours, theirs, self.confidence)
         return GateResult(self.passes(figures), rule, figures)
@@ -202,12 +249,6 @@ class NoRegressionGate(ComparisonGate):
         """Compare the lower end with the loss that is accepted."""
         return figures["low"] > -self.tolerance
 
-
-def _few_problems(results: Results) -> str:
-    have = len(results.problems)
-    if have >= _FEWEST_PROBLEMS:
-        return ""
-    return (
-        f"{have} problems are too few for a bootstrap interval ({_FEWEST_PROBLEMS} at least); "
-        "hold out more problems, or ask for an improvement with test: sign"
-    )
+    def problems_needed(self) -> float:
+        """See `MetricGate`: no problem differs. Losses may be among the problems not drawn."""
+        return problems_needed(-self.tolerance, self.tail, best=0.0, lowest=-1.0)
