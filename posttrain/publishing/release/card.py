@@ -27,11 +27,11 @@ class Verbatim(str):
     """Markdown that is meant as such; all else that the template is given is a quotation."""
 
 
-def plain(text: object) -> str:
+def in_markdown(text: object) -> str:
     r"""Quote a text in Markdown: it makes no cell, link, image, emphasis or line of its own.
 
-    >>> print(plain("a|b [x](http://y)" + chr(10) + "# big"))
-    a\\|b \\[x\\](http\\://y) \\# big
+    >>> print(in_markdown("a|b [x](http://y)" + chr(10) + "# big"))
+    a\|b \[x\](http\://y) \# big
 
     Args:
         text: What people, models or data sets wrote.
@@ -46,11 +46,11 @@ def plain(text: object) -> str:
     return _SPECIAL.sub(r"\\\g<0>", line)
 
 
-def code(text: object) -> Verbatim:
+def as_code(text: object) -> Verbatim:
     r"""Quote a text as inline code, between more backticks than it has in a row.
 
-    >>> print(code("x `y` z"), code("two" + chr(10) + "lines"))
-    `` x `y` z `` `two\\nlines`
+    >>> print(as_code("x `y` z"), as_code("two" + chr(10) + "lines"))
+    `` x `y` z `` `two\nlines`
 
     Args:
         text: What people, models or data sets wrote.
@@ -83,9 +83,11 @@ def gate_rows(gates: Sequence[Mapping[str, Any]]) -> list[str]:
     rows = []
     for each in gates:
         figures = ", ".join(
-            f"{plain(name)} {value:.4g}" for name, value in sorted(each["figures"].items())
+            f"{in_markdown(name)} {value:.4g}" for name, value in sorted(each["figures"].items())
         )
-        rows.append(f"| {plain(each['gate']['name'])} | {plain(each['rule'])} | {figures} |")
+        rows.append(
+            f"| {in_markdown(each['gate']['name'])} | {in_markdown(each['rule'])} | {figures} |"
+        )
     return rows
 
 
@@ -133,7 +135,7 @@ def model_card(
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
-        finalize=plain,
+        finalize=in_markdown,
     )
     return (
         environment.from_string(text)
@@ -157,7 +159,7 @@ def model_card(
             ],
             others=_other_policies(chain),
             quoted=lambda text: Verbatim(json.dumps(text)),
-            code=code,
+            code=as_code,
             bytesize=bytesize,
         )
         .encode()

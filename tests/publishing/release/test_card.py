@@ -4,11 +4,11 @@ import pytest
 
 from posttrain.publishing.release.card import (
     Verbatim,
+    as_code,
     card_findings,
-    code,
     gate_rows,
+    in_markdown,
     metric_rows,
-    plain,
 )
 
 METRICS = {
@@ -42,7 +42,7 @@ CARD = "\n".join(
     ],
 )
 def test_a_quoted_name_is_one_line_without_a_meaning_of_its_own(text, quoted):
-    assert plain(text) == quoted
+    assert in_markdown(text) == quoted
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_quoted_name_is_one_line_without_a_meaning_of_its_own(text, quoted):
     ],
 )
 def test_a_completion_stays_inside_its_backticks(text, quoted):
-    assert code(text) == quoted
+    assert as_code(text) == quoted
 
 
 def test_the_tables_have_the_figures_in_order():
