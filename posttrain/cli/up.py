@@ -1,8 +1,12 @@
 """`posttrain up`, `down` and `worker`: the servers of this machine."""
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -63,20 +67,27 @@ def up(
       posttrain up --database postgresql://me@db/prefect --mlflow-database postgresql://me@db/mlflow
 
     """
-    from posttrain.operations.services.plan import ServicePlan
+    from posttrain.operations.services.plan import DATABASES, ServicePlan
     from posttrain.operations.services.supervisor import Supervisor
 
     root = project_root(Path.cwd())
     plan = ServicePlan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
+    # The databases' passwords go on in the environment: everybody may read a process's arguments.
+    command = [sys.executable, "-m", "posttrain", "up", "--pool", pool, "--limit", str(limit)]
+    command += ["--prefect-port", str(prefect_port), "--mlflow-port", str(mlflow_port)]
+    given = dict(zip(DATABASES, (database, mlflow_database), strict=True))
+    environment = {**os.environ, **{name: url for name, url in given.items() if url}}
     if detach:
-        _detached(plan.folder, root)
+        _detached(command, environment, plan.folder, root)
         return
+    if any(url and os.environ.get(name) != url for name, url in given.items()):
+        os.execve(command[0], command, environment)
     supervisor = Supervisor(plan, _say)
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         supervisor.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, stop)
     # MLflow opens on its pages for agents unless the address says what it is used for.
     mlflow = f"{plan.mlflow}/#/experiments?workflowType=machine_learning"
@@ -92,10 +103,16 @@ def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
     from posttrain.operations.schedule.journal import journal_location, open_journal
     from posttrain.operations.schedule.running import end_runs
-    from posttrain.operations.services.supervisor import take_down
+    from posttrain.operations.services.plan import FOLDER, NAMES
+    from posttrain.operations.services.process import elsewhere
+    from posttrain.operations.services.supervisor import SUPERVISOR, take_down
 
     root = project_root(Path.cwd())
     ended = take_down(root)
+    for name in (SUPERVISOR, *NAMES):
+        if (where := elsewhere(root / FOLDER, name)) is not None:
+            file = FOLDER / f"{name}.pid"
+            click.echo(f"{name} is of {where}, not signalled: posttrain down there, or rm {file}")
     # The worker ends its runs; where it was killed, nobody has.
     with open_journal(journal_location(root)) as journal:
         ended += [f"run of {tick.schedule}" for tick in end_runs(journal, {})]
@@ -123,18 +140,20 @@ def worker(pool: str, limit: int, look_after: bool) -> None:
     work(project_root(Path.cwd()), pool, 0 if look_after else limit, stopping)
 
 
-def _detached(folder: Path, root: Path) -> None:
+def _detached(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, root: Path
+) -> None:
     """Start the supervisor as a process of its own and wait for what it says."""
-    import subprocess
-    import sys
+    from posttrain.operations.services.supervisor import UP, UP_WITHOUT, alone
 
-    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "supervisor.log"
-    with log.open("wb") as file:
+    with alone(folder):
+        log = folder / "supervisor.log"
+    with log.open("ab") as file:
+        begun = file.tell()
         process = subprocess.Popen(
-            [sys.executable, "-m", "posttrain", *arguments],
+            command,
             cwd=root,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -142,12 +161,15 @@ def _detached(folder: Path, root: Path) -> None:
         )
     deadline = time.monotonic() + _TAIL_SECONDS
     while time.monotonic() < deadline:
-        said = log.read_text(encoding="utf-8")
-        if "up: all services answer" in said:
-            click.echo(said.strip())
+        ended = process.poll() is not None
+        said = log.read_bytes()[begun:].decode(errors="replace").strip()
+        if UP in said or UP_WITHOUT in said:
+            click.echo(said)
+            if UP_WITHOUT in said:
+                raise UserError(said.splitlines()[-1].partition(" ")[2])
             return
-        if process.poll() is not None:
-            lines = said.strip().splitlines() or [f"the supervisor ended; see {log}"]
+        if ended:
+            lines = said.splitlines() or [f"the supervisor ended; see {log}"]
             raise UserError(lines[-1].removeprefix("error: "))
         time.sleep(0.2)
     raise UserError(f"the services did not come up; see {log}, then posttrain down")

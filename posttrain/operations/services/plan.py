@@ -13,7 +13,31 @@ from posttrain.stage.errors import UserError
 FOLDER = Path(".posttrain") / "services"
 NAMES = ("prefect", "mlflow", "worker")
 HOST = "127.0.0.1"
+# Options of `up` come from here, and are handed on here, as they may hold passwords.
+DATABASES = ("POSTTRAIN_PREFECT_DATABASE", "MLFLOW_BACKEND_STORE_URI")
 _ADDRESSES = "addresses.json"
+_MLFLOW_SERVER = Path(__file__).with_name("mlflow_server.py")
+# Eight processes for scorers, 1.6 GB that wait for jobs which nothing here gives them.
+_MLFLOW = {
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+}
+_SERVICES = "PREFECT_SERVER_SERVICES"
+_PREFECT = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    # Our worker lays out what comes next, one run ahead: Prefect's own scheduler lays out
+    # a hundred, which pile up where nobody starts them.
+    f"{_SERVICES}_SCHEDULER_ENABLED": "false",
+    # An idle server asks its database every five seconds for each of these. What stands on them,
+    # a run shown as late, a pause that ends, a lease that lapses, can wait half a minute.
+    f"{_SERVICES}_LATE_RUNS_LOOP_SECONDS": "30",
+    f"{_SERVICES}_PAUSE_EXPIRATIONS_LOOP_SECONDS": "30",
+    f"{_SERVICES}_CLEANUP_RECONCILER_LOOP_SECONDS": "30",
+    f"{_SERVICES}_FOREMAN_LOOP_SECONDS": "30",
+    "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": "PT15S",
+}
 
 
 @dataclass(frozen=True)
@@ -52,47 +76,55 @@ class ServicePlan:
         return [self._prefect(), self._mlflow(), self._worker()]
 
     def _prefect(self) -> Service:
-        state = self.root / ".posttrain"
-        port = str(self.prefect_port)
+        state = self.root / ".posttrain" / "prefect"
         environment = {
-            "PREFECT_HOME": str(state / "prefect"),
+            **_PREFECT,
+            "PREFECT_HOME": str(state),
             "PREFECT_API_URL": f"{self.prefect}/api",
             "PREFECT_UI_API_URL": f"{self.prefect}/api",
-            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            # Our worker lays out what comes next, one run ahead: Prefect's own scheduler lays out
-            # a hundred, which pile up where nobody starts them.
-            "PREFECT_SERVER_SERVICES_SCHEDULER_ENABLED": "false",
-            "DO_NOT_TRACK": "1",
         }
         if self.database:
             environment["PREFECT_API_DATABASE_CONNECTION_URL"] = _async_url(self.database)
-        command = (sys.executable, "-m", "prefect", "server", "start")
         return Service(
             "prefect",
-            (*command, "--host", HOST, "--port", port),
+            (
+                *(sys.executable, "-m", "prefect", "server", "start"),
+                *("--host", HOST, "--port", str(self.prefect_port)),
+            ),
             environment,
             f"{self.prefect}/api/health",
+            database=None if self.database else state / "prefect.db",
         )
 
     def _mlflow(self) -> Service:
         state = self.root / ".posttrain"
-        store = driver_url(self.mlflow_database or f"sqlite:///{state / 'mlflow.db'}")
-        command = (
-            *(sys.executable, "-m", "mlflow", "server", "--host", HOST),
-            *("--port", str(self.mlflow_port), "--workers", "1"),
-            *("--backend-store-uri", store),
-            *("--artifacts-destination", str(state / "mlartifacts")),
+        embedded = state / "mlflow.db"
+        return Service(
+            "mlflow",
+            (
+                *(sys.executable, str(_MLFLOW_SERVER), "server", "--host", HOST),
+                *("--port", str(self.mlflow_port), "--workers", "1"),
+                *("--artifacts-destination", str(state / "mlartifacts")),
+            ),
+            # In the environment, as anybody may read a process's arguments.
+            {
+                **_MLFLOW,
+                "MLFLOW_BACKEND_STORE_URI": driver_url(
+                    self.mlflow_database or f"sqlite:///{embedded}"
+                ),
+            },
+            f"{self.mlflow}/health",
+            database=None if self.mlflow_database else embedded,
         )
-        quiet = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true"}
-        return Service("mlflow", command, quiet, f"{self.mlflow}/health")
 
     def _worker(self) -> Service:
         command = (
             *(sys.executable, "-m", "posttrain", "worker"),
             *("--pool", self.pool, "--limit", str(self.limit)),
         )
+        environment = {**self.environment(), **dict.fromkeys(DATABASES, "")}
         beat = str(self.folder / "worker.beat")
-        return Service("worker", command, self.environment(), beat, end_seconds=30.0)
+        return Service("worker", command, environment, beat, after="prefect", hung_seconds=180.0)
 
     def save(self) -> None:
         """Let other commands find the servers."""

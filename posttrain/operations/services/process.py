@@ -1,7 +1,7 @@
 """A server's process: started in a session of its own, remembered by file, ended for certain.
 
-The file holds the process id together with its birth, so that a number which another process got
-since is never signalled.
+The file holds host, process id and birth, so that a number which another process got since, or
+which another machine wrote into a folder that both see, is never signalled.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from posttrain.provenance.ledger.processes import is_gone, process_named
+from posttrain.provenance.ledger.processes import is_gone, is_ours, process_named
 
 _POLL_SECONDS = 0.1
 # A program of its own, as Python code between fork and exec is not safe beside threads.
@@ -28,22 +28,28 @@ class Service:
     name: str
     command: tuple[str, ...]
     environment: Mapping[str, str]
+    """An empty value takes a variable of the supervisor's away."""
     health: str
     """A URL that answers 200, or a file that is touched."""
+    after: str | None = None
+    """Name of the service that has to be up before."""
     ready_seconds: float = 120.0
     """Seconds that it may take to come up."""
-    end_seconds: float = 15.0
-    """Seconds that it may take to end."""
+    hung_seconds: float = 60.0
+    """Seconds without an answer after which it is started again."""
+    database: Path | None = None
+    """SQLite file that it opens."""
 
 
 def start(service: Service, folder: Path, root: Path) -> subprocess.Popen[bytes]:
     """Start a service; its output is appended to its log, its identity is in its file."""
     folder.mkdir(parents=True, exist_ok=True)
+    environment = {**os.environ, **service.environment}
     with (folder / f"{service.name}.log").open("ab") as log:
         process = subprocess.Popen(
             [sys.executable, "-I", str(_DIE_WITH_PARENT), str(os.getpid()), *service.command],
             cwd=root,
-            env={**os.environ, **service.environment},
+            env={name: value for name, value in environment.items() if value},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -62,12 +68,21 @@ def remember(folder: Path, name: str, pid: int) -> None:
 
 
 def alive(folder: Path, name: str) -> int | None:
-    """Process id of a service that lives, by its file."""
-    try:
+    """Process id of a service that lives on this machine, by its file."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
         text = (folder / f"{name}.pid").read_text(encoding="utf-8")
-        return None if is_gone(text) else int(text.split(" ")[1])
-    except (FileNotFoundError, ValueError, IndexError):
-        return None
+        return int(text.split(" ")[1]) if is_ours(text) else None
+    return None
+
+
+def elsewhere(folder: Path, name: str) -> str | None:
+    """`HOST (process N)` of a service that another machine has, or had, by its file."""
+    with contextlib.suppress(OSError, ValueError):
+        text = (folder / f"{name}.pid").read_text(encoding="utf-8")
+        if not is_ours(text) and not is_gone(text):
+            host, pid, _ = text.split(" ")
+            return f"{host} (process {pid})"
+    return None
 
 
 def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
@@ -77,32 +92,24 @@ def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
     """
     pid = alive(folder, name)
     if pid is not None:
-        signal_it = _signal_group if group else _signal_one
-        signal_it(pid, signal.SIGTERM)
-        deadline = time.monotonic() + grace
-        while alive(folder, name) is not None and time.monotonic() < deadline:
-            _collect(pid)
-            time.sleep(_POLL_SECONDS)
-        # What a service started may outlive it; the group ends with it in any case.
-        signal_it(pid, signal.SIGKILL)
+        signal_it = os.killpg if group else os.kill
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            signal_it(pid, signal.SIGTERM)
+            deadline = time.monotonic() + grace
+            while alive(folder, name) is not None and time.monotonic() < deadline:
+                time.sleep(_POLL_SECONDS)
+            # What a service started may outlive it; the group ends with it in any case.
+            signal_it(pid, signal.SIGKILL)
         _collect(pid)
-    (folder / f"{name}.pid").unlink(missing_ok=True)
+    if elsewhere(folder, name) is None:
+        (folder / f"{name}.pid").unlink(missing_ok=True)
     return pid is not None
 
 
 def sweep(pid: int) -> None:
     """End what a service that is gone by itself has left behind."""
-    _signal_group(pid, signal.SIGKILL)
-
-
-def _signal_group(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, number)
-
-
-def _signal_one(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
+        os.killpg(pid, signal.SIGKILL)
 
 
 def _collect(pid: int) -> None:

@@ -21,6 +21,17 @@ def is_gone(process: str) -> bool:
     return host == socket.gethostname() and _birth(int(pid)) != birth
 
 
+def is_ours(process: str) -> bool:
+    """Return whether this kernel has `process` now: only then may it be signalled.
+
+    Linux names the boot and the tick at which it began, which no other process has, whatever the
+    host is called by now. Elsewhere the host's name must do.
+    """
+    host, pid, birth = process.split(" ")
+    named = ":" in birth or (birth == "alive" and host == socket.gethostname())
+    return named and _birth(int(pid)) == birth
+
+
 def _birth(pid: int) -> str:
     """Boot id and start tick where Linux tells them, else whether the process exists at all.
 

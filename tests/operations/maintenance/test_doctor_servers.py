@@ -73,8 +73,8 @@ def up(place, prefect, mlflow, *, worker=True):
     folder = place.project / FOLDER
     ServicePlan(place.project, prefect_port=prefect, mlflow_port=mlflow).save()
     remember(folder, "supervisor", os.getpid())
-    if worker:
-        remember(folder, "worker", os.getpid())
+    for name in ("prefect", "mlflow", *["worker"] * worker):
+        remember(folder, name, os.getpid())
     return folder
 
 
@@ -106,7 +106,11 @@ def test_a_server_with_another_clock(place, server, monkeypatch):
 
 def test_the_services_of_up(place, server):
     folder = up(place, server(), server())
-    assert seen(place)[2][:3] == ("worker", "broken", "it has given no sign of life yet")
+    assert seen(place)[2][:3] == (
+        "worker",
+        "broken",
+        f"hung? it has given no sign of life yet (process {os.getpid()})",
+    )
     (folder / "worker.beat").touch()
     assert [each[:2] for each in seen(place)] == [
         ("prefect", "ok"),
@@ -114,10 +118,25 @@ def test_the_services_of_up(place, server):
         ("worker", "ok"),
     ]
     os.utime(folder / "worker.beat", (time.time() - 600,) * 2)
-    assert seen(place)[2][2] == "it has given no sign of life for 10 min 0 s"
+    assert "it has given no sign of life for 10 min 0 s" in seen(place)[2][2]
     up(place, 1, server())
-    assert seen(place)[0][:2] == ("prefect", "broken")
-    assert "posttrain down && posttrain up" in seen(place)[0][3]
+    check, state, said, remedy = seen(place)[0]
+    assert (check, state) == ("prefect", "broken")
+    assert said.startswith("hung? http://127.0.0.1:1/api does not answer")
+    assert said.endswith(f"(process {os.getpid()})")
+    assert f"{folder}/prefect.log" in remedy
+    assert "posttrain down && posttrain up" in remedy
+    (folder / "prefect.pid").unlink()
+    assert seen(place)[0][2] == f"it is gone, and process {os.getpid()} watches"
+
+
+def test_the_services_of_another_machine_are_named(place):
+    folder = up(place, 1, 1)
+    (folder / "supervisor.pid").write_text(f"oldhost {os.getpid()} otherboot:1")
+    ((check, state, said, remedy),) = seen(place)
+    assert (check, state) == ("services", "warning")
+    assert said.endswith(f"supervisor.pid is of another machine, oldhost (process {os.getpid()})")
+    assert "posttrain down there" in remedy
 
 
 def test_services_that_ended_without_down(place):

@@ -3,18 +3,22 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from posttrain.cli import up as verbs
 from posttrain.operations.services import process
-from posttrain.operations.services.plan import ServicePlan, addresses
+from posttrain.operations.services import supervisor as supervisors
+from posttrain.operations.services.plan import FOLDER, ServicePlan, addresses
 from posttrain.operations.services.process import Service
-from posttrain.operations.services.supervisor import Supervisor, healthy, take_down
+from posttrain.operations.services.supervisor import Health, Supervisor, take_down
 from posttrain.stage.errors import UserError
 
 # A service with a child of its own, which both ignore the polite request to end.
@@ -94,55 +98,217 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(tmp_path):
 
 def test_a_service_that_is_not_well_is_seen(tmp_path):
     beat = tmp_path / "beat"
-    watched = service("", health=str(beat))
-    assert not healthy(watched, since=0)
+    health = Health(service("", health=str(beat)))
+    assert not health.answers()
     beat.touch()
-    assert healthy(watched, since=time.time() - 5)
-    # The beat of the one before does not count.
-    assert not healthy(watched, since=time.time() + 5)
+    assert health.answers()
+    # Neither the sign of before counts, nor what the clock says of it.
+    assert not health.answers()
+    os.utime(beat, (1, 1))
+    assert health.answers()
+    assert not Health(service("", health=str(beat))).answers()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    assert not healthy(service("", health=f"http://127.0.0.1:{port}/health"), since=0)
+    assert not Health(service("", health=f"http://127.0.0.1:{port}/health")).answers()
+
+
+def test_a_process_of_another_machine_is_never_signalled(tmp_path):
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    folder = tmp_path / FOLDER
+    folder.mkdir(parents=True)
+    for name in ("supervisor", "worker"):
+        (folder / f"{name}.pid").write_text(f"oldhost {stranger.pid} otherboot:1")
+        assert process.alive(folder, name) is None
+        assert process.elsewhere(folder, name) == f"oldhost (process {stranger.pid})"
+    assert take_down(tmp_path) == []
+    assert stranger.poll() is None
+    # It may live there: its file stays.
+    assert (folder / "worker.pid").exists()
+    # A host that was renamed while it runs still has its own processes.
+    process.remember(folder, "worker", stranger.pid)
+    _, *rest = (folder / "worker.pid").read_text().split(" ")
+    (folder / "worker.pid").write_text(" ".join(["oldname", *rest]))
+    assert process.elsewhere(folder, "worker") is None
+    assert process.alive(folder, "worker") == stranger.pid
+    stranger.communicate()
+
+
+BEATS = """
+import os, time, pathlib
+for n in range(TIMES):
+    pathlib.Path('PLACE').touch()
+    os.utime('PLACE', ns=(n, n + time.time_ns()))
+    time.sleep(.02)
+time.sleep(600)
+"""
 
 
 class Fake(ServicePlan):
-    """A plan of small services instead of the servers."""
+    """A plan of small services instead of the servers; mlflow stops beating in one that `hangs`."""
+
+    hangs = False
+    breaks = ""
 
     def services(self):
-        beats = (
-            "import time, pathlib\n"
-            "while True:\n    pathlib.Path('PLACE').touch()\n    time.sleep(.05)"
-        )
         made = []
         for name in ("prefect", "mlflow", "worker"):
             place = self.folder / f"{name}.beat"
-            made.append(service(beats.replace("PLACE", str(place)), name, health=str(place)))
+            times = 20 if self.hangs and name == "mlflow" else 10**9
+            code = BEATS.replace("PLACE", str(place)).replace("TIMES", str(times))
+            code = "raise RuntimeError('no luck today')" if self.breaks == name else code
+            after = "prefect" if name == "worker" else None
+            made.append(service(code, name, health=str(place), after=after, hung_seconds=1.0))
         return made
 
+    def require_free_ports(self):
+        pass
 
-def test_what_ends_is_started_again_and_all_ends_at_the_end(tmp_path):
-    said = []
-    supervisor = Supervisor(Fake(tmp_path, 1, 2), said.append)
-    thread = threading.Thread(target=supervisor.run)
-    plan = Fake(tmp_path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ServicePlan, "require_free_ports", lambda _: None)
+
+@pytest.fixture
+def supervise(tmp_path):
+    """Runs a plan in a thread; returns what it says and how to end it."""
+    running = []
+
+    def begin(plan):
+        said = []
+        running.append((Supervisor(plan, said.append), said))
+        thread = threading.Thread(target=running[-1][0].run)
+        running[-1] += (thread,)
         thread.start()
-        wait(lambda: "up: all services answer" in said)
+        return said
+
+    yield begin
+    for supervisor, _, thread in running:
+        supervisor.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_what_ends_is_started_again_and_all_ends_at_the_end(tmp_path, supervise):
+    plan = Fake(tmp_path, 1, 2)
+    said = supervise(plan)
+    wait(lambda: "up: all services answer" in said)
     first = process.alive(plan.folder, "mlflow")
     os.kill(first, signal.SIGKILL)
     wait(lambda: process.alive(plan.folder, "mlflow") not in (None, first))
-    assert f"mlflow: ended with exit code {-signal.SIGKILL}; again in 0.5 s" in said
+    (again,) = [line for line in said if "mlflow: ended" in line]
+    assert again.startswith(f"mlflow: ended with exit code {-signal.SIGKILL}; it is started again")
+    assert again.endswith(f"log: {plan.folder}/mlflow.log")
     assert addresses(tmp_path)["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:2"
-    with pytest.raises(UserError, match="the services are up already"):
+    with pytest.raises(UserError, match=r"the services are up already \(process \d+\)"):
         Supervisor(plan, said.append).run()
+    # Neither is a second one let in whose host has another name, nor one without a file.
+    _, *rest = (plan.folder / "supervisor.pid").read_text().split(" ")
+    (plan.folder / "supervisor.pid").write_text("elsewhere 17 otherboot:1")
+    with pytest.raises(UserError, match=r"up already on elsewhere \(process 17\)"):
+        Supervisor(plan, said.append).run()
+    process.remember(plan.folder, "supervisor", os.getpid())
+
+
+def test_all_are_down_after_a_stop(tmp_path):
+    plan, said = Fake(tmp_path, 1, 2), []
+    supervisor = Supervisor(plan, said.append)
+    thread = threading.Thread(target=supervisor.run)
+    thread.start()
+    wait(lambda: "up: all services answer" in said)
     supervisor.stop()
     thread.join(20)
-    assert [process.alive(plan.folder, name) for name in ("prefect", "mlflow", "worker")] == [
-        None
-    ] * 3
+    names = ("prefect", "mlflow", "worker", "supervisor")
+    assert [process.alive(plan.folder, name) for name in names] == [None] * 4
     assert take_down(tmp_path) == []
+
+
+def test_a_service_that_hangs_is_started_again(tmp_path, supervise, monkeypatch):
+    monkeypatch.setattr(supervisors, "_ASK_SECONDS", 0.1)
+    plan = Fake(tmp_path)
+    object.__setattr__(plan, "hangs", True)
+    said = supervise(plan)
+    wait(lambda: any("mlflow: did not answer for 1 s" in line for line in said))
+    wait(lambda: sum("mlflow: up" in line for line in said) > 1)
+    assert not [line for line in said if line.startswith(("prefect: did", "worker: did"))]
+
+
+def test_one_that_cannot_start_takes_nobody_down(tmp_path, supervise):
+    plan = Fake(tmp_path)
+    object.__setattr__(plan, "breaks", "mlflow")
+    said = supervise(plan)
+    wait(lambda: any("up without" in line for line in said))
+    (last,) = [line for line in said if "up without" in line]
+    assert last.startswith("up without mlflow: ended with exit code 1 (RuntimeError: no luck today")
+    assert f"log: {plan.folder}/mlflow.log" in last
+    assert None not in (process.alive(plan.folder, n) for n in ("prefect", "worker"))
+    # What stays the same is said once.
+    wait(lambda: (plan.folder / "mlflow.log").read_text().count("no luck today") >= 2)
+    assert sum(line.startswith("mlflow:") for line in said) == 1
+
+
+def test_a_worker_waits_for_a_server_that_does_not_come_up(tmp_path, supervise):
+    plan = Fake(tmp_path)
+    object.__setattr__(plan, "breaks", "prefect")
+    said = supervise(plan)
+    wait(lambda: any("up without" in line for line in said))
+    assert "worker: waits for prefect" in said
+    assert not (plan.folder / "worker.log").exists()
+
+
+def test_a_database_that_cannot_be_opened_is_named(tmp_path):
+    broken = tmp_path / "mlflow.db"
+    broken.write_bytes(b"garbage")
+    sentence = supervisors._damage(service("", database=broken))
+    assert sentence == f"its database {broken} cannot be used (file is not a database)"
+    assert supervisors._damage(service("", database=tmp_path / "none.db")) is None
+    with sqlite3.connect(tmp_path / "held.db") as held:
+        held.execute("CREATE TABLE t (a)")
+        held.commit()
+        assert supervisors._damage(service("", database=tmp_path / "held.db")) is None
+        held.execute("BEGIN EXCLUSIVE")
+        supervisors_patience = pytest.MonkeyPatch()
+        supervisors_patience.setattr(supervisors, "_ANSWER_SECONDS", 0.1)
+        locked = supervisors._damage(service("", database=tmp_path / "held.db"))
+        supervisors_patience.undo()
+    assert locked.endswith("cannot be used (database is locked)")
+
+
+def test_a_folder_or_disk_that_takes_nothing_is_said(tmp_path, monkeypatch):
+    blocked = tmp_path / ".posttrain"
+    blocked.write_text("a file")
+    with pytest.raises(UserError, match=r"cannot write in .*services: Not a directory"):
+        Supervisor(Fake(tmp_path), print).run()
+    blocked.unlink()
+    monkeypatch.setattr(supervisors.shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    with pytest.raises(UserError, match=r"no space left on the disk of .* \(1 MB\).* 64 MB"):
+        Supervisor(Fake(tmp_path), print).run()
+
+
+def test_no_password_is_in_any_arguments(tmp_path, monkeypatch):
+    urls = [f"postgresql://me:SECRET{n}@db/x" for n in range(2)]
+    plan = ServicePlan(tmp_path, database=urls[0], mlflow_database=urls[1])
+    assert "SECRET" not in str([each.command for each in plan.services()])
+    prefect, mlflow, worker = (each.environment for each in plan.services())
+    assert "SECRET0" in prefect["PREFECT_API_DATABASE_CONNECTION_URL"]
+    assert "SECRET1" in mlflow["MLFLOW_BACKEND_STORE_URI"]
+    # Runs of schedules have no business with them.
+    assert worker["POSTTRAIN_PREFECT_DATABASE"] == worker["MLFLOW_BACKEND_STORE_URI"] == ""
+
+    class Handed(Exception):
+        pass
+
+    def hand_on(command, *given, env=None, **_):
+        raise Handed(command, env or given[-1])
+
+    (tmp_path / ".dvc").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verbs.subprocess, "Popen", hand_on)
+    monkeypatch.setattr(verbs.os, "execve", lambda _, *given: hand_on(*given))
+    options = ["--database", urls[0], "--mlflow-database", urls[1]]
+    for detach in ([], ["--detach"]):
+        with pytest.raises(Handed) as handed:
+            verbs.up.main([*options, *detach], standalone_mode=False)
+        command, environment = handed.value.args
+        assert "SECRET" not in str(command)
+        assert environment["POSTTRAIN_PREFECT_DATABASE"] == urls[0]
+        assert environment["MLFLOW_BACKEND_STORE_URI"] == urls[1]
 
 
 def test_a_taken_port_is_said_before_anything_starts(tmp_path):

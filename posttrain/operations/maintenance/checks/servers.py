@@ -6,12 +6,13 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.clock import skew
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.services.plan import FOLDER, addresses
-from posttrain.operations.services.process import alive
+from posttrain.operations.services.process import alive, elsewhere
 from posttrain.operations.services.supervisor import SUPERVISOR
 from posttrain.stage.errors import first_line, masked
 from posttrain.stage.formatting import bytesize, duration
@@ -51,11 +52,20 @@ def servers(place: CheckScope) -> Iterator[Finding]:
     folder = place.project / FOLDER
     asked: set[str] = set()
     if (pid := alive(folder, SUPERVISOR)) is not None:
-        again = f"see the logs in {folder}; posttrain down && posttrain up --detach"
         for variable, url in addresses(place.project).items():
             asked.add(url)
-            yield from _answers(_HEALTH[variable], url, again)
-        yield _worker(folder, pid, again)
+            name = _HEALTH[variable]
+            again = _again(folder, name)
+            if (server := alive(folder, name)) is None:
+                yield Finding(name, "broken", f"it is gone, and process {pid} watches", again)
+                continue
+            for finding in _answers(name, url, again):
+                said = finding.says if finding.state == "ok" else f"hung? {finding.says}"
+                yield replace(finding, says=f"{said} (process {server})")
+        yield _worker(folder, pid, _again(folder, "worker"))
+    elif (where := elsewhere(folder, SUPERVISOR)) is not None:
+        says = f"{folder / SUPERVISOR}.pid is of another machine, {where}"
+        yield Finding("services", "warning", says, "posttrain down there; posttrain up takes over")
     elif (folder / f"{SUPERVISOR}.pid").is_file():
         says = "what posttrain up started ended without posttrain down: a kill, or a reboot"
         yield Finding("services", "warning", says, "posttrain up --detach, or posttrain down")
@@ -68,6 +78,10 @@ def servers(place: CheckScope) -> Iterator[Finding]:
         url = os.environ.get(variable, "")
         if url.startswith("postgres"):
             yield _connects(variable, url)
+
+
+def _again(folder: Path, name: str) -> str:
+    return f"its log says why: {folder / name}.log; posttrain down && posttrain up --detach"
 
 
 def _answers(name: str, url: str, remedy: str) -> Iterator[Finding]:
@@ -96,11 +110,12 @@ def _worker(folder: Path, pid: int, remedy: str) -> Finding:
     """The worker touches its file; one that stopped doing so runs nothing any more."""
     beat = folder / "worker.beat"
     quiet = time.time() - beat.stat().st_mtime if beat.is_file() else None
-    if alive(folder, "worker") is None:
+    if (worker := alive(folder, "worker")) is None:
         return Finding("worker", "broken", f"it is gone, and process {pid} watches", remedy)
     if quiet is None or quiet > _STALE_SECONDS:
         since = f"for {duration(quiet)}" if quiet is not None else "yet"
-        return Finding("worker", "broken", f"it has given no sign of life {since}", remedy)
+        says = f"hung? it has given no sign of life {since} (process {worker})"
+        return Finding("worker", "broken", says, remedy)
     return Finding("worker", "ok", "runs what is due of the schedules")
 
 
