@@ -26,6 +26,10 @@ def is_ours(process: str) -> bool:
 
     Linux names the boot and the tick at which it began, which no other process has, whatever the
     host is called by now. Elsewhere the host's name must do.
+
+    Args:
+        process: `host pid birth`, as `process_named` writes it.
+
     """
     host, pid, birth = process.split(" ")
     named = ":" in birth or (birth == "alive" and host == socket.gethostname())
