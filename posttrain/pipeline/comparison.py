@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.moved import MOVED
 from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.provenance.code import CodeClosure, CodeReader, Renaming
@@ -12,6 +13,13 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.spec import Stage
 
 _NAMES = Renaming(MOVED)
+_SETTING_UP = (
+    "posttrain.pipeline.determinism",
+    "posttrain.pipeline.execution.call",
+    # Their names of 0.1.
+    "posttrain.execution.determinism",
+    "posttrain.execution.call",
+)
 
 
 def same_rules(before: Components, after: Components) -> bool:
@@ -26,7 +34,8 @@ def real_differences(
 
     Today's code is spelled with the names that modules had: equal digests mean that only names
     differ. Parameters of then are read as a recipe of then is. A package of an extra that nothing
-    asks for counts no more.
+    asks for counts no more. What older rules did not know is not compared: the packages behind
+    packages, and how a stage's function is called.
 
     Args:
         before: The key's components as recorded.
@@ -40,22 +49,41 @@ def real_differences(
         result is what this version would make, too.
 
     """
+    packages = before.get("packages", {})
+    moved = "rules" not in before
+    code = reader.respelled(closure, _NAMES) if moved else after["code"]
     found = differences(
         {
             **{name: group for name, group in before.items() if name != "rules"},
             "params": _params_of_today(before.get("params", {}), stage),
-            "packages": {
-                name: version
-                for name, version in before.get("packages", {}).items()
-                if name not in closure.unused
-            },
+            "packages": {n: version for n, version in packages.items() if n not in closure.unused},
+            "runtime": _runtime_of_today(before.get("runtime", {}), stage),
         },
         {
             **{name: group for name, group in after.items() if name != "rules"},
-            "code": reader.respelled(closure, _NAMES),
+            "code": {n: each for n, each in code.items() if n in before["code"] or _counted(n)},
+            "packages": {
+                name: version
+                for name, version in after["packages"].items()
+                if name in packages or name in closure.packages
+            },
         },
     )
-    return [_by_its_name_of_today(each) if each.component == "code" else each for each in found]
+    return [
+        _by_its_name_of_today(each) if moved and each.component == "code" else each
+        for each in found
+    ]
+
+
+def _counted(symbol: str) -> bool:
+    """Whether older rules knew of it; how a stage is set up was in no key but for its seeds."""
+    return symbol.partition(":")[0] not in _SETTING_UP
+
+
+def _runtime_of_today(runtime: Mapping[str, str], stage: Stage) -> Mapping[str, str]:
+    """The seed by value, and no level of reproducibility, which changes no byte."""
+    known = {name: value for name, value in runtime.items() if name != "level"}
+    return known | ({"stage_seed": str(stage_seed(runtime, stage.name))} if runtime else {})
 
 
 def _params_of_today(params: Mapping[str, str], stage: Stage) -> Mapping[str, str]:
@@ -65,7 +93,7 @@ def _params_of_today(params: Mapping[str, str], stage: Stage) -> Mapping[str, st
         config = parse_recorded(stage.task, section, where=stage.name)
     except UserError:
         return params
-    return flattened(config.model_dump(mode="json"))
+    return flattened(config.keyed())
 
 
 def _by_its_name_of_today(difference: Difference) -> Difference:

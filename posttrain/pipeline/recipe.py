@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 from ruamel.yaml import YAML
@@ -16,7 +16,7 @@ from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, read_format
 from posttrain.pipeline.slots import check_plugins
 from posttrain.provenance.ledger.location import RECIPE_FILE
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
@@ -38,15 +38,15 @@ class RunSettings(StageConfig):
     """Threads of one stage; results are bitwise equal only for an equal thread count."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Class of device that the stages compute on."""
-    level: Literal["L0", "L1", "L2", "L3"] = "L0"
+    level: Annotated[Literal["L0", "L1", "L2", "L3"], UNKEYED] = "L0"
     """Reproducibility that the recipe promises: L0 is bitwise on one machine's CPU."""
-    retries: int = Field(default=1, ge=0)
+    retries: Annotated[int, UNKEYED] = Field(default=1, ge=0)
     """Times that a crashed stage is started again; it goes on from its last checkpoint."""
-    timeout_minutes: float = Field(default=60.0, gt=0)
+    timeout_minutes: Annotated[float, UNKEYED] = Field(default=60.0, gt=0)
     """A stage that runs longer is stopped."""
-    stall_minutes: float = Field(default=10.0, gt=0)
+    stall_minutes: Annotated[float, UNKEYED] = Field(default=10.0, gt=0)
     """A stage that shows no sign of progress for this long is stopped."""
-    resources: Resources = Resources()
+    resources: Annotated[Resources, UNKEYED] = Resources()
     """What every stage that can make use of it is given, unless its own section says otherwise."""
 
     def lanes(self) -> int:
@@ -54,9 +54,11 @@ class RunSettings(StageConfig):
         return max(1, len(os.sched_getaffinity(0)) // self.threads)
 
     def keyed(self) -> dict[str, str]:
-        """The settings that can change a stage's bytes, and so belong into its key."""
-        names = ("seed", "threads", "device", "level")
-        return {name: str(getattr(self, name)) for name in names}
+        """The settings that can change a stage's bytes, and so belong into its key.
+
+        Resources are in it as far as each stage makes use of them.
+        """
+        return {name: str(value) for name, value in super().keyed().items()}
 
 
 @dataclass(frozen=True)

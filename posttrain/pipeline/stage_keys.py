@@ -1,12 +1,12 @@
 """The key of each stage of a recipe: its code, parameters, inputs and how it is run."""
 
 import platform
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from posttrain.pipeline.comparison import real_differences, same_rules
-from posttrain.pipeline.determinism import make_deterministic
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
 from posttrain.pipeline.workspace import Workspace
@@ -14,6 +14,7 @@ from posttrain.provenance.code import (
     FRAMEWORK,
     CodeClosure,
     CodeReader,
+    Signature,
     SourceArchive,
     optional,
 )
@@ -21,6 +22,7 @@ from posttrain.provenance.key import Difference, Key, differences, stage_key
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import StageRun
 from posttrain.stage.config import StageConfig, configs_in
+from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactKind, Dag, Stage
@@ -28,6 +30,7 @@ from posttrain.stage.spec import ArtifactKind, Dag, Stage
 INTERFACE = (
     # Which actor does what decides nothing about its result.
     "posttrain.backends.cluster",
+    "posttrain.pipeline.execution.assignment",
     "posttrain.stage.errors",
     "posttrain.stage.artifact_kinds",
     "posttrain.stage.config",
@@ -46,8 +49,11 @@ report progress and mistakes cannot change a result."""
 GENERATED = ("dvc.yaml", "dvc.lock", "params.yaml")
 """Files beside a recipe that every run writes."""
 
-# The flags that it sets before a stage runs can change the stage's bytes.
-_SETUP = f"{make_deterministic.__module__}:{make_deterministic.__name__}"
+_SETUP = (
+    "posttrain.pipeline.execution.call:perform",
+    "posttrain.pipeline.execution.call:set_up",
+)
+"""What is done before a stage's function is called, and with what it is called."""
 
 
 @dataclass
@@ -70,6 +76,7 @@ class StageKeys:
     _closures_by_name: dict[tuple[str, tuple[str, ...]], CodeClosure] = field(default_factory=dict)
     _reader: CodeReader | None = None
     _kept: set[str] = field(default_factory=set)
+    _signatures: dict[str, dict[Path, set[Signature]]] = field(default_factory=dict)
 
     def closure(self, name: str, inputs: Mapping[str, str] | None = None) -> CodeClosure:
         """The first-party code that a stage can reach from its entry, and by its parameters.
@@ -81,7 +88,7 @@ class StageKeys:
 
         """
         stage = self.dag.stages[name]
-        entries = (stage.task.entry, _SETUP, *_entries(stage.config))
+        entries = (stage.task.entry, *_SETUP, *_entries(stage.config))
         found = self._closure(name, entries)
         if VERIFIES not in found.symbols:
             return _with_packages_in_use(found, stage.config)
@@ -95,32 +102,77 @@ class StageKeys:
     def _closure(self, name: str, entries: tuple[str, ...]) -> CodeClosure:
         stage = self.dag.stages[name]
         if entries not in self._closures:
-            self._closures[entries] = self.reader.closure(*entries)
+            self._closures[entries] = self._noted(self.reader.closure(*entries))
         if not self._closures[entries].loads_by_name:
             return self._closures[entries]
         if (name, entries) not in self._closures_by_name:
             given = _texts(stage.config.model_dump(mode="json"))
-            self._closures_by_name[name, entries] = self.reader.closure(*entries, given=given)
+            found = self.reader.closure(*entries, given=given)
+            self._closures_by_name[name, entries] = self._noted(found)
         return self._closures_by_name[name, entries]
+
+    def _noted(self, closure: CodeClosure) -> CodeClosure:
+        """Remember which versions of its files come to this closure."""
+        known = self._signatures.setdefault(closure.digest, defaultdict(set))
+        for file, signature in self.reader.signatures(closure).items():
+            known[file].add(signature)
+        return closure
+
+    def look_again(self) -> None:
+        """Forget what was read of the code, where it is another one by now."""
+        if self._reader is not None and not self._reader.is_current():
+            self._reader = None
+            self._closures.clear()
+            self._closures_by_name.clear()
+
+    def refuse_changed(self, run: StageRun, loaded: Mapping[str, Signature]) -> None:
+        """Refuse the outputs of a stage whose code is not the one in its key.
+
+        Args:
+            run: The record of the stage run, with its key.
+            loaded: First-party files that its process imported, as they were at that moment.
+
+        Raises:
+            UserError: The code changed while the stage ran.
+
+        """
+        self.look_again()
+        inputs = {record.role: record.digest for record in run.inputs}
+        now = self.key(run.stage, inputs).components
+        changed = [each for each in differences(run.components, now) if each.component == "code"]
+        found = [each.sentence for each in changed]
+        if not found:
+            versions = self._signatures[self.closure(run.stage, inputs).digest]
+            odd = (
+                file
+                for file, known in versions.items()
+                if loaded.get(str(file)) not in (None, *known)
+            )
+            found = [f"{file} was another one when it was imported" for file in odd]
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise UserError(
+                f"stage '{run.stage}': its code changed while it ran: {found[0]}{more}; nothing of"
+                " it was published, run again"
+            )
 
     def key(self, name: str, inputs: Mapping[str, str]) -> Key:
         """The key that a stage has now, given the digests of its inputs."""
         stage = self.dag.stages[name]
         return stage_key(
             code=self.closure(name, inputs),
-            params=stage.config.model_dump(mode="json"),
+            params=stage.config.keyed(),
             inputs=inputs,
             runtime=self._runtime(stage),
         )
 
     def _runtime(self, stage: Stage) -> dict[str, str]:
-        # Two arms of a comparison may share their randomness: then the seed itself counts.
-        shared = stage.seed_as and derived_seed(self.recipe.run.seed, stage.seed_as)
+        seed = derived_seed(self.recipe.run.seed, stage.seed_as or stage.name)
         return {
             **self.recipe.run.keyed(),
             **stage.resources.keyed(),
-            **({} if shared is None else {"stage_seed": str(shared)}),
-            # A stage's seed derives from its name, so equal work in two stages is not the same.
+            # However it was computed: two arms of a comparison may share their randomness.
+            "stage_seed": str(seed),
             "stage": stage.name,
             "task": stage.task.package,
             "python": platform.python_version(),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from posttrain.provenance.code import CodeClosure, version
+from posttrain.provenance.code import CodeClosure, installed_versions
 from posttrain.stage.hashing import KeyDigest, canonical_json, sha256_of_json
 
 Components = Mapping[str, Mapping[str, str]]
@@ -19,10 +19,11 @@ _MAX_SHOWN = 60
 _DIGEST_SHOWN = 12
 _PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[^.]+')
 
-RULES = "2"
+RULES = "3"
 """Version of the rules by which keys are made; raised when equal work gets another key.
 
 Records of 0.1 have none. 2: modules moved, a package of an extra counts where it is asked for.
+3: packages count with those behind them, the seed of a stage by value, what changes no byte not.
 """
 
 _OF_RULES = "keys are made by other rule"
@@ -103,7 +104,7 @@ def stage_key(
 
     Args:
         code: Everything of ours that it executes, and the packages that this uses; their installed
-            versions count, too.
+            versions count, and those of the packages behind them.
         params: Resolved parameters, nested.
         inputs: Digest of each input, by port.
         runtime: Seed, device and the like, as far as they can change a result.
@@ -117,7 +118,7 @@ def stage_key(
         "code": dict(code.symbols),
         "params": flattened(params),
         "inputs": dict(inputs),
-        "packages": {name: version(name) for name in sorted(code.packages)},
+        "packages": installed_versions(code.packages),
         "runtime": dict(runtime),
     }
     return Key(KeyDigest(sha256_of_json(components)), components)

@@ -1,6 +1,6 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
@@ -9,6 +9,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from posttrain.stage.errors import UserError, nearest
 
 _QUOTE = "'"
+
+
+class _Unkeyed:
+    """Type of `UNKEYED`."""
+
+    def __repr__(self) -> str:
+        return "UNKEYED"
+
+
+UNKEYED = _Unkeyed()
+"""Marks a field that changes no byte of any result: ``every: Annotated[int, UNKEYED] = 10``.
+
+It is in no key, so that another value re-runs nothing.
+"""
 
 
 class StageConfig(BaseModel):
@@ -58,9 +72,28 @@ class StageConfig(BaseModel):
         """Fields that the value of another one switches off: no part of the identity either."""
         return frozenset()
 
+    def keyed(self) -> dict[str, Any]:
+        """The values, as JSON has them, without those of fields that change no byte."""
+        return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
+
     def local_files(self) -> Mapping[str, str]:
         """Files that this config names, by name; the flow hands them to the task's `files` port."""
         return {}
+
+
+def _unkeyed(value: Any) -> dict[Any, Any]:
+    """Which fields of a value are marked `UNKEYED`, at any depth, in pydantic's spelling."""
+    found: dict[Any, Any] = {}
+    inside: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, BaseModel):
+        fields = type(value).model_fields
+        found = {name: True for name, field in fields.items() if UNKEYED in field.metadata}
+        inside = ((name, getattr(value, name)) for name in fields.keys() - found.keys())
+    elif isinstance(value, Mapping):
+        inside = value.items()
+    elif isinstance(value, list | tuple):
+        inside = enumerate(value)
+    return found | {name: below for name, each in inside if (below := _unkeyed(each))}
 
 
 def configs_in(value: Any) -> Iterator[StageConfig]:

@@ -121,7 +121,7 @@ def install(folder, version="1.5", origin=None):
 @pytest.fixture
 def site(tmp_path_factory, monkeypatch):
     """A folder of installed packages that no other test sees."""
-    from posttrain.provenance.code import distributions
+    from posttrain.provenance.code import distributions, requirements
 
     folder = tmp_path_factory.mktemp("site")
     monkeypatch.syspath_prepend(str(folder))
@@ -130,6 +130,8 @@ def site(tmp_path_factory, monkeypatch):
         sys.modules.pop("turns", None)
         for name in ("version", "_providers", "_installed"):
             getattr(distributions, name).cache_clear()
+        for name in ("_installed", "_required", "_headers", "_folders"):
+            getattr(requirements, name).cache_clear()
 
     forget()
     yield folder, forget

@@ -41,7 +41,7 @@ def test_stages_share_a_seed(toy):
     assert seeds(toy) == {**own, "third": own["second"]}
     runtime = made["third"].components["runtime"]
     assert runtime["stage_seed"] == str(own["second"])
-    assert "stage_seed" not in before["third"].components["runtime"]
+    assert before["third"].components["runtime"]["stage_seed"] == str(own["third"])
     assert "seed_as: second" in (toy.root / "params.yaml").read_text()
     # Another seed of the run is another seed of both.
     toy.run("run.seed=5")

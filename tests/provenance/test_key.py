@@ -16,7 +16,9 @@ RUNTIME = {"python": "3.11.7", "seed": "0"}
 @pytest.fixture(autouse=True)
 def versions(monkeypatch):
     found = {"torch": "2.13.0", "polars": "2.1.0"}
-    monkeypatch.setattr(key_module, "version", found.__getitem__)
+    monkeypatch.setattr(
+        key_module, "installed_versions", lambda names: {name: found[name] for name in names}
+    )
     return found
 
 
@@ -30,7 +32,7 @@ def test_the_digest_is_of_the_canonical_json_of_the_components():
         '"inputs":{"policy":"' + "ab" * 32 + '"},'
         '"packages":{"torch":"2.13.0"},'
         '"params":{"loss.clip":"[0.1,0.2]","loss.kind":"\\"kl\\"","rate":"1e-05"},'
-        '"rules":{"keys":"2"},"runtime":{"python":"3.11.7","seed":"0"}}'
+        '"rules":{"keys":"3"},"runtime":{"python":"3.11.7","seed":"0"}}'
     )
     assert make().digest == hashlib.sha256(text.encode()).hexdigest()
 

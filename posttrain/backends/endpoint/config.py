@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import UNKEYED, StageConfig
 
 
 class Endpoint(StageConfig):
@@ -19,11 +19,11 @@ class Endpoint(StageConfig):
     """Name of the model there."""
     api_key_env: str | None = None
     """Environment variable that holds the key; null for an endpoint without one."""
-    concurrency: int = Field(16, ge=1, le=1024)
+    concurrency: Annotated[int, UNKEYED] = Field(16, ge=1, le=1024)
     """Most requests in flight at once."""
-    timeout_s: float = Field(120.0, gt=0.0)
+    timeout_s: Annotated[float, UNKEYED] = Field(120.0, gt=0.0)
     """Seconds without a byte after which a request counts as failed."""
-    retries: int = Field(6, ge=0)
+    retries: Annotated[int, UNKEYED] = Field(6, ge=0)
     """Further attempts at a request that failed for the moment: busy, slow, broken off."""
     send_seed: bool = True
     """Return whether requests carry a seed; some endpoints refuse the field."""

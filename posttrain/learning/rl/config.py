@@ -1,6 +1,6 @@
 """Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -21,7 +21,7 @@ from posttrain.learning.rl.metrics import (
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, schedules_in
 from posttrain.stage.slots import name_of
@@ -92,7 +92,7 @@ class RlConfig(Schedulable):
     """Largest mean gap, in nats, between the engine's log-probabilities and the trainer's."""
     stop: StopConfig | None = None
     """A rule for stopping before the last step; none trains all of them."""
-    checkpoint_every: int = Field(10, ge=0)
+    checkpoint_every: Annotated[int, UNKEYED] = Field(10, ge=0)
     """Optimizer updates between resumable checkpoints; 0 writes none."""
 
     @property

@@ -1,7 +1,7 @@
 """The parameters that every supervised training stage shares."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -9,7 +9,7 @@ from posttrain.learning.models.attention import Attention
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
-from posttrain.stage.config import StageConfig
+from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.schedule import schedules_in
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class TrainingConfig(StageConfig):
     """Optimizer, learning rate and its schedule."""
     max_length: int = Field(512, ge=8)
     """Longest prompt and completion in tokens; longer rows (pairs) are left out and counted."""
-    checkpoint_every: int = Field(100, ge=0)
+    checkpoint_every: Annotated[int, UNKEYED] = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
     learner: LearnerConfig = LearnerConfig()
     """Precision, packing, adapters, averaging and early stop."""

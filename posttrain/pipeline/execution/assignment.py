@@ -9,7 +9,6 @@ from multiprocessing import connection
 from pathlib import Path
 
 from posttrain.stage.config import StageConfig
-from posttrain.stage.context import StageContext
 from posttrain.stage.resources import RayResources
 from posttrain.stage.spec import ArtifactKind
 
@@ -37,21 +36,12 @@ class Assignment:
     unkeyed: frozenset[str] = frozenset()
     """Packages that are not in the stage's key, as its parameters have no use for them."""
 
-    def perform(self, emit: Callable[[Mapping[str, object]], None]) -> Mapping[str, float]:
-        """Run the task in this process, which is one of `processes`; its module is imported now."""
-        context = StageContext(
-            seed=self.seed,
-            threads=self.threads,
-            device=self.device,
-            scratch=self.scratch,
-            emit=emit,
-            processes=self.processes,
-            ray=self.ray,
-        )
-        module, _, function = self.entry.partition(":")
-        run = getattr(importlib.import_module(module), function)
-        metrics: Mapping[str, float] = run(self.config, self.inputs, self.outputs, context) or {}
-        return metrics
+    def function(self) -> Callable[..., Mapping[str, float] | None]:
+        """The task's function; its module is imported now."""
+        module, _, name = self.entry.partition(":")
+        function: Callable[..., Mapping[str, float] | None]
+        function = getattr(importlib.import_module(module), name)
+        return function
 
 
 @dataclass(frozen=True)

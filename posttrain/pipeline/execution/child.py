@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import connection, parent_process
 from pathlib import Path
 
-from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
+from posttrain.pipeline.execution import imported
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
+from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
 from posttrain.provenance.circumstances import observed
@@ -67,10 +68,9 @@ def concluded(
 
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
-    keep_freed_memory()
-    make_deterministic(assignment.seed, assignment.threads)
+    set_up(assignment)
     _require_device(assignment)
-    imported = started = time.perf_counter()
+    begun = started = time.perf_counter()
     before = set(sys.modules)
     if assignment.processes > 1:
         from posttrain.pipeline.execution.ranks import run_ranks
@@ -82,7 +82,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     else:
         importlib.import_module(assignment.entry.partition(":")[0])
         started = time.perf_counter()
-        metrics = assignment.perform(emitter(channel))
+        metrics = perform(assignment, emitter(channel))
     ran = time.perf_counter()
     _refuse_unkeyed(assignment, before)
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
@@ -95,8 +95,9 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "metrics": {name: float(value) for name, value in metrics.items()},
         "rows": rows,
         "parts": parts,
+        "imported": imported.first_party(),
         "circumstances": observed(assignment.device),
-        "timings": {"import": started - imported, "run": ran - started, "verify": verified - ran},
+        "timings": {"import": started - begun, "run": ran - started, "verify": verified - ran},
         # What this process held at most.
         "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
@@ -104,8 +105,8 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
 
 def _refuse_unkeyed(assignment: Assignment, before: set[str]) -> None:
     """What was imported must be in the key, or another version of it would go unnoticed."""
-    imported = {name.partition(".")[0] for name in sys.modules.keys() - before}
-    if surplus := sorted(imported & assignment.unkeyed):
+    heads = {name.partition(".")[0] for name in sys.modules.keys() - before}
+    if surplus := sorted(heads & assignment.unkeyed):
         raise UserError(
             f"stage '{assignment.stage}' imported {', '.join(surplus)}, which nothing in its"
             " parameters asks for, so its key does not know the version; name it in `PACKAGES` of"

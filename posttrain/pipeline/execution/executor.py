@@ -56,6 +56,7 @@ class Executor:
         """Make the outputs of `name` be there and right; raises `StageFailed`."""
         timings = Timings()
         with timings.phase("key"), self._lock:
+            self.planner.keys.look_again()
             decision = self.planner.decide(name, self.made)
         base = self._base(decision, attempt)
         if decision.action == "run" or (

@@ -53,11 +53,14 @@ class OutputPublisher:
             The complete record of the run, not yet in the ledger.
 
         Raises:
-            UserError: If a part of an output was recalled, or does not fit the inputs'.
+            UserError: If its code changed while it ran, or a part of an output was recalled or
+                does not fit the inputs'.
 
         """
         stage = self.planner.dag.stages[base.stage]
         finals = finals_of(self.planner, base.stage)
+        with timings.phase("key"), self.reading:
+            self.planner.keys.refuse_changed(base, outcome.imported)
         with timings.phase("digest"):
             known = self.planner.stat_cache
             digests = {role: digest_path(path, cache=known) for role, path in staged.items()}

@@ -10,8 +10,8 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
-from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.pipeline.execution.assignment import Assignment, Channel
+from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.child import concluded, emitter, logged
 from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
 from posttrain.stage.config import StageConfig
@@ -45,8 +45,7 @@ def main() -> None:
 
 
 def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, object]:
-    keep_freed_memory()
-    make_deterministic(assignment.seed, assignment.threads)
+    set_up(assignment)
     from posttrain.learning.models.distributed.group import Dismissed, close_group, open_group
 
     for _, name in socket.if_nameindex():
@@ -56,7 +55,7 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
     final: dict[str, object]
     try:
         with plugged(assignment.plugins):
-            metrics = assignment.perform(emitter(channel if rank == 0 else None))
+            metrics = perform(assignment, emitter(channel if rank == 0 else None))
         final = {"kind": "done", "metrics": metrics}
     except Dismissed:
         final = {"kind": "dismissed"}

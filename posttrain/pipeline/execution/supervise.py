@@ -16,6 +16,7 @@ from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
+from posttrain.provenance.code import Signature
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
@@ -48,6 +49,8 @@ class StageOutcome:
     parts: Mapping[str, Sequence[ArtifactPart]] = field(default_factory=dict)
     timings: Mapping[str, float] = field(default_factory=dict)
     circumstances: Mapping[str, str] = field(default_factory=dict)
+    imported: Mapping[str, Signature] = field(default_factory=dict)
+    """First-party files that the stage imported, by which version."""
 
 
 class StageProcesses:
@@ -151,7 +154,7 @@ def _stopped(reason: str) -> dict[str, Any]:
 def _outcome(final: Mapping[str, Any], process: ForkServerProcess, log: Path) -> StageOutcome:
     kind = final["kind"]
     if kind == "done":
-        names = ("metrics", "rows", "parts", "timings", "circumstances")
+        names = ("metrics", "rows", "parts", "timings", "circumstances", "imported")
         return StageOutcome(ok=True, **{name: final[name] for name in names})
     if kind == "refused":
         return StageOutcome(ok=False, error=final["error"], refused=True)

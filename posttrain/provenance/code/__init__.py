@@ -10,17 +10,23 @@ from posttrain.provenance.code.closure import CodeClosure, CodeReader
 from posttrain.provenance.code.distributions import optional, version
 from posttrain.provenance.code.files import FRAMEWORK
 from posttrain.provenance.code.renaming import Renaming
+from posttrain.provenance.code.requirements import COMPUTES_NOTHING, installed_versions
 from posttrain.provenance.code.scan_outside import COMPUTED
+from posttrain.provenance.code.seen import Signature, signature_of
 
 __all__ = [
     "COMPUTED",
+    "COMPUTES_NOTHING",
     "FRAMEWORK",
     "CodeClosure",
     "CodeReader",
     "ModuleText",
     "Renaming",
+    "Signature",
     "SourceArchive",
+    "installed_versions",
     "optional",
     "recovered",
+    "signature_of",
     "version",
 ]

@@ -12,6 +12,7 @@ from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.resolve import IMPORTED
+from posttrain.provenance.code.seen import Signature
 from posttrain.provenance.code.symbols import BODY, MAIN, Symbol, SymbolNode, parse_module
 from posttrain.provenance.code.texts import FILES, WHOLE, loads_by_name, named_in_text
 from posttrain.provenance.code.tree import SourceTree, room_to_recurse
@@ -79,7 +80,9 @@ class CodeReader:
         cache: Path | None = None,
         made: Collection[Path] = (),
     ) -> None:
-        self._tree = SourceTree(root, packages, cache=cache)
+        passing = {path.name for path in made if path.parent == root}
+        self._tree = SourceTree(root, packages, cache=cache, passing=passing)
+        self._root = root
         self._files = NamedFiles(self._tree, root, made)
         self._graph = SymbolGraph(self._tree, outside=outside)
         self._packages = tuple(packages)
@@ -102,9 +105,10 @@ class CodeReader:
         found = {f"{node.module}:{node.name}": symbol.digest for node, symbol in known.items()}
         found |= _texts(known, reasons)
         data = self._data(reached, known)
-        found |= {name: self._tree.digest(file) for name, file in data.items()}
+        found |= {name: self._tree.seen.digest(file) for name, file in data.items()}
         modules = frozenset(node.module for node in reached if node.module)
         sources = self._sources(known, modules)
+        self._search(sources.union(data.values()))
         self._tree.save()
         symbols = dict(sorted(found.items()))
         heads = {module.partition(".")[0] for module in modules}
@@ -122,6 +126,22 @@ class CodeReader:
             data=frozenset(data.values()),
             environment=self._environment(known, modules),
         )
+
+    def is_current(self) -> bool:
+        """Whether every file that was read holds what it held, and no module came or went."""
+        return self._tree.seen.is_current()
+
+    def signatures(self, closure: CodeClosure) -> dict[Path, Signature]:
+        """By which signs the files of a closure's modules were known when they were read."""
+        places = filter(None, map(self._tree.place, closure.modules))
+        found = {place: self._tree.seen.signature(place) for place in places}
+        return {place: signature for place, signature in found.items() if signature is not None}
+
+    def _search(self, files: Iterable[Path]) -> None:
+        """Remember which modules the folders of some files, and those above them, hold."""
+        folders = {self._root, *(file.parent for file in files)}
+        for folder in folders | {each.parent for each in folders if self._root in each.parents}:
+            self._tree.seen.search(folder)
 
     def _data(
         self, reached: Iterable[SymbolNode], known: Mapping[SymbolNode, Symbol]

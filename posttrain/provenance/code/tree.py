@@ -7,26 +7,34 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import ModuleText
 from posttrain.provenance.code.places import ModulePlaces
+from posttrain.provenance.code.seen import SeenFiles
 from posttrain.provenance.code.store import TableStore
 from posttrain.provenance.code.symbols import ModuleTable, Symbol, parse_module
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of_file
 
 
 class SourceTree(ModulePlaces):
     """A snapshot of the first-party modules below `root`; each file is read at most once."""
 
-    def __init__(self, root: Path, packages: Collection[str], *, cache: Path | None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        packages: Collection[str],
+        *,
+        cache: Path | None,
+        passing: Collection[str] = (),
+    ) -> None:
         super().__init__(root, packages)
+        self.seen = SeenFiles(passing)
         self._tables: dict[str, ModuleTable | None] = {}
         self._versions: dict[str, str] = {}
-        self._digests: dict[Path, str] = {}
         self._store = TableStore(cache, self._packages)
 
     def table(self, module: str) -> ModuleTable | None:
         """The module's table, or None where it has no source."""
         if module not in self._tables:
-            source = self._read(module)
+            place = self._source(module)
+            source = None if place is None else self.seen.read(place)
             self._tables[module] = None if source is None else self._parsed(module, source)
         return self._tables[module]
 
@@ -41,22 +49,16 @@ class SourceTree(ModulePlaces):
 
     def text(self, module: str) -> ModuleText | None:
         """The module's text as it is on disk now."""
-        source = self._read(module)
-        return None if source is None else ModuleText(source, _is_init(self.place(module)))
-
-    def digest(self, file: Path) -> str:
-        """Digest of a data file, as it was when it was first asked for."""
-        if file not in self._digests:
-            self._digests[file] = sha256_of_file(file)
-        return self._digests[file]
+        place = self._source(module)
+        return None if place is None else ModuleText(place.read_bytes(), _is_init(place))
 
     def save(self) -> None:
         """Remember the tables of this snapshot for the next one."""
         self._store.save()
 
-    def _read(self, module: str) -> bytes | None:
+    def _source(self, module: str) -> Path | None:
         place = self.place(module)
-        return None if place is None or place.suffix != ".py" else place.read_bytes()
+        return None if place is None or place.suffix != ".py" else place
 
     def _parsed(self, module: str, source: bytes) -> ModuleTable:
         place = self.place(module)
