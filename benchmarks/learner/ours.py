@@ -56,7 +56,7 @@ def train(
 ) -> None:
     """Run a stage as a recipe's process runs it, until `pace` ends it."""
     keep_freed_memory()
-    make_deterministic(0, 1)
+    make_deterministic(0, 1, "portable")
     rows = json.loads((folder / "rows.json").read_text())
     own = folder / "ours" / workload
     own.mkdir(parents=True, exist_ok=True)

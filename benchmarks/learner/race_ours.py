@@ -22,7 +22,7 @@ def main() -> None:
     """Train until the parent has heard enough."""
     folder, weights, burst, steps, data = sys.argv[1:]
     keep_freed_memory()
-    make_deterministic(0, 1)
+    make_deterministic(0, 1, "portable")
     seen: list[PolicyLearner] = []
     pace = Pace(
         warm_up=1,

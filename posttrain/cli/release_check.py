@@ -128,7 +128,8 @@ def rebuild(
         click.echo(f"environment: {difference}", err=True)
     click.echo(f"{done.level}: {done.rule}.")
     if not done.agrees:
-        click.echo(f"The rebuild is not the release at level {done.level}.", err=True)
+        is_not = "is not" if done.agrees is False else "is not comparable with"
+        click.echo(f"The rebuild {is_not} the release at level {done.level}.", err=True)
         sys.exit(1)
     binding = sum(each.binding for each in done.comparisons)
     click.echo(f"Rebuilt at level {done.level}: {binding} comparisons agree.")
@@ -137,7 +138,11 @@ def rebuild(
 def _row(each: "RebuildComparison") -> "tuple[str | Text, ...]":
     """One comparison; what does not count at the level is shown dimmed."""
     agrees = "equal" if each.released == each.rebuilt else "agrees"
-    words = colored(agrees, "green") if each.agrees else colored("differs", "red")
+    words = {
+        True: colored(agrees, "green"),
+        False: colored("differs", "red"),
+        None: colored("not comparable", "yellow"),
+    }[each.agrees]
     if not each.binding:
         words = colored(f"{words}, not asked", "dim")
     values = shortened(each.released), shortened(each.rebuilt)

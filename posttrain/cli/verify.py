@@ -65,7 +65,10 @@ def verify(
     figure must lie in the 95% prediction interval (Student's t) of theirs, and their mean must be
     known to within --within. What was found is kept in the ledger, where release gates ask for it.
 
-    Exits with 0 if it holds, and with 1 if it does not or the seeds do not suffice for a verdict.
+    What was made with other kernels, on another processor, is not comparable at L0 where its bytes
+    differ: it neither holds nor fails, and no gate hears of it.
+
+    Exits with 0 if it holds, and with 1 if it does not or there is no verdict.
 
     Examples:
       posttrain verify latest --level L0              every stage again: the same bytes?
@@ -111,13 +114,16 @@ def _show(check: "LevelCheck", output: str) -> None:
         return
     rows = []
     for each in check.findings:
-        differs = colored("differs", "red", f" {each.note}")
-        words = colored("agrees", "green") if each.agrees else differs
+        words = {
+            True: colored("agrees", "green"),
+            False: colored("differs", "red", f" {each.note}"),
+            None: colored("not comparable", "yellow", f" {each.note}"),
+        }[each.agrees]
         values = shortened(each.recorded), shortened(each.again)
         rows.append((each.stage, each.what, *values, words))
     print_table(("stage", "compared", "recorded", "again", ""), rows)
     click.echo(f"Rule: {check.rule}.")
     if check.advice:
         click.echo(check.advice)
-    holds = "holds" if check.holds else "does not hold"
+    holds = {True: "holds", False: "does not hold", None: "neither holds nor fails"}[check.holds]
     click.echo(f"{check.name} {holds} at level {check.level}.")

@@ -5,6 +5,7 @@ import os
 import random
 from collections.abc import Mapping
 
+from posttrain.stage.kernels import Kernels, bind_kernels, kernel_environment
 from posttrain.stage.seeds import derived_seed
 
 # Parameters of glibc's mallopt, as <malloc.h> numbers them.
@@ -32,7 +33,7 @@ def stage_seed(runtime: Mapping[str, str], stage: str) -> int:
     return int(given) if given is not None else derived_seed(int(runtime["seed"]), stage)
 
 
-def thread_environment(threads: int) -> dict[str, str]:
+def library_environment(threads: int, kernels: Kernels) -> dict[str, str]:
     """Variables that native libraries read once, when they are loaded."""
     names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
     quiet = {
@@ -42,15 +43,23 @@ def thread_environment(threads: int) -> dict[str, str]:
         "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
         "PYTHONHASHSEED": "0",
     }
-    return dict.fromkeys(names, str(threads)) | quiet
+    return dict.fromkeys(names, str(threads)) | quiet | kernel_environment(kernels)
 
 
-def make_deterministic(seed: int, threads: int) -> None:
-    """Seed every generator of this process and pin torch to repeatable kernels."""
+def make_deterministic(seed: int, threads: int, kernels: Kernels) -> None:
+    """Seed every generator of this process and pin torch to repeatable kernels.
+
+    Args:
+        seed: Of the stage.
+        threads: That one operation may use.
+        kernels: Those that the recipe asks for.
+
+    """
     import numpy as np
     import torch
 
-    os.environ.update(thread_environment(threads))
+    os.environ.update(library_environment(threads, kernels))
+    bind_kernels(kernels)
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)

@@ -18,6 +18,7 @@ from posttrain.pipeline.slots import check_plugins
 from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.errors import UserError, first_line, nearest, shown
+from posttrain.stage.kernels import Kernels
 from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
@@ -38,6 +39,9 @@ class RunSettings(StageConfig):
     """Threads of one stage; results are bitwise equal only for an equal thread count."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Class of device that the stages compute on."""
+    kernels: Kernels = "portable"
+    """Kernels of the processor: `portable` are those of AVX2, which come to the same bytes on every
+    x86 processor that has it; `fast` are the fastest that this one has."""
     level: Annotated[Literal["L0", "L1", "L2", "L3"], UNKEYED] = "L0"
     """Reproducibility that the recipe promises: L0 is bitwise on one machine's CPU."""
     retries: Annotated[int, UNKEYED] = Field(default=1, ge=0)

@@ -1,5 +1,6 @@
 """The key of each stage of a recipe: its code, parameters, inputs and how it is run."""
 
+import os
 import platform
 from collections import defaultdict
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import StageRun
 from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
+from posttrain.stage.kernels import PORTABLE, Kernels
 from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactKind, Dag, Stage
@@ -171,6 +173,7 @@ class StageKeys:
         return {
             **self.recipe.run.keyed(),
             **stage.resources.keyed(),
+            **_chosen_kernels(self.recipe.run.kernels),
             # However it was computed: two arms of a comparison may share their randomness.
             "stage_seed": str(seed),
             "stage": stage.name,
@@ -250,6 +253,13 @@ def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClos
         if all(module.startswith(f"{FRAMEWORK}.") for module in closure.lazy[name])
     }
     return replace(closure, packages=closure.packages - unused, unused=frozenset(unused))
+
+
+def _chosen_kernels(kernels: Kernels) -> dict[str, str]:
+    """Variables by which a person chooses kernels, as far as the recipe leaves the choice."""
+    if kernels == "portable":
+        return {}
+    return {name: os.environ[name] for name in PORTABLE if name in os.environ}
 
 
 def _entries(config: StageConfig) -> list[str]:

@@ -4,22 +4,12 @@ A key is the same on every machine, and so are the bytes of most stages; but ker
 products are chosen by the processor that they run on, and sum in another order on another one.
 """
 
-import ctypes
-import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-PINS = (
-    "ATEN_CPU_CAPABILITY",
-    "MKL_CBWR",
-    "MKL_ENABLE_INSTRUCTIONS",
-    "ONEDNN_MAX_CPU_ISA",
-    "OPENBLAS_CORETYPE",
-    "NPY_DISABLE_CPU_FEATURES",
-)
-"""Variables by which a person chooses kernels; set ones count by value in every key."""
+from posttrain.stage.kernels import bound_kernels
 
 NAMES = {
     "kernels": "the choice of kernels",
@@ -32,10 +22,6 @@ NAMES = {
 }
 """Circumstances that may decide bytes, in the order in which they are compared."""
 
-# MKL_CBWR_BRANCH and its values, as <mkl_types.h> numbers them.
-_BRANCH = 1
-_BRANCHES = {1: "any", 2: "any", 3: "COMPATIBLE", 8: "AVX", 10: "AVX2", 12: "AVX512"}
-
 
 def observed(device: str = "cpu") -> dict[str, str]:
     """What this process computes with, as its libraries say of themselves; imports torch.
@@ -47,16 +33,10 @@ def observed(device: str = "cpu") -> dict[str, str]:
         Value by name of a circumstance.
 
     """
-    import torch
-
-    found = {
-        "processor": processor(),
-        "torch": torch.backends.cpu.get_cpu_capability(),
-        "mkl": _mkl(),
-        "onednn": os.environ.get("ONEDNN_MAX_CPU_ISA", "none"),
-        "libc": " ".join(platform.libc_ver()),
-    }
+    found = bound_kernels() | {"processor": processor(), "libc": " ".join(platform.libc_ver())}
     if device == "cuda":
+        import torch
+
         found["gpu"] = torch.cuda.get_device_name()
     return found
 
@@ -83,6 +63,12 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
     ]
 
 
+def together(verdicts: Iterable[bool | None]) -> bool | None:
+    """What several verdicts come to: one that fails decides, then one of which nothing is known."""
+    given = set(verdicts)
+    return False if False in given else None if None in given else True
+
+
 def processor() -> str:
     """What the processor calls itself: another one may round otherwise."""
     try:
@@ -91,16 +77,3 @@ def processor() -> str:
         return platform.processor()
     names = re.findall(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return names[0] if names else platform.processor()
-
-
-def _mkl() -> str:
-    """The branch of its code that MKL was bound to; `none` where torch brings no MKL."""
-    import torch
-
-    # It is loaded already: this only finds it again.
-    path = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
-    try:
-        branch = ctypes.CDLL(str(path)).mkl_serv_cbwr_get(_BRANCH)
-    except (OSError, AttributeError):
-        return "none"
-    return _BRANCHES.get(branch, str(branch))

@@ -1,6 +1,7 @@
 """`posttrain verify` on a project of three small stages: what holds, what does not, and why."""
 
 import json
+import sqlite3
 import subprocess
 
 import pytest
@@ -73,6 +74,24 @@ def test_a_stage_that_draws_from_the_system_is_named_and_those_after_it_are_not(
     assert audit.code == 1
     assert "second: verified at L0, and it did not hold" in audit.out
     assert "third" not in audit.out
+
+
+def test_other_bytes_from_another_processor_neither_hold_nor_fail(toy, posttrain, stage_file, edit):
+    edit(stage_file, *UNREPRODUCIBLE)
+    toy.run()
+    # The ledger of a machine that took other kernels.
+    with sqlite3.connect(toy.root / ".posttrain/ledger.db") as database:
+        elsewhere = "replace(replace(body, '\"AVX2\"', '\"AVX9\"'), '\"AVX512\"', '\"AVX9\"')"
+        chosen = "SELECT circumstances FROM stage_runs"
+        database.execute(f"UPDATE documents SET body = {elsewhere} WHERE sha IN ({chosen})")
+    said = posttrain("verify", "second@latest", "--level", "L0")
+    assert said.code == 1
+    assert "made with torch's kernels AVX9, here AVX" in said.out
+    assert "not comparable at L0 (second)" in said.out
+    assert said.out.splitlines()[-1].endswith("neither holds nor fails at level L0.")
+    # Nothing is kept that a gate could take for a verdict, and nothing is said of the stage.
+    assert kept(toy) == []
+    assert posttrain("audit").code == 0
 
 
 def test_other_code_is_refused_with_the_commit_to_check_out(toy, posttrain, edit):

@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+from posttrain.stage.kernels import PORTABLE, Kernels, bind_kernels, kernel_environment
+
 _VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -13,6 +15,7 @@ _VARIABLES = (
     "HF_HUB_DISABLE_PROGRESS_BARS",
     "CUBLAS_WORKSPACE_CONFIG",
     "PYTHONHASHSEED",
+    *PORTABLE,
 )
 """Read once by native libraries, and none of them a secret: no other variable is sent along."""
 
@@ -28,6 +31,7 @@ class TorchSettings:
 
     threads: int
     deterministic: bool
+    kernels: Kernels
     version: str
 
     @classmethod
@@ -36,7 +40,9 @@ class TorchSettings:
         import torch
 
         deterministic = torch.are_deterministic_algorithms_enabled()
-        return cls(torch.get_num_threads(), deterministic, torch.__version__)
+        portable = kernel_environment("portable").items() <= os.environ.items()
+        kernels: Kernels = "portable" if portable else "fast"
+        return cls(torch.get_num_threads(), deterministic, kernels, torch.__version__)
 
     def take_over(self) -> None:
         """Make them this process's own; `ValueError` for another torch than theirs."""
@@ -44,6 +50,7 @@ class TorchSettings:
 
         if torch.__version__ != self.version:
             raise ValueError(f"torch is {torch.__version__} here and {self.version} at the stage")
+        bind_kernels(self.kernels)
         torch.set_num_threads(self.threads)
         torch.use_deterministic_algorithms(mode=self.deterministic)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -9,6 +9,7 @@ from multiprocessing import connection
 from pathlib import Path
 
 from posttrain.stage.config import StageConfig
+from posttrain.stage.kernels import Kernels
 from posttrain.stage.resources import RayResources
 from posttrain.stage.spec import ArtifactKind
 
@@ -28,6 +29,7 @@ class Assignment:
     seed: int
     threads: int
     device: str
+    kernels: Kernels = "portable"
     processes: int = 1
     ray: RayResources | None = None
     plugins: tuple[str, ...] = ()

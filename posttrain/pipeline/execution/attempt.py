@@ -70,6 +70,7 @@ def assign(
         seed=stage_seed(base.components["runtime"], stage.name),
         threads=settings.threads,
         device=settings.device,
+        kernels=settings.kernels,
         processes=stage.resources.processes,
         ray=stage.resources.ray,
         plugins=planner.recipe.plugins,

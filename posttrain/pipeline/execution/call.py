@@ -13,7 +13,7 @@ from posttrain.stage.context import StageContext
 def set_up(assignment: Assignment) -> None:
     """Set the process up before anything of the stage is imported."""
     keep_freed_memory()
-    make_deterministic(assignment.seed, assignment.threads)
+    make_deterministic(assignment.seed, assignment.threads, assignment.kernels)
 
 
 def perform(

@@ -193,7 +193,8 @@ def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProc
     """Start the server that stages are forked from, with the libraries that these will need."""
     running = (each.stage for each in decisions if each.action != "cached")
     models = any("transformers" in planner.keys.closure(name).packages for name in running)
-    processes = StageProcesses(planner.recipe.run.threads, models=models)
+    run = planner.recipe.run
+    processes = StageProcesses(run.threads, kernels=run.kernels, models=models)
     processes.warm()
     return processes
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
-from posttrain.pipeline.determinism import thread_environment
+from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution import child
 from posttrain.pipeline.execution.assignment import Assignment, Order
+from posttrain.stage.kernels import Kernels
 
 _PRELOAD = "posttrain.pipeline.execution.preload"
 _PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"
@@ -60,10 +61,10 @@ class Workers:
     what a short stage costs. Both happen beside the stages here, not between them.
     """
 
-    def __init__(self, threads: int, *, models: bool = True) -> None:
+    def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
         self._preload = [_PRELOAD, _PRELOAD_MODELS] if models else [_PRELOAD]
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
-        self._threads = threads
+        self._threads, self._kernels = threads, kernels
         self._lock = threading.Lock()
         self._forking = threading.Lock()
         self._spare: StageWorker | None = None
@@ -74,7 +75,7 @@ class Workers:
         """Start the fork server now, so that its imports overlap with the caller's own."""
         from multiprocessing import forkserver
 
-        os.environ.update(thread_environment(self._threads))
+        os.environ.update(library_environment(self._threads, self._kernels))
         self._context.set_forkserver_preload(self._preload)
         forkserver.ensure_running()
 

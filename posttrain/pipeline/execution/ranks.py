@@ -16,7 +16,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posttrain.pipeline.determinism import thread_environment
+from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution.assignment import Assignment, Channel
 from posttrain.pipeline.execution.failures import killed_by
 
@@ -103,7 +103,7 @@ def _launch(assignment: Assignment, address: str) -> None:
 
     # Who ended is told by us, in one sentence; its notes would be the end of the log.
     logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
-    os.environ.update(thread_environment(threads_of_rank(assignment)))
+    os.environ.update(library_environment(threads_of_rank(assignment), assignment.kernels))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     config = LaunchConfig(
         min_nodes=1,

@@ -17,6 +17,7 @@ from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
 from posttrain.provenance.code import Signature
+from posttrain.stage.kernels import Kernels
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
@@ -59,8 +60,8 @@ class StageProcesses:
     Without `models`, transformers is left to the stages that want it after all.
     """
 
-    def __init__(self, threads: int, *, models: bool = True) -> None:
-        self._workers = Workers(threads, models=models)
+    def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
+        self._workers = Workers(threads, kernels=kernels, models=models)
         self._stopping = threading.Event()
 
     def warm(self) -> None:

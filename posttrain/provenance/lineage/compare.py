@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from posttrain.provenance import circumstances
 from posttrain.provenance.key import differences
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun
 
@@ -66,8 +67,13 @@ def _compare(stage: str, before: StageRun | None, after: StageRun | None) -> Sta
 
 def _unexplained(before: StageRun, after: StageRun) -> str | None:
     if before.key == after.key:
-        return None
+        apart = circumstances.differences(before.circumstances, after.circumstances)
+        return f"made with {apart[0]}" if apart and _other_bytes(before, after) else None
     return f"key {before.key[:12]} -> {after.key[:12]}"
+
+
+def _other_bytes(before: StageRun, after: StageRun) -> bool:
+    return _digests(before.outputs) != _digests(after.outputs)
 
 
 def _digests(records: tuple[ArtifactRecord, ...]) -> dict[str, str]:

@@ -3,7 +3,9 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+from posttrain.provenance.circumstances import differences, together
 from posttrain.provenance.ledger import StageRun
 from posttrain.publishing.release.claims import SignedClaims
 from posttrain.publishing.release.code import holds_library, unpack_code
@@ -30,7 +32,8 @@ _DECIDES = "pass_at_1"
 class RebuildComparison:
     """One thing that was compared, how, and whether it agrees.
 
-    What is not `binding` is shown, and decides nothing at this level.
+    What is not `binding` is shown, and decides nothing at this level. `agrees` is None where other
+    bytes were to be expected, as they were made with other kernels.
     """
 
     stage: str
@@ -38,7 +41,7 @@ class RebuildComparison:
     how: str
     released: str
     rebuilt: str
-    agrees: bool
+    agrees: bool | None
     binding: bool = True
 
 
@@ -52,9 +55,9 @@ class Rebuilt:
     environment: tuple[str, ...]
 
     @property
-    def agrees(self) -> bool:
-        """Return whether everything that the level promises came out again."""
-        return all(each.agrees for each in self.comparisons if each.binding)
+    def agrees(self) -> bool | None:
+        """True where everything that the level promises came out again, None where none can say."""
+        return together(each.agrees for each in self.comparisons if each.binding)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def rebuild(
             seeds[other] = _run(folder, recipe, given, "--set", f"run.seed={other}")
     if level not in BITWISE:
         found += compare_figures(claims, seeds, contents, wish.within)
-    wrong = tuple(package_findings(lock))
+    wrong = (*made_otherwise(claims, seeds[seed]), *package_findings(lock))
     done = Rebuilt(level, RULES[level], tuple(found), wrong)
     (folder / REPORT).write_bytes(pretty({**asdict(done), "agrees": done.agrees}))
     return done
@@ -156,7 +159,7 @@ def compare_bytes(
         made = {record.path: record.digest for record in run.outputs} if run else {}
         for each in claim["subject"]:
             released, rebuilt = each["digest"]["sha256"], made.get(each["name"], "nothing")
-            same = released == rebuilt
+            same = True if released == rebuilt else None if run and _apart(claim, run) else False
             yield RebuildComparison(stage, each["name"], "digest", released, rebuilt, same, binding)
         given = definition["internalParameters"]
         # Packages may differ where the result does not.
@@ -167,6 +170,21 @@ def compare_bytes(
         how = "code, parameters and inputs behind it" if binding else "code and parameters"
         key = run.key if run else "nothing"
         yield RebuildComparison(stage, "key", how, given["key"], key, same)
+
+
+def made_otherwise(claims: SignedClaims, runs: Mapping[str, StageRun]) -> list[str]:
+    """How stages were made with other kernels than here, one sentence each."""
+    found: dict[str, None] = {}
+    for claim in claims.stages:
+        run = runs.get(str(claim["predicate"]["buildDefinition"]["externalParameters"]["stage"]))
+        if run is not None:
+            found |= dict.fromkeys(_apart(claim, run))
+    return [f"made with {each}: other bytes are not comparable at L0" for each in found]
+
+
+def _apart(claim: Mapping[str, Any], run: StageRun) -> list[str]:
+    given = claim["predicate"]["buildDefinition"]["internalParameters"].get("circumstances", {})
+    return differences(given, run.circumstances)
 
 
 def compare_figures(

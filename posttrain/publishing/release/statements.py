@@ -54,7 +54,11 @@ def stage_statement(run: StageRun, commit: str | None) -> dict[str, Any]:
         "buildDefinition": {
             "buildType": _BUILD,
             "externalParameters": {"stage": run.stage, "task": run.task},
-            "internalParameters": {"key": run.key, "components": components},
+            "internalParameters": {
+                "key": run.key,
+                "components": components,
+                "circumstances": dict(run.circumstances),
+            },
             "resolvedDependencies": dependencies,
         },
         "runDetails": {

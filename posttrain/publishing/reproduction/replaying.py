@@ -92,7 +92,8 @@ def learn_again(
     from posttrain.pipeline.determinism import make_deterministic, stage_seed
 
     seed, threads = stage_seed(runtime, stage), int(runtime["threads"])
-    make_deterministic(seed, threads)
+    portable = runtime.get("kernels") == "portable"
+    make_deterministic(seed, threads, "portable" if portable else "fast")
     config, models, rollouts = prepare()
     replay = importlib.import_module(f"{task}.replay").replay
     given = StageContext(seed, threads, runtime["device"], **context)

@@ -34,9 +34,16 @@ class Subject:
         """What a verification is kept under."""
         return next(iter(self.records.values())).id if self.alone else self.run.id
 
-    def with_run(self, holds: Mapping[str, bool]) -> dict[str, bool]:
-        """What holds of stage runs by id, and of their run where all of it was asked for."""
-        return {**holds, **({} if self.alone else {self.run.id: all(holds.values())})}
+    def with_run(self, holds: Mapping[str, bool | None]) -> dict[str, bool]:
+        """What holds of stage runs by id, and of their run where all of it was asked for.
+
+        Of what is None, nothing is said, nor of the run, unless another stage run fails.
+        """
+        judged = {name: each for name, each in holds.items() if each is not None}
+        holding = all(judged.values())
+        if not self.alone and (len(judged) == len(holds) or not holding):
+            judged[self.run.id] = holding
+        return judged
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.session import Session
+from posttrain.provenance.circumstances import differences, together
 from posttrain.provenance.ledger import Ledger, StageRun, Verification
 from posttrain.publishing.reproduction.project import Mirror, Restorer, last_run, run_recipe
 from posttrain.publishing.reproduction.replaying import ReplayOutcome, replay_stage, replayable
@@ -24,13 +25,16 @@ from posttrain.publishing.reproduction.subject import (
 
 @dataclass(frozen=True)
 class VerifiedItem:
-    """One thing that was compared; `note` says in words what is the matter, if anything is."""
+    """One thing that was compared; `note` says in words what is the matter, if anything is.
+
+    `agrees` is None where other bytes were to be expected: it was made with other kernels.
+    """
 
     stage: str
     what: str
     recorded: str
     again: str
-    agrees: bool
+    agrees: bool | None
     note: str = ""
 
 
@@ -48,9 +52,9 @@ class LevelCheck:
     advice: str = ""
 
     @property
-    def holds(self) -> bool:
-        """Return whether everything that was compared agrees."""
-        return all(finding.agrees for finding in self.findings)
+    def holds(self) -> bool | None:
+        """True where everything that was compared agrees, None where nothing can be said."""
+        return together(finding.agrees for finding in self.findings)
 
     def verifications(self) -> list[Verification]:
         """What the ledger keeps of it."""
@@ -70,15 +74,29 @@ def verify_bytes(ledger: Ledger, name: str, root: Path) -> LevelCheck:
         TemporaryDirectory(prefix="posttrain-verify-") as folder,
     ):
         findings = tuple(_run_again(session, subject, Path(folder)))
-    at_fault = sorted({each.stage for each in findings if not each.agrees})
+    verdicts = {
+        name: together(each.agrees for each in findings if each.stage == name)
+        for name in subject.records
+    }
+    at_fault = sorted(name for name, agrees in verdicts.items() if agrees is False)
+    incomparable = sorted(name for name, agrees in verdicts.items() if agrees is None)
+    advice = []
+    if at_fault:
+        advice.append(f"not reproducible: {', '.join(at_fault)}")
+    if incomparable:
+        why = dict.fromkeys(each.note for each in findings if each.agrees is None)
+        advice.append(
+            f"{'; '.join(why)}: not comparable at L0 ({', '.join(incomparable)}); verify on a "
+            "processor of that kind, or make the bytes with run.kernels: portable"
+        )
     return LevelCheck(
         subject.name,
         "L0",
         "every output of every stage, made again from the inputs that it had, has the same digest",
         findings,
-        subject.with_run({each.id: name not in at_fault for name, each in subject.records.items()}),
+        subject.with_run({each.id: verdicts[name] for name, each in subject.records.items()}),
         {"outputs": len(findings), "at_fault": ",".join(at_fault)},
-        f"not reproducible: {', '.join(at_fault)}" if at_fault else "",
+        "; ".join(advice),
     )
 
 
@@ -157,9 +175,15 @@ def _run_again(session: Session, subject: Subject, folder: Path) -> Iterator[Ver
         digests = {each.role: each.digest for each in again.outputs} if again and finished else {}
         for each in record.outputs:
             other = digests.get(each.role)
-            equal = each.digest == other
-            note = "" if equal or other is None else "other bytes from the same inputs"
-            yield VerifiedItem(name, each.path, each.digest, other or "failed", equal, note)
+            agrees: bool | None = each.digest == other
+            note = ""
+            if again is not None and other is not None and not agrees:
+                apart = differences(record.circumstances, again.circumstances)
+                agrees = None if apart else False
+                note = (
+                    f"made with {', '.join(apart)}" if apart else "other bytes from the same inputs"
+                )
+            yield VerifiedItem(name, each.path, each.digest, other or "failed", agrees, note)
 
 
 def _inputs_of(run: StageRun) -> dict[str, str]:

@@ -104,6 +104,11 @@ def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypa
     assert "was executed 1 times" in twice.remedy
     conflict = Conflict(run.key, "sft", ())
     assert "'sft' made different bytes" in judged(Ledger(evidence.ledger, [conflict])).remedy
+    assert judged(portable=True).passed
+    own = [replace(each, circumstances={"kernels": "own"}) for each in evidence.chain.stages]
+    elsewhere = replace(evidence, chain=replace(evidence.chain, stages=tuple(own)))
+    gate = ReproducibilityGate(name="r", kind="reproducibility", portable=True)
+    assert "ran with kernels of one processor" in gate.check(elsewhere).remedy
     refuted = {run.key: [Verification(run.id, "L0", holds=False, verified=1.0)]}
     assert "did not hold" in judged(Ledger(evidence.ledger, verified=refuted)).remedy
     weaker = evidence.chain.recipe.run.model_copy(update={"level": "L3"})

@@ -127,6 +127,8 @@ class ReproducibilityGate(Gate):
     level: Literal["L0", "L1", "L2", "L3"] = "L0"
     executions: int = Field(1, ge=1)
     """Times that every stage must have been executed under its key, always with equal outputs."""
+    portable: bool = False
+    """Every stage must have been bound to kernels that come to equal bytes on other processors."""
 
     def check(self, evidence: Evidence) -> GateResult:
         """Compare the declared level, and what executions of the same keys have made."""
@@ -135,7 +137,12 @@ class ReproducibilityGate(Gate):
             f"the recipe declares {self.level} or stricter (it declares {declared}), no key of the "
             "chain ever made other bytes, no verification at that level failed, and every stage "
             f"was executed {self.executions} or more times, verifications included"
-        )
+        ) + (", with portable kernels" if self.portable else "")
+        bound = [
+            run.stage
+            for run in evidence.chain.stages
+            if self.portable and run.circumstances.get("kernels") != "portable"
+        ]
         stages = {run.key: run.stage for run in evidence.chain.stages}
         found = conflicts(evidence.ledger.store, list(stages))
         verified = evidence.ledger.annotations.verifications_of(list(stages))
@@ -153,6 +160,7 @@ class ReproducibilityGate(Gate):
             "conflicts": float(len(found)),
             "fewest_executions": float(executed[rarest]),
             "refuted": float(len(refuted)),
+            **({"not_portable": float(len(bound))} if self.portable else {}),
         }
         remedy = ""
         if LEVELS.index(declared) > LEVELS.index(self.level):
@@ -165,6 +173,11 @@ class ReproducibilityGate(Gate):
             remedy = (
                 f"stage '{stages[refuted[0]]}' was verified at {declared} and did not hold; "
                 "see posttrain audit"
+            )
+        elif bound:
+            remedy = (
+                f"stage '{bound[0]}' ran with kernels of one processor; set run.kernels to portable"
+                " and run on an x86 processor with AVX2"
             )
         elif executed[rarest] < self.executions:
             stage = stages[rarest]
