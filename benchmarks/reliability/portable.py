@@ -119,7 +119,7 @@ def _make(processor: str, kernels: str) -> Made:
 
 def _make_here(kernels: Kernels) -> dict[str, object]:
     """Run every stage in this process, in a temporary folder."""
-        from posttrain.pipeline.execution.assignment import Assignment
+    from posttrain.pipeline.execution.assignment import Assignment
     from posttrain.pipeline.execution.call import perform, set_up
     from posttrain.pipeline.recipe import load_recipe
     from posttrain.provenance.circumstances import observed
