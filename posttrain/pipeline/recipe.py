@@ -17,6 +17,7 @@ from posttrain.pipeline.recipe_formats import FORMAT, migrate, migrate_release, 
 from posttrain.pipeline.slots import check_plugins
 from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.config import UNKEYED, StageConfig
+from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, first_line, nearest, shown
 from posttrain.stage.kernels import Kernels
 from posttrain.stage.resources import Resources
@@ -24,7 +25,8 @@ from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 PARAMS_FILE = "params.yaml"
-_NO_STAGES = ("run", "flow", "format", "plugins", "release")
+_DECLARED = tuple(Declared.model_fields)
+_NO_STAGES = ("run", "flow", "format", "plugins", "release", *_DECLARED)
 
 # Recipes of which it was said that they are of an old format: a command may read one twice.
 _noticed: set[Path] = set()
@@ -82,6 +84,8 @@ class Recipe:
     """What the sections are spelled in; the task of each says what is old in it."""
     respelled: tuple[str, ...] = ()
     """What was spelled as of old in `release`."""
+    declared: Declared = Declared()
+    """What every stage may read beside its inputs."""
 
     @property
     def directory(self) -> Path:
@@ -112,12 +116,15 @@ class Recipe:
         resolved: dict[str, Any] = {"flow": self.flow, "run": self.run.model_dump(mode="json")}
         if self.plugins:
             resolved["plugins"] = list(self.plugins)
+        resolved |= self.declared.stated()
         for stage in dag.stages.values():
             resolved[stage.name] = stage.config.model_dump(mode="json")
             if rewired := self.sections.get(stage.name, {}).get("inputs"):
                 resolved[stage.name]["inputs"] = dict(rewired)
             if stage.seed_as is not None:
                 resolved[stage.name]["seed_as"] = stage.seed_as
+            if own := self.sections.get(stage.name, {}).get("declares"):
+                resolved[stage.name]["declares"] = dict(own)
             if stage.resources != Resources():
                 resolved[stage.name]["resources"] = stage.resources.model_dump(mode="json")
         return resolved
@@ -144,11 +151,18 @@ class FlowBuilder:
         An input is another stage's output (`sft["policy"]`), or a mapping of them for a `many`
         port. The section's own `inputs:` mapping rewires single ports, its `resources:` go before
         those of the run, and with `seed_as:` it has the seed of another stage. Local files that
-        the config names arrive at the task's `files` port.
+        the config names arrive at the task's `files` port, those that its `declares:` or the recipe
+        names stand beside them.
         """
         section = dict(self._recipe.sections.get(name, {}))
         resources = self._resources(name, task, section.pop("resources", None))
         seed_as = section.pop("seed_as", None)
+        declared = self._recipe.declared.joined(
+            Declared.parse(
+                _section(self._recipe.path, f"{name}.declares", section.pop("declares", None)),
+                where=f"{name}.declares",
+            )
+        )
         rewired = _section(self._recipe.path, f"{name}.inputs", section.pop("inputs", None))
         if self._recipe.format != FORMAT:
             migrated = migrate({name: section}, {name: task})
@@ -159,7 +173,8 @@ class FlowBuilder:
         wired.update(_refer_to_files(self._recipe.directory, name, config))
         for port, text in rewired.items():
             wired[port] = _reference(f"{name}.inputs.{port}", str(text), task, port)
-        return self._dag.add(Stage(name, task, config, wired, resources, seed_as))
+        wired.update(_refer_to_reads(self._recipe.directory, name, declared))
+        return self._dag.add(Stage(name, task, config, wired, resources, seed_as, declared))
 
     def _resources(self, name: str, task: Task, given: object) -> Resources:
         """Those of the run, changed by the section's own; what the task cannot use is refused."""
@@ -225,9 +240,21 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     migrated = migrate_release(_section(file, "release", values.pop("release", None)))
     release = migrated.values["release"]
     plugins = _plugins(file, values.pop("plugins", None))
+    stated = {name: values.pop(name, None) for name in _DECLARED}
+    given = {name: value for name, value in stated.items() if value is not None}
+    declared = Declared.parse(given, where="recipe")
     sections = {name: _section(file, name, value) for name, value in values.items()}
     return Recipe(
-        file.resolve(), flow, run, sections, changes, release, plugins, form, migrated.changes
+        path=file.resolve(),
+        flow=flow,
+        run=run,
+        sections=sections,
+        overrides=changes,
+        release=release,
+        plugins=plugins,
+        format=form,
+        respelled=migrated.changes,
+        declared=declared,
     )
 
 
@@ -323,6 +350,16 @@ def _refer_to_files(directory: Path, stage: str, config: StageConfig) -> dict[st
         if not path.exists():
             raise UserError(f"{stage}: source '{name}' is at {path}, and nothing is there")
         files[f"files.{name}"] = Reference.to_file(path)
+    return files
+
+
+def _refer_to_reads(directory: Path, stage: str, declared: Declared) -> dict[str, Reference]:
+    files: dict[str, Reference] = {}
+    for given in declared.reads:
+        path = directory / Path(given).expanduser()
+        if not path.exists():
+            raise UserError(f"{stage}: it reads {given}, and nothing is there; correct the path")
+        files[f"{READS}.{given}"] = Reference.to_file(path)
     return files
 
 

@@ -10,6 +10,7 @@ from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue, models_json_sc
 from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.stage.declared import Declared
 from posttrain.stage.resources import Resources
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import plugged
@@ -123,7 +124,7 @@ def recipe_schema(
 
     """
     tasks = stages_of_flow(flow, root)
-    configs: set[type[BaseModel]] = {RunSettings, release, Resources}
+    configs: set[type[BaseModel]] = {RunSettings, release, Resources, Declared}
     configs |= {task.config for task in tasks.values()}
     ordered = sorted(configs, key=lambda each: each.__qualname__)
     pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(each, "validation") for each in ordered]
@@ -135,6 +136,7 @@ def recipe_schema(
         own = made[(task.config, "validation")]
         own = definitions[own["$ref"].rpartition("/")[2]] if "$ref" in own else own
         more = {**_OF_EVERY_STAGE, "resources": made[(Resources, "validation")]}
+        more["declares"] = made[(Declared, "validation")]
         return {**own, "properties": {**own["properties"], **more}}
 
     return {
@@ -152,6 +154,7 @@ def recipe_schema(
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
                 "description": "Modules whose parts the recipe may name.",
             },
+            **definitions[Declared.__name__]["properties"],
             "run": _or_null(made[(RunSettings, "validation")]),
             "release": _or_null(made[(release, "validation")]),
             **{name: _or_null(stage(task)) for name, task in tasks.items()},

@@ -37,6 +37,7 @@ INTERFACE = (
     "posttrain.stage.artifact_kinds",
     "posttrain.stage.config",
     "posttrain.stage.context",
+    "posttrain.stage.declared",
     "posttrain.stage.installed",
     "posttrain.stage.part_checks",
     "posttrain.stage.part_schema",
@@ -174,6 +175,7 @@ class StageKeys:
             **self.recipe.run.keyed(),
             **stage.resources.keyed(),
             **_chosen_kernels(self.recipe.run.kernels),
+            **stage.declared.keyed(),
             # However it was computed: two arms of a comparison may share their randomness.
             "stage_seed": str(seed),
             "stage": stage.name,

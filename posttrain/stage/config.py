@@ -76,6 +76,25 @@ class StageConfig(BaseModel):
         """The values, as JSON has them, without those of fields that change no byte."""
         return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
 
+    def reaches(self) -> frozenset[str]:
+        """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
+
+        Returns:
+            Of these names; `processes` stands for further processes of this machine, to which a
+            stage talks by TCP.
+
+        """
+        return frozenset()
+
+    def secret_names(self) -> tuple[str, ...]:
+        """Name the variables of the environment that hold keys; they count nowhere.
+
+        Returns:
+            Names of variables, never their values.
+
+        """
+        return ()
+
     def local_files(self) -> Mapping[str, str]:
         """Files that this config names, by name; the flow hands them to the task's `files` port."""
         return {}

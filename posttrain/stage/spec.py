@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from posttrain.stage.artifact_kinds import ArtifactKind as ArtifactKind
 from posttrain.stage.config import StageConfig
+from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
 
@@ -78,6 +79,8 @@ class Stage:
     resources: Resources = Resources()
     seed_as: str | None = None
     """Name that its seed derives from, if not its own: of a stage that it is compared with."""
+    declared: Declared = Declared()
+    """What it may read beside its inputs; files stand among these as `reads.path`."""
 
     def outputs(self) -> dict[str, PurePosixPath]:
         """Workspace paths of the outputs, relative to the recipe's directory."""
@@ -161,6 +164,8 @@ def _check_ports(stage: Stage) -> None:
     ports = stage.task.inputs
     for name in stage.inputs:
         head, _, rest = name.partition(".")
+        if head == READS:
+            continue
         if head not in ports or bool(rest) != ports[head].many:
             raise UserError(f"stage '{stage.name}' has no input '{name}'{nearest(head, ports)}")
     filled = {name.partition(".")[0] for name in stage.inputs}

@@ -30,6 +30,14 @@ class Endpoint(StageConfig):
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Further fields of every request; null takes a field out."""
 
+    def reaches(self) -> frozenset[str]:
+        """Connect to where the model answers."""
+        return frozenset({"endpoint"})
+
+    def secret_names(self) -> tuple[str, ...]:
+        """Name the variable that holds the key, if there is one."""
+        return (self.api_key_env,) if self.api_key_env else ()
+
     @model_validator(mode="after")
     def _without_secrets(self) -> Self:
         parts = urlsplit(self.base_url)

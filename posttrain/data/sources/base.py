@@ -65,6 +65,10 @@ class Source(Part):
         """Name what is fetched from outside, as the schedule watches it, if anything."""
         return None
 
+    def reaches(self) -> frozenset[str]:
+        """Connect to a hub where something is fetched."""
+        return frozenset({"hub"} if self.fetched() else ())
+
     @property
     def only_heldout(self) -> bool:
         """True where all of it is held out; such sources are read first."""

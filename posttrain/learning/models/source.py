@@ -33,6 +33,10 @@ class ModelSource(StageConfig):
             raise ValueError("revision belongs to a name on the hub; remove it, or path")
         return self
 
+    def reaches(self) -> frozenset[str]:
+        """Connect to the hub where the model is named there."""
+        return frozenset({"hub"} if self.name else ())
+
     def local_files(self) -> Mapping[str, str]:
         """The model directory arrives as `files.model`."""
         return {"model": self.path} if self.path is not None else {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
 
+from posttrain.pipeline.hermetic.view import StageView
 from posttrain.stage.config import StageConfig
 from posttrain.stage.kernels import Kernels
 from posttrain.stage.resources import RayResources
@@ -37,6 +38,8 @@ class Assignment:
     gpus: tuple[str, ...] = ()
     unkeyed: frozenset[str] = frozenset()
     """Packages that are not in the stage's key, as its parameters have no use for them."""
+    view: StageView | None = None
+    """What its process may reach; None holds it to nothing."""
 
     def function(self) -> Callable[..., Mapping[str, float] | None]:
         """The task's function; its module is imported now."""
@@ -69,3 +72,8 @@ class Channel:
                 self._pipe.send(dict(event))
         except (BrokenPipeError, ConnectionResetError):
             os._exit(1)
+
+
+def rank_log(log: Path, rank: int) -> Path:
+    """Return where a rank's output goes: that of rank 0 is the stage's log."""
+    return log.with_name(f"{log.stem}.rank{rank}{log.suffix}") if rank else log

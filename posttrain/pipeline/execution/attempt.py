@@ -9,8 +9,9 @@ from typing import Any
 
 from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.execution import gpus
-from posttrain.pipeline.execution.assignment import Assignment
+from posttrain.pipeline.execution.assignment import Assignment, rank_log
 from posttrain.pipeline.execution.display import Display
+from posttrain.pipeline.execution.sight import declared_files, view_of
 from posttrain.pipeline.execution.supervise import Limits, StageOutcome, StageProcesses
 from posttrain.pipeline.plan import Planner
 from posttrain.provenance.key import checkpoints_digest
@@ -58,14 +59,16 @@ def assign(
         role: ref.path or workspace.output(made[str(ref.stage)][str(ref.output)].path)
         for role, ref in stage.inputs.items()
     }
+    scratch = scratch_of(planner, base)
+    declared = declared_files(paths)
     return Assignment(
         stage=stage.name,
         entry=stage.task.entry,
         config=stage.config,
-        inputs=paths,
+        inputs={role: path for role, path in paths.items() if role not in declared},
         outputs=staged,
         types={role: port.type for role, port in stage.task.outputs.items()},
-        scratch=scratch_of(planner, base),
+        scratch=scratch,
         log=log,
         seed=stage_seed(base.components["runtime"], stage.name),
         threads=settings.threads,
@@ -75,6 +78,14 @@ def assign(
         ray=stage.resources.ray,
         plugins=planner.recipe.plugins,
         unkeyed=planner.keys.closure(stage.name).unused,
+        view=view_of(
+            planner,
+            base,
+            paths,
+            staging=next(iter(staged.values())).parent,
+            scratch=scratch,
+            logs=[rank_log(log, rank) for rank in range(1, stage.resources.processes)],
+        ),
     )
 
 

@@ -21,6 +21,9 @@ from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
+from posttrain.pipeline.hermetic.guard import Guard
+from posttrain.pipeline.hermetic.process import hold, isolation
+from posttrain.pipeline.hermetic.refusal import explain
 from posttrain.provenance.circumstances import observed
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
@@ -43,27 +46,41 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
 
 
 def _run(assignment: Assignment, channel: Channel) -> None:
+    # Before anything is given up: these two threads run no code of the stage.
     _start_watchers(channel)
     with logged(assignment.log), _exclusive(assignment.scratch), used(assignment.gpus):
-        with plugged(assignment.plugins):
-            final = concluded(assignment, lambda: _perform(assignment, channel))
+        final = concluded(assignment, lambda: _perform(assignment, channel), _hold(assignment))
         sys.stdout.flush()
         sys.stderr.flush()
         channel.send(final)
 
 
+def _hold(assignment: Assignment) -> Guard | None:
+    """Hold this process to what the stage may reach; None where nothing says what that is."""
+    view = assignment.view
+    if view is None:
+        return None
+    for log in view.logs:
+        log.touch()
+    return hold(view)
+
+
 def concluded(
-    assignment: Assignment, perform: Callable[[], dict[str, object]]
+    assignment: Assignment, perform: Callable[[], dict[str, object]], guard: Guard | None
 ) -> dict[str, object]:
-    """The final event of a performance, also where it raises."""
+    """The final event of a performance, also where it raises; `guard` knows what was refused."""
     try:
-        return perform()
-    except UserError as error:
-        return {"kind": "refused", "error": str(error)}
-    except OSError as error:
-        return _os_failure(error, assignment)
+        with plugged(assignment.plugins):
+            return perform()
     except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
+        undeclared = explain(error, guard) if guard is not None else None
+        if undeclared is None and isinstance(error, UserError):
+            return {"kind": "refused", "error": str(error)}
+        if undeclared is None and isinstance(error, OSError):
+            return _os_failure(error, assignment)
         traceback.print_exc()
+        if undeclared is not None:
+            return {"kind": "refused", "error": undeclared}
         return _shortage(error, assignment) or {"kind": "failed", "error": traced(error)}
 
 
@@ -96,11 +113,17 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "rows": rows,
         "parts": parts,
         "imported": imported.first_party(),
-        "circumstances": observed(assignment.device),
+        "circumstances": {**observed(assignment.device), **_isolation(assignment)},
         "timings": {"import": started - begun, "run": ran - started, "verify": verified - ran},
         # What this process held at most.
         "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
+
+
+def _isolation(assignment: Assignment) -> dict[str, str]:
+    """How this process was kept to what its key knows, for the records."""
+    view = assignment.view
+    return {} if view is None else {"isolation": isolation(held=view.held)}
 
 
 def _refuse_unkeyed(assignment: Assignment, before: set[str]) -> None:

@@ -58,8 +58,8 @@ def models(
     chosen = {
         role: digest
         for role, digest in inputs.items()
-        for port in [ports[role.partition(".")[0]]]
-        if port.type.is_directory and not port.own_tokenizer
+        for port in [ports.get(role.partition(".")[0])]
+        if port is not None and port.type.is_directory and not port.own_tokenizer
     }
     known = ledger.compositions.parts_of(sorted(set(chosen.values()))) if chosen else {}
     found: dict[str, ArtifactRecords] = {

@@ -10,12 +10,12 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
-from posttrain.pipeline.execution.assignment import Assignment, Channel
+from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.child import concluded, emitter, logged
-from posttrain.pipeline.execution.ranks import rank_log, threads_of_rank
+from posttrain.pipeline.execution.ranks import threads_of_rank
+from posttrain.pipeline.hermetic.process import listen
 from posttrain.stage.config import StageConfig
-from posttrain.stage.slots import plugged
 
 _GRACE_SECONDS = 1.0
 
@@ -31,8 +31,12 @@ def main() -> None:
     assignment: Assignment = link.recv()
     threading.Thread(target=_die_with, args=(link,), daemon=True).start()
     channel = Channel(link)
-    with logged(rank_log(assignment, rank)) if rank else contextlib.nullcontext():
-        final = concluded(assignment, lambda: _perform(_own(assignment, rank), rank, channel))
+    with logged(rank_log(assignment.log, rank)) if rank else contextlib.nullcontext():
+        # What this process may reach it has from the one that started it.
+        guard = listen(assignment.view) if assignment.view is not None else None
+        final = concluded(
+            assignment, lambda: _perform(_own(assignment, rank), rank, channel), guard
+        )
         sys.stdout.flush()
         sys.stderr.flush()
     channel.send(final)
@@ -54,8 +58,7 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
     open_group(assignment.device)
     final: dict[str, object]
     try:
-        with plugged(assignment.plugins):
-            metrics = perform(assignment, emitter(channel if rank == 0 else None))
+        metrics = perform(assignment, emitter(channel if rank == 0 else None))
         final = {"kind": "done", "metrics": metrics}
     except Dismissed:
         final = {"kind": "dismissed"}

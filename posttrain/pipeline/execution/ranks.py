@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posttrain.pipeline.determinism import library_environment
-from posttrain.pipeline.execution.assignment import Assignment, Channel
+from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.failures import killed_by
 
 if TYPE_CHECKING:
@@ -32,12 +32,6 @@ _JOIN_SECONDS = 5.0
 def threads_of_rank(assignment: Assignment) -> int:
     """The stage's threads, shared out among its processes."""
     return max(1, assignment.threads // assignment.processes)
-
-
-def rank_log(assignment: Assignment, rank: int) -> Path:
-    """Where a rank's output goes: that of rank 0 is the stage's log."""
-    log = assignment.log
-    return log.with_name(f"{log.stem}.rank{rank}{log.suffix}") if rank else log
 
 
 def run_ranks(assignment: Assignment, channel: Channel) -> Mapping[str, Any]:
@@ -143,7 +137,7 @@ def _cause(
 
 
 def _describe_failure(kind: str, assignment: Assignment, rank: int, what: str) -> dict[str, Any]:
-    log = rank_log(assignment, rank)
+    log = rank_log(assignment.log, rank)
     error = f"rank {rank} of {assignment.processes} {what}; {_tail(log)}"
     return {"kind": kind, "error": error}
 

@@ -21,6 +21,10 @@ class VllmEngine(Engine, VllmSettings):
 
     kind: Literal["vllm"] = "vllm"
 
+    def reaches(self) -> frozenset[str]:
+        """Talk to what vLLM starts, by TCP."""
+        return frozenset({"processes"})
+
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":
         """Start vLLM on a copy of the weights; it forms its batches itself; see `Engine.open`."""

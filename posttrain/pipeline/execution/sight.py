@@ -1,0 +1,135 @@
+"""What a stage may see: gathered from its key, for its process to be held to."""
+
+import contextlib
+import os
+import py_compile
+import sys
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.util import cache_from_source
+from pathlib import Path
+
+from posttrain.pipeline.hermetic.process import holds_here
+from posttrain.pipeline.hermetic.view import StageView
+from posttrain.pipeline.plan import Planner
+from posttrain.pipeline.verifiers import VERIFIES
+from posttrain.provenance.ledger import StageRun
+from posttrain.stage.artifact_kinds import ArtifactKind
+from posttrain.stage.config import configs_in
+from posttrain.stage.declared import READS
+from posttrain.stage.spec import Stage
+
+TEMPORARY = ".tmp"
+"""Folder beside the outputs of a stage for its temporary files, which go when it has ended."""
+
+
+def view_of(
+    planner: Planner,
+    base: StageRun,
+    inputs: Mapping[str, Path],
+    *,
+    staging: Path,
+    scratch: Path,
+    logs: Iterable[Path],
+) -> StageView:
+    """Gather what the process of a stage may reach.
+
+    Args:
+        planner: The plan of the recipe.
+        base: The record of the stage run, with its key.
+        inputs: Where each input lies, declared files among them.
+        staging: Folder of its outputs.
+        scratch: Folder of its checkpoints.
+        logs: Files that its processes write to.
+
+    Returns:
+        Everything that counts in its key, and what its parameters declare to talk to.
+
+    """
+    stage = planner.dag.stages[base.stage]
+    code = _code(planner, base)
+    compile_all(tuple(sorted(code)))
+    reach = {name for config in configs_in(stage.config) for name in config.reaches()}
+    names = {name for config in configs_in(stage.config) for name in config.secret_names()}
+    if _rows_ask(planner, base):
+        # Which endpoint, the rows say; its key is that of one that the recipe names.
+        reach.add("endpoint")
+        every = (each for s in planner.dag.stages.values() for each in configs_in(s.config))
+        names |= {name for config in every for name in config.secret_names()}
+    reach |= _resources(stage)
+    return StageView(
+        stage=stage.name,
+        root=planner.workspace.root,
+        folder=planner.recipe.directory,
+        inputs=tuple(inputs.values()),
+        code=tuple(sorted(code)),
+        writes=(staging, scratch),
+        temporary=staging / TEMPORARY,
+        logs=tuple(logs),
+        reach=frozenset(reach),
+        environment={
+            **{name: os.environ[name] for name in sorted(names) if name in os.environ},
+            **stage.declared.present(),
+        },
+        held=holds_here(),
+    )
+
+
+def _resources(stage: Stage) -> set[str]:
+    processes = {"processes"} if stage.resources.processes > 1 else set()
+    return processes | ({"ray"} if stage.resources.ray else set())
+
+
+def _code(planner: Planner, base: StageRun) -> set[Path]:
+    """Files of the code that the key knows, and of the plug-ins, which list parts."""
+    closure = planner.keys.closure(base.stage, base.components["inputs"])
+    root = planner.workspace.root
+    heads = {plugin.partition(".")[0] for plugin in planner.recipe.plugins}
+    plugins = [file for head in heads for file in (root / head).rglob("*.py")]
+    single = [file for head in heads if (file := root / f"{head}.py").is_file()]
+    return {file for file in (*closure.files, *plugins, *single) if root in file.parents}
+
+
+def _rows_ask(planner: Planner, base: StageRun) -> bool:
+    """Whether verifiers that rows of problems name ask an endpoint."""
+    from posttrain.learning.rewards.verifiers.registry import VERIFIERS
+
+    inputs = base.components["inputs"]
+    if VERIFIES not in planner.keys.closure(base.stage, inputs).symbols:
+        return False
+    known = planner.ledger.compositions.parts_of(list(inputs.values()))
+    parts = [part for each in known.values() for part in each]
+    named = {p.path.partition(":")[2] for p in parts if p.type == ArtifactKind.VERIFIER}
+    kinds = {name.partition("/")[0] for name in named}
+    return any("endpoint" in VERIFIERS.find(kind).NEEDS for kind in kinds)
+
+
+def declared_files(inputs: Mapping[str, Path]) -> set[str]:
+    """Find the roles of files that a recipe declares: the task is not given them.
+
+    Args:
+        inputs: Path by role.
+
+    """
+    return {role for role in inputs if role.partition(".")[0] == READS}
+
+
+@cache
+def compile_all(files: tuple[Path, ...]) -> None:
+    """Compile modules beside their source, once: the stage that imports them may write nothing.
+
+    Args:
+        files: Sources.
+
+    """
+    if sys.dont_write_bytecode:
+        return
+    for file in files:
+        compiled = Path(cache_from_source(str(file)))
+        try:
+            old = compiled.stat().st_mtime < file.stat().st_mtime
+        except FileNotFoundError:
+            old = True
+        if old and file.suffix == ".py":
+            with contextlib.suppress(OSError):  # of a project that is read-only
+                py_compile.compile(str(file), quiet=2)

@@ -1,0 +1,110 @@
+"""The variables that a stage sees: those that are declared, and those known to change no byte."""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from fnmatch import translate
+
+PASSED: Mapping[str, str] = {
+    "PATH": "where programs are found",
+    "LD_LIBRARY_PATH": "where libraries are found",
+    "LD_PRELOAD": "an allocator or a profiler of the machine",
+    "PYTHON*": "where modules are found, which the key follows by their content",
+    "VIRTUAL_ENV": "where modules are found",
+    "CONDA_*": "where modules are found",
+    "HOME": "where caches lie; nothing else below it can be read",
+    "USER": "a name for temporary files",
+    "LOGNAME": "a name for temporary files",
+    "SHELL": "for programs that ask for one",
+    "PWD": "the working folder",
+    "TMPDIR": "a stage has a folder of its own for temporary files",
+    "TERM": "how text is shown",
+    "COLUMNS": "how text is shown",
+    "LINES": "how text is shown",
+    "NO_COLOR": "how text is shown",
+    "LANG": "the language of messages, and UTF-8",
+    "LANGUAGE": "the language of messages",
+    "LC_*": "the language of messages, and UTF-8",
+    "TZ": "times in logs",
+    "CXX": "a compiler of kernels, told by the records of the run",
+    "CC": "a compiler of kernels, told by the records of the run",
+    "CUDA_VISIBLE_DEVICES": "which device; its class is in the key",
+    "CUDA_DEVICE_ORDER": "which device",
+    "CUDA_HOME": "where libraries are found",
+    "CUDA_PATH": "where libraries are found",
+    "CUDA_CACHE_PATH": "the place of a cache",
+    "NVIDIA_*": "which devices a container shows",
+    "PYTORCH_CUDA_ALLOC_CONF": "how memory is kept",
+    "PYTORCH_ALLOC_CONF": "how memory is kept",
+    "NCCL_*": "how processes reach each other",
+    "GLOO_SOCKET_IFNAME": "how processes reach each other",
+    "TORCHINDUCTOR_CACHE_DIR": "the place of a cache",
+    "TRITON_CACHE_DIR": "the place of a cache",
+    "NUMBA_CACHE_DIR": "the place of a cache",
+    "MPLCONFIGDIR": "the place of a cache",
+    "XDG_CACHE_HOME": "the place of caches",
+    "RAY_*": "how Ray works; no result depends on where it is computed",
+    "POSTTRAIN_*": "this framework's own; each is documented",
+}
+"""Names or patterns, and why a variable may be seen that no key knows."""
+
+DECISIVE: Mapping[str, str] = {
+    "ATEN_CPU_CAPABILITY": "kernels of torch",
+    "MKL_*": "kernels and threads of MKL",
+    "ONEDNN_*": "kernels of oneDNN",
+    "DNNL_*": "kernels of oneDNN",
+    "OPENBLAS_*": "kernels and threads of OpenBLAS",
+    "OMP_*": "threads",
+    "KMP_*": "threads",
+    "GOMP_*": "threads",
+    "GLIBC_TUNABLES": "kernels of the C library",
+    "CUBLAS_WORKSPACE_CONFIG": "kernels of cuBLAS",
+    "POLARS_*": "threads of polars",
+    "TOKENIZERS_PARALLELISM": "threads of tokenizers",
+}
+"""Seen by every stage as well: set from the recipe, counted by value, or told by the records of
+the run, in `posttrain.pipeline.determinism`."""
+
+NETWORKED: Mapping[str, str] = {
+    "HF_*": "how the hub is reached, and where its cache lies",
+    "HUGGINGFACE_*": "how the hub is reached, and where its cache lies",
+    "TRANSFORMERS_*": "how the hub is reached, and where its cache lies",
+    "TORCH_HOME": "the place of a cache",
+    "VLLM_*": "how vLLM works",
+    "*_PROXY": "the way out",
+    "*_proxy": "the way out",
+    "SSL_CERT_*": "whom to trust",
+    "REQUESTS_CA_BUNDLE": "whom to trust",
+    "CURL_CA_BUNDLE": "whom to trust",
+}
+"""Seen by stages that declare a hub or an endpoint."""
+
+_SEEN = re.compile("|".join(map(translate, (*PASSED, *DECISIVE))))
+_SEEN_NETWORKED = re.compile("|".join(map(translate, NETWORKED)))
+
+
+def passed(
+    present: Mapping[str, str], declared: Collection[str] = (), *, networked: bool = False
+) -> dict[str, str]:
+    """Choose the variables that a stage sees.
+
+    Args:
+        present: All variables that are set.
+        declared: Names that the recipe declares.
+        networked: Its parameters name a hub or an endpoint.
+
+    Returns:
+        Values by name.
+
+    """
+    return {
+        name: value
+        for name, value in present.items()
+        if name in declared or _SEEN.match(name) or (networked and _SEEN_NETWORKED.match(name))
+    }
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Take variables from this process, native code included."""
+    for name in names:
+        os.environ.pop(name, None)

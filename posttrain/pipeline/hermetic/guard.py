@@ -1,0 +1,169 @@
+"""What Python itself can see of a stage's reads: listings, and where there is no Landlock, opens.
+
+An audit hook (PEP 578) hears what Python's own functions do. What a library does in C++ or Rust,
+and other programs, it does not hear: Landlock holds those.
+"""
+
+import errno
+import os
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from posttrain.pipeline.hermetic.view import Grants, StageView
+from posttrain.stage.errors import UserError
+
+_LISTINGS = frozenset({"os.listdir", "os.scandir"})
+_CHANGES: Mapping[str, tuple[int, ...]] = {
+    "os.mkdir": (0,),
+    "os.remove": (0,),
+    "os.rmdir": (0,),
+    "os.rename": (0, 1),
+    "os.link": (1,),
+    "os.symlink": (1,),
+    "os.truncate": (0,),
+}
+"""Events of changes, and which of their arguments are the places."""
+_KEPT = 64
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
+
+@dataclass
+class Guard:
+    """Hears what a stage does in Python, and refuses what is not held already.
+
+    Args:
+        view: What the stage may do.
+        grants: The places that it may reach.
+        holds: False where Landlock holds files: then only listings are refused here.
+        holds_tcp: The same of connections.
+
+    """
+
+    view: StageView
+    grants: Grants
+    holds: bool
+    holds_tcp: bool
+    written: deque[str] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    """Places that were to be changed, the last ones."""
+    asked: str = ""
+    """The machine that a name was last looked up of, or that a connection was last made to."""
+
+    def __post_init__(self) -> None:
+        self._hearing: dict[str, Callable[[tuple[Any, ...]], None]] = {
+            "open": self._opens,
+            "socket.getaddrinfo": self._looks_up,
+            "socket.connect": self._connects,
+            **dict.fromkeys(_LISTINGS, self._lists),
+        }
+        for event, places in _CHANGES.items():
+            self._hearing[event] = partial(self._changes, places)
+
+    def install(self) -> None:
+        """Begin to hear; there is no way to end it but the end of the process."""
+        hearing = self._hearing
+
+        def hook(event: str, given: tuple[Any, ...]) -> None:
+            hear = hearing.get(event)
+            if hear is not None:
+                hear(given)
+
+        sys.addaudithook(hook)
+
+    def _opens(self, given: tuple[Any, ...]) -> None:
+        path, _, flags = given
+        place = _as_text(path)
+        if place is None:
+            return
+        if isinstance(flags, int) and flags & _WRITES:
+            self.written.append(place)
+            if self.holds and not self.grants.writes(place):
+                raise _refused(place)
+        elif self.holds and os.path.exists(place) and not self.grants.reads(place):  # noqa: PTH110
+            raise _refused(place)
+
+    def _lists(self, given: tuple[Any, ...]) -> None:
+        """Refuse a listing that no import makes: what a folder holds is content, too."""
+        place = _as_text(given[0] if given and given[0] is not None else ".")
+        if place is None or _imports(sys._getframe(2)):
+            return
+        if os.path.isdir(place) and not self.grants.reads(place):  # noqa: PTH112
+            raise _refused(place)
+
+    def _changes(self, places: tuple[int, ...], given: tuple[Any, ...]) -> None:
+        for at in places:
+            place = _as_text(given[at])
+            if place is not None:
+                self.written.append(place)
+                if self.holds and not self.grants.writes(place):
+                    raise _refused(place)
+
+    def _looks_up(self, given: tuple[Any, ...]) -> None:
+        self.asked = f"{_as_text(given[0]) or given[0]}:{given[1]}"
+
+    def _connects(self, given: tuple[Any, ...]) -> None:
+        connection, address = given
+        if connection.family not in _INTERNET or connection.type != socket.SOCK_STREAM:
+            return
+        if not self.asked:
+            self.asked = f"{address[0]}:{address[1]}"
+        if self.holds_tcp and not self.view.connects:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def _refused(place: str) -> PermissionError:
+    return PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
+
+def _as_text(path: object) -> str | None:
+    """A path as text; None of a file that is open already."""
+    return os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else None
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a listing is made by Python's own search for modules or for packages' versions."""
+    return frame is not None and "importlib" in frame.f_code.co_filename
+
+
+class DeclaredVariables:
+    """Refuses the project's code a variable that is set and not declared.
+
+    To libraries it is as if the variable were not set: what they ask for out of habit is no matter.
+    """
+
+    def __init__(self, view: StageView, withheld: frozenset[str]) -> None:
+        self._view = view
+        self._withheld = withheld
+
+    def install(self) -> None:
+        """Begin to watch what is asked of `os.environ`."""
+        code = frozenset(os.path.realpath(file) for file in self._view.code)
+        stage, withheld = self._view.stage, self._withheld
+
+        class Environment(type(os.environ)):  # type: ignore[misc]
+            """`os.environ`, which tells what it was asked for in vain."""
+
+            def __getitem__(self, name: str) -> str:
+                set_since = self.encodekey(name) in self._data
+                if name in withheld and not set_since and _asked_by(code, sys._getframe(1)):
+                    raise UserError(
+                        f"stage '{stage}' reads the environment variable {name}, which its key"
+                        f" does not know; declare it in the recipe: environment: [{name}], or"
+                        f" secrets: [{name}] where it decides nothing about the result"
+                    )
+                return str(super().__getitem__(name))
+
+        os.environ.__class__ = Environment
+
+
+def _asked_by(code: frozenset[str], frame: FrameType | None) -> bool:
+    """Whether one of these files asks, by `os.environ` or through functions of `os`."""
+    while frame is not None and frame.f_globals.get("__name__") in ("os", "_collections_abc"):
+        frame = frame.f_back
+    return frame is not None and os.path.realpath(frame.f_code.co_filename) in code

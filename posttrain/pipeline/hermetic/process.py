@@ -1,0 +1,105 @@
+"""Hold the present process to its view, for good."""
+
+import contextlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from posttrain.pipeline.hermetic import landlock
+from posttrain.pipeline.hermetic.environment import passed, withhold
+from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
+from posttrain.pipeline.hermetic.system import CACHES, caches
+from posttrain.pipeline.hermetic.view import Grants, StageView
+
+ISOLATION = "POSTTRAIN_ISOLATION"
+"""Environment variable: `observed` does without Landlock, as on a kernel that has none."""
+
+
+def holds_here() -> bool:
+    """Return whether this kernel holds stages to their views, or they can only be observed."""
+    return os.environ.get(ISOLATION) != "observed" and landlock.abi() > 0
+
+
+def isolation(*, held: bool) -> str:
+    """Say how stages are kept to their views here.
+
+    Args:
+        held: As by `holds_here`.
+
+    Returns:
+        `held`; `held, TCP observed` on kernels before Linux 6.7; or `observed`.
+
+    """
+    if not held:
+        return "observed"
+    return "held" if landlock.abi() >= landlock.TCP_SINCE else "held, TCP observed"
+
+
+def hold(view: StageView) -> Guard:
+    """Give up all that a stage has not declared; begun before any thread is.
+
+    Args:
+        view: What the stage may reach.
+
+    Returns:
+        What explains refusals, and hears what is not held.
+
+    """
+    kept = _keep_caches(view.reach)
+    withheld = _set_environment(view)
+    # What Python compiles it writes beside the source, which is none of the stage's to change.
+    sys.dont_write_bytecode = True
+    grants = Grants.of(view, kept)
+    if view.held:
+        landlock.restrict(grants.rules, tcp=view.connects)
+    DeclaredVariables(view, withheld).install()
+    return _hear(view, grants)
+
+
+def listen(view: StageView) -> Guard:
+    """Hear what is refused in a process that was started by one that is restricted.
+
+    Args:
+        view: What the stage may reach.
+
+    Returns:
+        As `hold` does.
+
+    """
+    sys.dont_write_bytecode = True
+    return _hear(view, Grants.of(view, caches(view.reach).values()))
+
+
+def _hear(view: StageView, grants: Grants) -> Guard:
+    tcp_is_held = isolation(held=view.held) == "held"
+    guard = Guard(view, grants, holds=not view.held, holds_tcp=not tcp_is_held)
+    guard.install()
+    return guard
+
+
+def _keep_caches(reach: frozenset[str]) -> list[Path]:
+    """Make the caches while they can be made, and name those that lie among temporary files."""
+    found = caches(reach)
+    for kind, folder in found.items():
+        variable, usual, _ = CACHES[kind]
+        if "{home}" not in usual:
+            with contextlib.suppress(OSError):
+                folder.mkdir(parents=True, exist_ok=True)
+        if variable and "{tmp}" in usual:
+            # A stage has temporary files of its own, which go with it.
+            os.environ.setdefault(variable, str(folder))
+    return list(found.values())
+
+
+def _set_environment(view: StageView) -> frozenset[str]:
+    """Take away what is not declared; returns the names."""
+    declared = view.environment
+    seen = passed(os.environ, declared, networked=bool(view.reach & {"hub", "endpoint"}))
+    withheld = frozenset(os.environ.keys() - seen.keys())
+    withhold(withheld)
+    os.environ.update(declared)
+    if view.temporary is not None:
+        view.temporary.mkdir(parents=True, exist_ok=True)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(view.temporary)
+    return withheld - declared.keys()

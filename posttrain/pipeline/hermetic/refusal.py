@@ -1,0 +1,148 @@
+"""One sentence about what a stage was refused: which file, and how to declare it."""
+
+import errno
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+
+from posttrain.pipeline.hermetic.guard import Guard
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EXDEV)
+# Rust says "Permission denied (os error 13)", C libraries and programs "Permission denied".
+_SAID = re.compile(r"permission denied|operation not permitted|os error (?:13|1|18)\b", re.I)
+_SHOWN = 120
+
+
+def explain(error: BaseException, guard: Guard) -> str | None:
+    """Say what an undeclared read, change or connection was, where an error came of one.
+
+    Args:
+        error: As raised by the stage; what it was raised from is looked at, too.
+        guard: What was held, and what Python did last.
+
+    Returns:
+        The sentence; None where the error has another reason, such as the rights of a file.
+
+    """
+    chain = list(_chain(error))
+    for each in chain:
+        for place in _places(each, guard):
+            return _about_file(place, each, guard)
+    if any(_is_of_connection(each) for each in chain) and not guard.view.connects:
+        return _about_connection(guard)
+    for each in chain:
+        if not isinstance(each, OSError) and _SAID.search(str(each)):
+            return (
+                f"stage '{guard.view.stage}' was refused a file or a connection that its key does"
+                f" not know, and the library that tried does not say which ({_short(str(each))});"
+                " the stage's log shows where; make the file an input, or declare it: reads: [path]"
+            )
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    pending = [error]
+    while pending:
+        each = pending.pop(0)
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        pending += [inner for inner in (each.__cause__, each.__context__) if inner is not None]
+
+
+def _places(error: BaseException, guard: Guard) -> Iterator[str]:
+    """The places that an error names and that are not the stage's: the likeliest first."""
+    named: list[str] = []
+    if isinstance(error, OSError) and error.errno in _REFUSED:
+        named += [
+            os.fsdecode(name)
+            for name in (error.filename, error.filename2)
+            if isinstance(name, str | bytes)
+        ]
+    if isinstance(error, subprocess.CalledProcessError):
+        named += _given_to_program(error)
+    elif _SAID.search(str(error)):
+        named += _in_text(str(error))
+    for place in named:
+        changed = place in guard.written or _is_new(place)
+        within = guard.grants.writes(place) if changed else guard.grants.reads(place)
+        if not within:
+            yield place
+
+
+def _is_new(place: str) -> bool:
+    """True where there is nothing yet, in a folder that there is: only a change can be meant."""
+    absolute = os.path.abspath(place)  # noqa: PTH100 - links stay as they are written
+    folder = os.path.dirname(absolute)  # noqa: PTH120
+    return not os.path.lexists(absolute) and os.path.isdir(folder)  # noqa: PTH112
+
+
+def _given_to_program(error: subprocess.CalledProcessError) -> list[str]:
+    """Files that a program was given which failed; what it says itself goes first."""
+    said = "".join(
+        text.decode(errors="replace") if isinstance(text, bytes) else text or ""
+        for text in (error.stderr, error.output)
+    )
+    command = error.cmd if isinstance(error.cmd, list | tuple) else str(error.cmd).split()
+    given = [os.fsdecode(word) for word in command if isinstance(word, str | bytes | os.PathLike)]
+    found = _in_text(said) if _SAID.search(said) else []
+    return found + [word for word in given if os.path.isfile(word)]  # noqa: PTH113
+
+
+def _in_text(text: str) -> list[str]:
+    """Paths that a message names: in quotes, after a colon, or any word that is there."""
+    quoted = re.findall(r"'([^'\n]+)'|\"([^\"\n]+)\"|`([^`\n]+)`", text)
+    words = [part for found in quoted for part in found if part]
+    words += [part.strip() for line in text.splitlines() for part in re.split(r":\s|\s\(|$", line)]
+    words += text.split()
+    cleaned = (word.strip("'\"`,;()[]") for word in words)
+    paths = dict.fromkeys(word for word in cleaned if word and not word.isdigit())
+    return [path for path in paths if os.path.lexists(path) or (path[0] == "/" and _is_new(path))]
+
+
+def _is_of_connection(error: BaseException) -> bool:
+    """A refusal that names no file: connections and ports are refused so."""
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM):
+        return error.filename is None
+    return False
+
+
+def _about_file(place: str, error: BaseException, guard: Guard) -> str:
+    view = guard.view
+    absolute = os.path.realpath(place)
+    root, folder = os.path.realpath(view.root), os.path.realpath(view.folder)
+    shown = os.path.relpath(absolute, folder) if absolute.startswith(f"{root}/") else absolute
+    if place in guard.written or _is_new(place):
+        return (
+            f"stage '{view.stage}' writes {shown}, and nothing outside of its outputs and"
+            " `context.scratch` is its to change; write it there, or make it an output of its task"
+        )
+    by = "reads"
+    if isinstance(error, subprocess.CalledProcessError):
+        command = error.cmd if isinstance(error.cmd, list | tuple) else str(error.cmd).split()
+        by = f"lets {os.path.basename(os.fsdecode(command[0]))} read"  # noqa: PTH119
+    if absolute.endswith(".py"):
+        return (
+            f"stage '{view.stage}' {by} {shown}, code that its key was not seen to reach; import it"
+            f" by its name, or declare it in the recipe: reads: [{shown}]"
+        )
+    return (
+        f"stage '{view.stage}' {by} {shown}, which its key does not know; make it an input of the"
+        f" stage, or declare it in the recipe: reads: [{shown}]"
+    )
+
+
+def _about_connection(guard: Guard) -> str:
+    place = f" to {guard.asked}" if guard.asked else ""
+    return (
+        f"stage '{guard.view.stage}' opens a connection{place}, and none of its parameters names an"
+        " endpoint or a hub; name one there, or let its config say so by `reaches`"
+    )
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."

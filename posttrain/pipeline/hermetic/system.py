@@ -1,0 +1,216 @@
+"""What every stage may reach: the system, the interpreter and its packages, and some caches."""
+
+import os
+import re
+import site
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import posttrain
+
+READABLE: Mapping[str, str] = {
+    "/usr": "programs, libraries, time zones, certificates",
+    "/bin": "programs",
+    "/sbin": "programs",
+    "/lib": "libraries",
+    "/lib32": "libraries",
+    "/lib64": "libraries",
+    "/opt/rocm": "libraries",
+    "/opt/nvidia": "libraries",
+    "/nix/store": "programs and libraries",
+    "/gnu/store": "programs and libraries",
+    "/proc": "processors, memory, this process; what is another's the kernel keeps back",
+    "/sys": "processors and devices",
+    "/etc/ld.so.cache": "where libraries are",
+    "/etc/ld.so.conf": "where libraries are",
+    "/etc/ld.so.conf.d": "where libraries are",
+    "/etc/alternatives": "which program a name stands for",
+    "/etc/localtime": "time zone",
+    "/etc/timezone": "time zone",
+    "/etc/locale.alias": "language",
+    "/etc/locale.conf": "language",
+    "/etc/default/locale": "language",
+    "/etc/passwd": "names of users",
+    "/etc/group": "names of users",
+    "/etc/nsswitch.conf": "where names are looked up",
+    "/etc/hosts": "names of machines",
+    "/etc/host.conf": "names of machines",
+    "/etc/hostname": "names of machines",
+    "/etc/resolv.conf": "names of machines",
+    "/etc/gai.conf": "names of machines",
+    "/etc/services": "names of ports",
+    "/etc/protocols": "names of protocols",
+    "/etc/ssl": "whom to trust",
+    "/etc/pki": "whom to trust",
+    "/etc/ca-certificates": "whom to trust",
+    "/etc/crypto-policies": "whom to trust",
+    "/etc/mime.types": "kinds of files",
+    "/etc/machine-id": "a name that libraries put in logs",
+    "/etc/os-release": "a name that libraries put in logs",
+    "/etc/debian_version": "a name that libraries put in logs",
+    "/etc/shells": "programs",
+    "/etc/terminfo": "how text is shown",
+    "/etc/inputrc": "how text is shown",
+    "/etc/fonts": "fonts",
+    "/var/cache/fontconfig": "fonts",
+    "/etc/OpenCL": "devices",
+    "/etc/vulkan": "devices",
+    "/etc/nvidia": "devices",
+}
+"""Places of the machine that a stage may read, and why: none is of a project."""
+
+DEVICES: Mapping[str, str] = {
+    "null": "nothing",
+    "zero": "zeros",
+    "full": "a disk that is full",
+    "random": "noise; what a stage computes is seeded",
+    "urandom": "noise; what a stage computes is seeded",
+    "tty": "a terminal",
+    "ptmx": "a terminal",
+    "pts": "a terminal",
+    "fd": "open files",
+    "shm": "memory that processes share",
+    "nvidia*": "a GPU",
+    "dri": "a GPU",
+    "kfd": "a GPU",
+    "infiniband": "how processes reach each other",
+}
+"""Devices that a stage may read and write."""
+
+CACHES: Mapping[str, tuple[str, str, str]] = {
+    "inductor": ("TORCHINDUCTOR_CACHE_DIR", "{tmp}/torchinductor_{user}", ""),
+    "triton": ("TRITON_CACHE_DIR", "{home}/.triton", ""),
+    "cuda": ("CUDA_CACHE_PATH", "{home}/.nv/ComputeCache", ""),
+    "numba": ("NUMBA_CACHE_DIR", "{cache}/numba", ""),
+    "fonts": ("", "{cache}/fontconfig", ""),
+    "fonts of matplotlib": ("MPLCONFIGDIR", "{cache}/matplotlib", ""),
+    "hub": ("HF_HOME", "{cache}/huggingface", "hub"),
+    "datasets of the hub": ("HF_DATASETS_CACHE", "{cache}/huggingface/datasets", "hub"),
+    "models of the hub": ("HF_HUB_CACHE", "{cache}/huggingface/hub", "hub"),
+    "torch hub": ("TORCH_HOME", "{cache}/torch", "hub"),
+    "vllm": ("VLLM_CACHE_ROOT", "{cache}/vllm", "processes"),
+    "ray": ("", "{tmp}/ray", "ray"),
+}
+"""Folders that stages may read and write: the variable that names one, its usual place, and what a
+stage must declare to have it. The first four hold compiled code, by the digest of its source; what
+lies in a home itself and not among its caches is used where it is there, and not made."""
+
+
+_PACKAGES = ("site-packages", "dist-packages")
+
+
+def caches(reach: frozenset[str]) -> dict[str, Path]:
+    """Find the caches that a stage may use.
+
+    Args:
+        reach: What its parameters declare, such as `hub`.
+
+    Returns:
+        The folder of each kind, there or not.
+
+    """
+    home = os.path.expanduser("~")  # noqa: PTH111 - where there is no home, this says "~"
+    names = {
+        "home": home,
+        "cache": os.environ.get("XDG_CACHE_HOME") or f"{home}/.cache",
+        "tmp": tempfile.gettempdir(),
+        "user": re.sub(r'[\\/:*?"<>|]', "_", _user()),
+    }
+    return {
+        kind: Path(os.environ.get(variable) or usual.format(**names))
+        for kind, (variable, usual, declared) in CACHES.items()
+        if not declared or declared in reach
+    }
+
+
+def _user() -> str:
+    return os.environ.get("LOGNAME") or os.environ.get("USER") or str(os.getuid())
+
+
+def device_files() -> Iterator[Path]:
+    """Find the devices that a stage may read and write."""
+    for pattern in DEVICES:
+        yield from Path("/dev").glob(pattern) if "*" in pattern else [Path("/dev") / pattern]
+
+
+def readable() -> Iterator[Path]:
+    """Find what belongs to the machine, the interpreter and its packages, and this framework."""
+    yield from map(Path, READABLE)
+    yield from {Path(each) for each in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    paths = sysconfig.get_paths()
+    yield from {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    yield from map(Path, site.getsitepackages())
+    # Another environment's packages, which a .pth file adds.
+    yield from (place for place in map(Path, sys.path) if place.name in _PACKAGES)
+    if site.ENABLE_USER_SITE:
+        yield Path(site.getusersitepackages())
+    yield from (Path(sys.executable).parent, Path(sys.prefix) / "pyvenv.cfg")
+    yield Path(posttrain.__file__).parent
+    for variable in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"):
+        yield from map(Path, filter(None, os.environ.get(variable, "").split(os.pathsep)))
+    yield from editable()
+
+
+def editable() -> Iterator[Path]:
+    """Find the folders of packages that are installed for editing: setuptools maps their names."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("__editable__"):
+            mapping: Mapping[str, str] = getattr(module, "MAPPING", {})
+            yield from map(Path, mapping.values())
+
+
+def on_path() -> Iterator[Path]:
+    """Find the folders on the path of modules that are neither the interpreter's nor packages'."""
+    known = [str(place) for place in readable()]
+    for entry in sys.path:
+        place = os.path.abspath(entry or ".")  # noqa: PTH100 - links stay as they are written
+        if not any(place == each or place.startswith(f"{each}/") for each in known):
+            yield Path(place)
+
+
+def importable(folder: Path) -> Iterator[Path]:
+    """Find what can be imported from a folder on the path of modules: all else in it is not read.
+
+    Args:
+        folder: Such as that of a package that is installed for editing.
+
+    Yields:
+        Modules, packages and what is written about them.
+
+    """
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError:
+        return
+    for each in inside:
+        is_module = each.suffix in (".py", ".so", ".pth", ".dist-info", ".egg-info")
+        if is_module or (each / "__init__.py").is_file():
+            yield each
+
+
+def below_but(place: Path, spared: Path) -> Iterator[Path]:
+    """Find what covers all of a folder but for one place in it.
+
+    Args:
+        place: A folder or file.
+        spared: Where the stage's project lies.
+
+    Yields:
+        The folder itself where the place lies elsewhere; else all in it that does not lead there.
+
+    """
+    if place == spared:
+        return
+    if place not in spared.parents:
+        yield place
+        return
+    try:
+        inside = sorted(place.iterdir())
+    except OSError:
+        return
+    for each in inside:
+        if not each.is_symlink():
+            yield from below_but(each, spared)

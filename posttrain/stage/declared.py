@@ -1,0 +1,80 @@
+"""What a stage reads beside its inputs and parameters, as a recipe declares it."""
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Self
+
+from pydantic import field_validator, model_validator
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.hashing import sha256_of
+
+READS = "reads"
+"""Role under which declared files are among the inputs of a stage, as `reads.path`."""
+
+
+class Declared(StageConfig):
+    """Files and variables that stages may read beside their inputs; all else is kept from them."""
+
+    reads: tuple[str, ...] = ()
+    """Files and folders, from the recipe's folder on; their content counts like that of inputs."""
+    environment: tuple[str, ...] = ()
+    """Variables of the environment; their values count, by digest."""
+    secrets: tuple[str, ...] = ()
+    """Variables that are given and count nowhere: keys and tokens, which decide no result."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("environment", "secrets")
+    @classmethod
+    def _are_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+                raise ValueError(f"'{name}' is no name of a variable; give names, never values")
+        return names
+
+    @model_validator(mode="after")
+    def _secrets_do_not_count(self) -> Self:
+        if both := sorted(set(self.environment) & set(self.secrets)):
+            raise ValueError(
+                f"{both[0]} stands in environment and in secrets; a variable counts, or it does not"
+            )
+        return self
+
+    def joined(self, own: "Declared") -> "Declared":
+        """Add what a stage declares for itself; its word on a variable goes before the recipe's.
+
+        Args:
+            own: Of the stage.
+
+        Returns:
+            Both, each name once.
+
+        """
+        environment = [name for name in self.environment if name not in own.secrets]
+        secrets = [name for name in self.secrets if name not in own.environment]
+        return Declared(
+            reads=tuple(dict.fromkeys((*self.reads, *own.reads))),
+            environment=tuple(dict.fromkeys((*environment, *own.environment))),
+            secrets=tuple(dict.fromkeys((*secrets, *own.secrets))),
+        )
+
+    def keyed(self) -> dict[str, str]:
+        """Give what counts of the variables: of each the digest of its present value."""
+        return {
+            f"environment {name}": sha256_of(os.environ[name]) if name in os.environ else "not set"
+            for name in self.environment
+        }
+
+    def present(self) -> dict[str, str]:
+        """Give the values of the variables that are set, secrets among them."""
+        names = (*self.environment, *self.secrets)
+        return {name: os.environ[name] for name in names if name in os.environ}
+
+    def stated(self) -> Mapping[str, list[str]]:
+        """Give what is declared as a recipe states it, without what is empty."""
+        return {name: list(value) for name, value in self if value}

@@ -1,0 +1,74 @@
+"""What a stage's key does not know it cannot read: one sentence says which file, and the remedy."""
+
+import json
+import re
+
+import pytest
+
+HIDDEN = "assets/hidden.csv"
+WAYS = {
+    "open": "open(hidden).read()",
+    "os.open": "os.open(hidden, os.O_RDONLY)",
+    "os.listdir": "os.listdir(os.path.dirname(hidden))",
+    "subprocess": "subprocess.run(['cat', hidden], check=True, capture_output=True)",
+    "polars.read_csv": "pl.read_csv(hidden)",
+    "polars.scan_csv": "pl.scan_csv(hidden).collect()",
+}
+HEARD = {"open", "os.open", "os.listdir"}
+"""What Python itself does, which is refused without the kernel's help, too."""
+
+
+def reading(way):
+    # The name is put together: code that names a file by its path has it in its key.
+    return f"""
+        import os, subprocess
+        import polars as pl
+        hidden = os.path.join("assets", "hid" + "den.csv")
+        {WAYS[way]}
+    """
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_undeclared_file_is_refused_in_a_sentence(doing, way, isolation):
+    toy = doing(reading(way))
+    toy.write(HIDDEN, "a\n1\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    if isolation == "observed" and way not in HEARD:
+        assert done.returncode == 0  # seen by nobody: it is why records say `observed`
+        return
+    named = "assets" if way == "os.listdir" else HIDDEN
+    verb = "lets cat read" if way == "subprocess" else "reads"
+    assert done.returncode == 2
+    assert (
+        re.sub(r"\s+", " ", done.stderr)
+        .strip()
+        .endswith(
+            f"stage 'first' {verb} {named}, which its key does not know; make it an input of the"
+            f" stage, or declare it in the recipe: reads: [{named}]"
+        )
+    )
+    assert not (toy.root / "data/first/result.json").exists()
+
+
+@pytest.mark.parametrize("declares", ["recipe", "stage", "folder"])
+def test_a_declared_file_is_read_and_counts_by_its_content(doing, declares):
+    said = {
+        "recipe": f"reads: [{HIDDEN}]",
+        "stage": f"first: {{declares: {{reads: {HIDDEN}}}}}",
+        "folder": "reads: assets",
+    }[declares]
+    toy = doing("total = int(open('assets/hid' + 'den.csv').read().split()[1])", said)
+    toy.write(HIDDEN, "a\n1\n")
+    assert toy.cli("run", "--local", "--only", "first").returncode == 0
+    assert toy.plan()["first"].action == "cached"
+    toy.write(HIDDEN, "a\n22\n")
+    decision = toy.plan()["first"]
+    assert decision.action == "run"
+    role = "assets" if declares == "folder" else HIDDEN
+    assert decision.reasons[0].startswith(f"input reads.{role} has other bytes")
+
+
+def test_records_say_whether_a_stage_was_held_or_observed(toy, isolation):
+    runs = toy.run()
+    assert {run.circumstances["isolation"] for run in runs.values()} == {isolation}
+    assert json.loads((toy.root / "data/third/result.json").read_text()) == {"sum": 3}
