@@ -24,8 +24,9 @@ def run(config, inputs, outputs, context):
 
 
 @pytest.fixture
-def project(toy, tmp_path_factory):
-    """A project of which a stage edits a file while it runs."""
+def project(toy, tmp_path_factory, monkeypatch):
+    """A project whose stages edit a file while they run, as only stages can that are not held."""
+    monkeypatch.setattr("posttrain.pipeline.execution.attempt.view_of", lambda *_, **__: None)
     edits = tmp_path_factory.mktemp("edits")
     text = EDITING.replace("HELPER", toy.helper).replace("EDITS", repr(str(edits)))
     toy.write(f"{toy.package}/stage.py", text)
