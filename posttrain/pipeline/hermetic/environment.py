@@ -58,6 +58,7 @@ DECISIVE: Mapping[str, str] = {
     "KMP_*": "threads",
     "GOMP_*": "threads",
     "GLIBC_TUNABLES": "kernels of the C library",
+    "NPY_*": "kernels of numpy",
     "CUBLAS_WORKSPACE_CONFIG": "kernels of cuBLAS",
     "POLARS_*": "threads of polars",
     "TOKENIZERS_PARALLELISM": "threads of tokenizers",
