@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from posttrain.stage.hashing import sha256_of
+from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.kernels import Kernels, kernel_environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +59,7 @@ class Made(NamedTuple):
 
     @property
     def digest(self) -> str:
-        return sha256_of(json.dumps(self.digests, sort_keys=True))[:16]
+        return sha256_of_json(self.digests)[:16]
 
 
 def main() -> None:
