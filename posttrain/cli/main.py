@@ -1,6 +1,8 @@
 """`posttrain`: finds the verb, runs it, and turns a `UserError` into a sentence and exit code 2."""
 
+import contextlib
 import importlib
+import signal
 import sys
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,6 +11,14 @@ import click
 
 from posttrain import __version__
 from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.interrupts import (
+    SENTENCE,
+    Interrupted,
+    end_now,
+    give_up_later,
+    hear,
+    interrupt,
+)
 
 
 class Verb(NamedTuple):
@@ -118,6 +128,13 @@ def cli() -> None:
 def main() -> None:
     """Entry point of the console script and of `python -m posttrain`."""
     try:
+        # Nothing is begun while a verb is imported: it may end on the spot.
+        hear(end_now)
+        if (
+            verb := _find(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))
+        ) is not None:
+            verb.load()
+        hear(interrupt)
         cli.main(standalone_mode=False)
     except UserError as error:
         click.echo(f"error: {error}", err=True)
@@ -131,6 +148,11 @@ def main() -> None:
     except click.ClickException as error:
         click.echo(f"error: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped; run the same command again to go on from here", err=True)
-        sys.exit(130)
+    except (click.Abort, KeyboardInterrupt) as error:
+        # Click turns KeyboardInterrupt into Abort.
+        asked = error if isinstance(error, Interrupted) else error.__context__
+        number = asked.number if isinstance(asked, Interrupted) else signal.SIGINT
+        give_up_later(number)
+        with contextlib.suppress(OSError):  # the terminal may be what has gone
+            click.echo(SENTENCE, err=True)
+        sys.exit(128 + number)

@@ -64,7 +64,7 @@ MOVED: Mapping[str, str] = {
     "posttrain.release.stages": "posttrain.publishing.release.pointers",
     "posttrain.reproduction.verdicts": "posttrain.publishing.reproduction.verification",
     "posttrain.schedule.beat": "posttrain.operations.schedule.heartbeat",
-    "posttrain.services.tethered": "posttrain.operations.services.die_with_parent",
+    "posttrain.services.tethered": "posttrain.pipeline.execution.die_with_parent",
     "posttrain.training.heldout": "posttrain.learning.training.early_stop",
     "posttrain.training.learner": "posttrain.learning.training.trainer",
     "tasks.synthesize.teachers": "posttrain.data.teachers",

@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.pipeline.execution import die_with_parent
 from posttrain.provenance.ledger.processes import is_gone, is_ours, process_named
 
 _POLL_SECONDS = 0.1
 # A program of its own, as Python code between fork and exec is not safe beside threads.
-_DIE_WITH_PARENT = Path(__file__).with_name("die_with_parent.py")
+_DIE_WITH_PARENT = Path(die_with_parent.__file__)
 
 
 @dataclass(frozen=True)

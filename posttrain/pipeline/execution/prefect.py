@@ -5,13 +5,19 @@ of the user's (PREFECT_API_URL), Prefect starts one for the duration of the run,
 under `.posttrain/prefect`.
 """
 
+import atexit
 import os
 import shutil
+import subprocess
+import sys
+import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posttrain.pipeline.execution import die_with_parent
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import StageFailed, raise_all
 from posttrain.stage.errors import UserError, first_line
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from prefect.states import State
 
 _RETRY_SECONDS = 2
+_POLL_SECONDS, _ANSWER_SECONDS = 0.1, 5.0
 # Prefect's database and its journal; where they do not fit, its server is started for ever.
 _SERVER_BYTES = 16 << 20
 
@@ -44,6 +51,8 @@ class _Ends:
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
     """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
     configure(executor.planner.workspace.state)
+    with executor.processes.abortable():
+        _start_server()
     from prefect import flow, task
     from prefect.cache_policies import NO_CACHE
     from prefect.futures import wait
@@ -114,6 +123,53 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
             f"Prefect did not start: {reason}; "
             "run with --local, or unset PREFECT_API_URL if it names a server that is gone"
         ) from None
+
+
+def _start_server() -> None:
+    """Start the server that Prefect would start for itself, so that it ends whatever happens.
+
+    Prefect's own shares our terminal, where Ctrl-C reaches it before the flow has reported; waits
+    two minutes for one that has ended; and outlives a command that is killed.
+    """
+    from prefect.server.api.server import SubprocessASGIServer
+    from prefect.settings import get_current_settings
+
+    settings = get_current_settings()
+    if settings.api.url is not None:
+        return
+    server = SubprocessASGIServer()
+    server.port = server.find_available_port()
+    environment = {
+        **os.environ,
+        **settings.to_environment_variables(exclude_unset=True),
+        "PREFECT_UI_ENABLED": "0",
+        "PREFECT__SERVER_EPHEMERAL": "1",
+        "PREFECT__SERVER_FINAL": "1",
+    }
+    tied = (sys.executable, "-I", die_with_parent.__file__, str(os.getpid()))
+    app = ("-m", "uvicorn", "--factory", "prefect.server.api.server:create_app")
+    where = ("--host", "127.0.0.1", "--port", str(server.port))
+    quiet = ("--log-level", "error", "--lifespan", "on")
+    server.server_process = process = subprocess.Popen(
+        [*tied, sys.executable, *app, *where, *quiet], env=environment, start_new_session=True
+    )
+    server.running = True
+    atexit.register(server.stop)
+    deadline = time.monotonic() + settings.server.ephemeral.startup_timeout_seconds
+    while not _answers(f"{server.api_url}/health"):
+        if process.poll() is not None or time.monotonic() > deadline:
+            how = "did not answer in time" if process.poll() is None else "ended"
+            server.stop()
+            raise UserError(f"Prefect's temporary server {how}; run with --local")
+        time.sleep(_POLL_SECONDS)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
 
 
 def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:

@@ -91,59 +91,59 @@ class Session:
         """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true.
 
         A recipe with which nothing new was made leaves the generated files of the one before.
+        A signal that asks the run to end is heard from its first record to its last.
         """
-        run = begin_run(self.planner, command)
-        tracked = tracker.start(run_started(run))
-        executor = Executor(
-            made=dict(self.assumed),
-            run_id=run.id,
-            planner=self.planner,
-            ledger=self.ledger,
-            tracker=tracker,
-            store=self.store,
-            processes=warm_processes(self.planner, decisions),
-            display=display,
-            tracked_run=tracked,
-        )
-        names = []
-        for decision in self._ordered(decisions):
-            ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
-            if decision.action == "cached" and ready:
-                executor.reuse(decision)
-            else:
-                names.append(decision.stage)
-        status: Literal["succeeded", "failed"] = "failed"
-        try:
-            with executor.processes.interruptible():
-                runner(executor, names)
-            status = "succeeded"
-        except StageFailed as failure:
-            if executor.processes.stopping:
-                raise KeyboardInterrupt from None
-            if failure.refused:
-                raise UserError(str(failure)) from None
-            raise
-        finally:
-            executor.processes.close()
-            self.records = dict(executor.results)
-            new = any(record.status != "cached" for record in self.records.values())
-            if new or status == "succeeded":
-                self._write_state()
-            self.stat_cache.save()
-            ended = time.time()
-            tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
-            external = tracker.external_id(tracked)
-            if external is None:
-                executor.late[run.id] = tracked
-            tracker.when_closed(executor.note_late_ids)
-            self.ledger.finish_run(
-                run.id,
-                status,
-                ended,
-                mlflow_run_id=external,
-                prefect_run_id=executor.prefect_run_id,
+        processes = warm_processes(self.planner, decisions)
+        with processes.interruptible():
+            run = begin_run(self.planner, command)
+            tracked = tracker.start(run_started(run))
+            executor = Executor(
+                made=dict(self.assumed),
+                run_id=run.id,
+                planner=self.planner,
+                ledger=self.ledger,
+                tracker=tracker,
+                store=self.store,
+                processes=processes,
+                display=display,
+                tracked_run=tracked,
             )
-        return run
+            names = []
+            for decision in self._ordered(decisions):
+                ready = set(self.dag.upstream(decision.stage)) <= executor.made.keys()
+                if decision.action == "cached" and ready:
+                    executor.reuse(decision)
+                else:
+                    names.append(decision.stage)
+            status: Literal["succeeded", "failed"] = "failed"
+            try:
+                runner(executor, names)
+                status = "succeeded"
+            except StageFailed as failure:
+                if failure.refused:
+                    raise UserError(str(failure)) from None
+                raise
+            finally:
+                executor.processes.close()
+                self.records = dict(executor.results)
+                new = any(record.status != "cached" for record in self.records.values())
+                if new or status == "succeeded":
+                    self._write_state()
+                self.stat_cache.save()
+                ended = time.time()
+                tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
+                external = tracker.external_id(tracked)
+                if external is None:
+                    executor.late[run.id] = tracked
+                tracker.when_closed(executor.note_late_ids)
+                self.ledger.finish_run(
+                    run.id,
+                    status,
+                    ended,
+                    mlflow_run_id=external,
+                    prefect_run_id=executor.prefect_run_id,
+                )
+            return run
 
     def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
         by_name = {decision.stage: decision for decision in decisions}

@@ -17,11 +17,11 @@ from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
 from posttrain.provenance.code import Signature
+from posttrain.stage.interrupts import Interrupted, hear
 from posttrain.stage.kernels import Kernels
 
 HEARTBEATS_MISSED = 60.0
 _POLL_SECONDS = 0.5
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _FINAL = frozenset({"done", "refused", "failed", "lost"})
 # Trying again may help: what ended it came from outside.
 _RETRYABLE = frozenset({"died", "stopped", "lost"})
@@ -63,6 +63,7 @@ class StageProcesses:
     def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
         self._workers = Workers(threads, kernels=kernels, models=models)
         self._stopping = threading.Event()
+        self._abortable = False
 
     def warm(self) -> None:
         """Start the fork server now, so that its imports overlap with the caller's own."""
@@ -83,26 +84,40 @@ class StageProcesses:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Stop at the first Ctrl-C or SIGTERM of the block; a further one raises KeyboardInterrupt.
+        """Stop at the first signal that asks for it, and raise `Interrupted` at the block's end.
 
-        Raising at the first would leave the main thread waiting for a stage thread, as long as the
-        stage lasts. Outside the main thread, where Python delivers no signals, nothing is changed.
+        Raising at once would leave the main thread waiting for a stage thread, as long as the
+        stage lasts, and records half written. A further signal does raise at once. Outside the
+        main thread, where Python delivers no signals, nothing is changed.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        asked: list[int] = []
 
-        def interrupt(_number: int, _frame: FrameType | None) -> None:
-            for number in _SIGNALS:
-                signal.signal(number, signal.default_int_handler)
+        def interrupt(number: int, _frame: FrameType | None) -> None:
+            asked.append(number)
             self.stop()
+            if self._abortable or len(asked) > 1:
+                raise Interrupted(number)
 
-        before = {number: signal.signal(number, interrupt) for number in _SIGNALS}
+        before = hear(interrupt)
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            if asked:
+                raise Interrupted(asked[0]) from None
+
+    @contextmanager
+    def abortable(self) -> Iterator[None]:
+        """Raise `Interrupted` in the block at once: nothing in it has to be brought to its end."""
+        self._abortable = True
+        try:
+            yield
+        finally:
+            self._abortable = False
 
     def attempt(self, assignment: Assignment, limits: Limits, watch: EventListener) -> StageOutcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
