@@ -15,8 +15,8 @@ WAITS = """
 import signal, time
 from posttrain.stage.interrupts import hear, interrupt, end_now
 hear({handler})
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(60)
 except KeyboardInterrupt as error:
     print("heard", error.number, flush=True)

@@ -115,6 +115,8 @@ class StageProcesses:
         """Raise `Interrupted` in the block at once: nothing in it has to be brought to its end."""
         self._abortable = True
         try:
+            if self.stopping:
+                raise KeyboardInterrupt
             yield
         finally:
             self._abortable = False
