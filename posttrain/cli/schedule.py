@@ -1,10 +1,7 @@
 """`posttrain schedule`: recipes that run by the clock."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -12,16 +9,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import DocumentedGroup, plain_table
-from posttrain.operations.schedule.admit import clock
-from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
-from posttrain.operations.schedule.schedule import (
-    CronSchedule,
-    checked,
-    parse_concurrency,
-    parse_missed,
-)
+from posttrain.operations.schedule.clock import instant
+from posttrain.operations.schedule.declared import Schedule, apply, declared
+from posttrain.operations.schedule.notes import Notes, Tick, open_notes
 from posttrain.provenance.ledger.location import project_root
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.formatting import duration
 
 _COLORS = {
@@ -36,116 +28,61 @@ _WIDE = 400
 name_argument = click.argument("name")
 
 
-def _open() -> Journal:
-    return open_journal(journal_location(project_root(Path.cwd())))
-
-
 @click.group(cls=DocumentedGroup)
 def schedule() -> None:
-    """Run recipes by the clock; `posttrain up` starts the servers and the worker that do it."""
+    """Run recipes by the clock; `posttrain up` starts the servers and the worker that do it.
 
+    A recipe declares when it runs, and git has it:
 
-@schedule.command()
-@click.argument("recipe", type=click.Path(path_type=Path))
-@click.option("--cron", required=True, help='Five fields, for example "0 2 * * *".')
-@click.option("--name", help="Name of the schedule [default: the recipe's].")
-@click.option("--timezone", default="UTC", show_default=True, help="For example Europe/Berlin.")
-@click.option("--on-missed", default="latest", show_default=True, help="skip, latest, backfill:N.")
-@click.option("--only-if-moved", is_flag=True, help="End at once when no input's digest changed.")
-@click.option(
-    "--watch",
-    multiple=True,
-    help="One more input: file:PATH, remote://NAME/PATH, hf:datasets/NAME@REV, sql:URL#QUERY.",
-)
-@click.option("--concurrency", default="1:queue", show_default=True, help="Or 1:cancel-new.")
-@click.option("--retries", type=click.IntRange(min=0), default=1, show_default=True,
-              help="Further attempts at a run that failed.")  # fmt: skip
-@click.option("--retry-seconds", type=float, default=30.0, show_default=True,
-              help="Pause before each of them.")  # fmt: skip
-@click.option("--grace-seconds", type=float, default=120.0, show_default=True,
-              help="A start that is later than this was missed.")  # fmt: skip
-@click.option("--set", "overrides", multiple=True, metavar="STAGE.PARAM=VALUE",
-              help="Override a parameter in every run; repeatable.")  # fmt: skip
-@click.option("--release", help="Make a candidate of this release of each success.")
-@click.option("--notify-url", help="Webhook that hears of runs that failed for good.")
-@click.option("--notify-command", help="Local command that gets the failure as JSON.")
-@click.option("--replace", "again", is_flag=True, help="Change a schedule that is there.")
-def add(recipe: Path, **options: Any) -> None:
-    """Run RECIPE whenever --cron says so. A run runs the commit that is checked out then.
+      schedules:
+        nightly: {cron: "0 2 * * *", timezone: Europe/Berlin, missed: latest}
 
-    Examples:
-      posttrain schedule add . --name nightly --cron "0 2 * * *" --timezone Europe/Berlin
-      posttrain schedule add recipes/gsm8k --cron "0 * * * *" --only-if-moved --watch file:in.jsonl
-
+    Further keys: overlap (enqueue, cancel), missed (skip, latest, backfill:N), only_if_moved,
+    watch, retries, retry_seconds, grace_seconds, overrides, release, notify_url, notify_command.
     """
-    from posttrain.operations.schedule.moved import require_watchable
-    from posttrain.operations.schedule.worktree import require_committed
 
+
+@schedule.command("apply")
+def apply_() -> None:
+    """Take over what the recipes of the checked-out commit declare; `posttrain up` does it too."""
     root = project_root(Path.cwd())
-    overrides = tuple(options.pop("overrides"))
-    folder, title = _recipe(recipe, root, overrides)
-    require_committed(root, folder)
-    missed, backfill = parse_missed(options.pop("on_missed"))
-    again, given = options.pop("again"), options.pop("name")
-    declared = checked(
-        CronSchedule(
-            name=given or title.replace(".", "-").lower(),
-            recipe=folder,
-            title=title,
-            on_missed=missed,
-            backfill=backfill,
-            watch=tuple(require_watchable(item) for item in options.pop("watch")),
-            collision=parse_concurrency(options.pop("concurrency")),
-            overrides=overrides,
-            **options,
-        )
-    )
-    with _open() as journal:
-        _put(journal, declared, again=again)
-        _write_prefect_yaml(root, journal)
-    click.echo(f"{declared.name}: next {_next(declared)}{_hint(root)}")
-
-
-def _recipe(recipe: Path, root: Path, overrides: Sequence[str]) -> tuple[str, str]:
-    """The recipe's folder in the project and its name; it must resolve to a flow."""
-    from posttrain.pipeline.recipe import load_recipe
-
-    loaded = load_recipe(recipe, overrides)
-    loaded.resolve(root)
-    return loaded.directory.relative_to(root.resolve()).as_posix(), loaded.name
-
-
-def _put(journal: Journal, declared: CronSchedule, *, again: bool) -> None:
-    known = {each.name: each for each in journal.schedules()}
-    if declared.name in known:
-        if not again:
-            raise UserError(
-                f"there is a schedule '{declared.name}' already; --replace changes it, "
-                "--name gives another name"
-            )
-        declared = replace(declared, paused=known[declared.name].paused)
-    journal.put(declared)
+    said = apply(root)
+    for line in said or ["nothing new: every schedule is as the recipes declare it"]:
+        click.echo(line)
+    click.echo(_hint(root), nl=False)
 
 
 @schedule.command("list")
 def list_() -> None:
     """Every schedule: its clock, what came out last, what comes next."""
+    root = project_root(Path.cwd())
     table = plain_table("name", "recipe", "cron", "missed", "last", "next")
-    with _open() as journal:
-        for each in journal.schedules():
-            last = journal.history(each.name, limit=1)
-            told = f"{clock(each, last[0].due)} {_status(last[0])}" if last else ""
-            coming = "[yellow]paused[/]" if each.paused else _next(each)
-            when = f"{each.cron} {each.timezone}"
-            table.add_row(each.name, each.recipe, when, each.missed(), told, coming)
+    with open_notes(root) as notes:
+        known = notes.declarations()
+        for each in known.values():
+            found = Schedule.from_text(each.text)
+            config = found.config
+            last = notes.history(each.name, limit=1)
+            told = f"{instant(last[0].due, config.timezone)} {_status(last[0])}" if last else ""
+            coming = "[yellow]paused[/]" if each.paused else _next(found)
+            when = f"{config.cron} {config.timezone}"
+            table.add_row(each.name, found.recipe, when, config.missed, told, coming)
     _print(table)
+    schedules, wrong = declared(root)
+    new = [each.name for each in schedules
+           if each.name not in known or known[each.name].text != each.as_text()]  # fmt: skip
+    for line in [
+        *wrong,
+        *([f"not applied yet: {', '.join(new)}; posttrain schedule apply"] * bool(new)),
+    ]:
+        click.echo(line)
 
 
 @schedule.command()
 @name_argument
 def pause(name: str) -> None:
     """Start nothing of NAME until it is resumed; a run that is under way goes on."""
-    _set_paused(name, paused=True)
+    _set_paused(name, "paused")
     click.echo(f"{name}: paused")
 
 
@@ -153,44 +90,38 @@ def pause(name: str) -> None:
 @name_argument
 def resume(name: str) -> None:
     """Let NAME run again; what fell into the pause is not made good."""
-    click.echo(f"{name}: next {_next(_set_paused(name, paused=False))}")
+    click.echo(f"{name}: next {_next(_set_paused(name, 'resumed'))}")
 
 
-def _set_paused(name: str, *, paused: bool) -> CronSchedule:
-    from posttrain.operations.schedule.schedule import paused_or_resumed
-
-    with _open() as journal:
-        changed = paused_or_resumed(journal.schedule(name), paused=paused)
-        journal.put(changed)
-        _write_prefect_yaml(project_root(Path.cwd()), journal)
-    return changed
+def _set_paused(name: str, event: str) -> Schedule:
+    with open_notes(project_root(Path.cwd())) as notes:
+        found = _required(notes, name)
+        notes.add(name, 0.0, event, f"{event} by hand")
+    return found
 
 
 @schedule.command()
 @name_argument
-def remove(name: str) -> None:
-    """Forget NAME; its history stays."""
-    from posttrain.operations.schedule.worktree import remove as remove_worktree
-
+def run(name: str) -> None:
+    """Run NAME once, now; only_if_moved does not hold it back."""
     root = project_root(Path.cwd())
-    with _open() as journal:
-        if journal.running(journal.schedule(name).name):
-            raise UserError(f"{name} is running; wait for it, or cancel the run in Prefect's pages")
-        journal.remove(name)
-        _write_prefect_yaml(root, journal)
-    remove_worktree(root, name)
-    click.echo(f"{name}: removed")
+    with open_notes(root) as notes:
+        _required(notes, name)
+        notes.add(name, time.time(), "waiting", "asked for by hand", kind="manual")
+    click.echo(f"{name}: the worker starts it within seconds{_hint(root)}")
 
 
-@schedule.command("run-now")
+@schedule.command()
 @name_argument
-def run_now(name: str) -> None:
-    """Run NAME once, now; --only-if-moved does not hold it back."""
-    with _open() as journal:
-        declared = journal.schedule(name)
-        reason = "asked for with run-now"
-        journal.add(declared.name, time.time(), kind="manual", status="waiting", reason=reason)
-    click.echo(f"{name}: the worker starts it within seconds{_hint(project_root(Path.cwd()))}")
+def cancel(name: str) -> None:
+    """End the run of NAME that is under way, and what waits behind it."""
+    with open_notes(project_root(Path.cwd())) as notes:
+        live = [tick for tick in notes.live() if tick.schedule == name]
+        if not live:
+            _required(notes, name)
+        for tick in live:
+            notes.about(tick, "cancelled", "cancelled by hand")
+    click.echo(f"{name}: {len(live)} cancelled" if live else f"{name}: nothing runs or waits")
 
 
 @schedule.command()
@@ -201,40 +132,33 @@ def run_now(name: str) -> None:
 def history(name: str | None, limit: int, verbose: bool) -> None:
     """What was due, what was decided about it and why, what ran and how it ended."""
     table = plain_table("due", "schedule", "outcome", "took", "why")
-    with _open() as journal:
-        declared = {each.name: each for each in journal.schedules()}
-        if name is not None:
-            journal.schedule(name)
-        for tick in journal.history(name, limit=limit):
-            owner = declared.get(tick.schedule) or CronSchedule(tick.schedule, "", "* * * * *")
-            why = _explain_tick(journal, owner, tick, verbose=verbose)
+    with open_notes(project_root(Path.cwd())) as notes:
+        zones = {each.name: Schedule.from_text(each.text).config.timezone
+                 for each in notes.declarations().values()}  # fmt: skip
+        ticks = notes.history(name, limit=limit)
+        if name is not None and not ticks:
+            _required(notes, name)
+        for tick in ticks:
+            zone = zones.get(tick.schedule, "UTC")
             table.add_row(
-                clock(owner, tick.due), tick.schedule, _status(tick), _took(tick), escape(why)
-            )
+                instant(tick.due, zone), tick.schedule, _status(tick), _took(tick),
+                escape(_explain(tick, zone, verbose=verbose)),
+            )  # fmt: skip
     _print(table)
 
 
-def _explain_tick(journal: Journal, owner: CronSchedule, tick: Tick, *, verbose: bool) -> str:
-    story = journal.story(tick)
+def _explain(tick: Tick, zone: str, *, verbose: bool) -> str:
     if verbose:
-        return "\n".join(f"{clock(owner, at, seconds=True)} {said}" for at, said in story)
+        return "\n".join(f"{instant(at, zone, seconds=True)} {said}" for at, said in tick.story)
     # What was frozen at the start and is not as it was belongs to the answer.
-    extra = [said for _, said in story if said.startswith(("the spec", "the param", "uncommitted"))]
-    return "; ".join([tick.reason, *extra[-2:], *([f"run {tick.run_id}"] if tick.run_id else [])])
-
-
-@schedule.command()
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at once."
-)
-def serve(limit: int) -> None:
-    """Run what is due here, as served deployments: no work pool, no worker, until Ctrl-C.
-
-    PREFECT_API_URL names the server. Not beside a worker: a deployment is served or in a pool.
-    """
-    from posttrain.operations.schedule.serve import serve as serving
-
-    serving(project_root(Path.cwd()), limit)
+    extra = [
+        said for _, said in tick.story if said.startswith(("the spec", "the param", "uncommitted"))
+    ]
+    run_id, log = tick.data.get("run_id"), tick.data.get("log")
+    told = [f"run {run_id}"] * bool(run_id) + [f"log: {log}"] * (
+        tick.status in ("failed", "crashed") and bool(log)
+    )
+    return "; ".join([tick.reason, *extra[-2:], *told])
 
 
 @schedule.command("next")
@@ -245,29 +169,34 @@ def next_(name: str | None, count: int) -> None:
     """When NAME, or everything, runs next."""
     from posttrain.operations.schedule.times import next_ticks
 
-    with _open() as journal:
-        chosen = [journal.schedule(name)] if name else journal.schedules()
+    with open_notes(project_root(Path.cwd())) as notes:
+        if name is not None:
+            _required(notes, name)
+        chosen = [each for each in notes.declarations().values() if name in (None, each.name)]
+    found = [Schedule.from_text(each.text) for each in chosen if not each.paused]
     coming = sorted(
-        (moment, each.name, each)
-        for each in chosen
-        if not each.paused
-        for moment in next_ticks(each, time.time(), count)
+        (moment, each.name, each.config.timezone)
+        for each in found
+        for moment in next_ticks(each.clock, time.time(), count)
     )
-    for moment, called, each in coming[:count]:
-        click.echo(f"{clock(each, moment)} {each.timezone}  {called}")
+    for moment, called, zone in coming[:count]:
+        click.echo(f"{instant(moment, zone)} {zone}  {called}")
 
 
-def _write_prefect_yaml(root: Path, journal: Journal) -> None:
-    from posttrain.operations.schedule.deployments import prefect_yaml
+def _required(notes: Notes, name: str) -> Schedule:
+    known = notes.declarations()
+    if name not in known:
+        raise UserError(f"there is no schedule '{name}'{nearest(name, known)}; a recipe declares "
+                        "it under schedules:, see posttrain schedule --help")  # fmt: skip
+    return Schedule.from_text(known[name].text)
 
-    (root / "prefect.yaml").write_text(prefect_yaml(journal.schedules()), encoding="utf-8")
 
-
-def _next(each: CronSchedule) -> str:
+def _next(each: Schedule) -> str:
     from posttrain.operations.schedule.times import next_ticks
 
-    coming = next_ticks(each, time.time(), 1)
-    return f"{clock(each, coming[0])} {each.timezone}" if coming else "never"
+    coming = next_ticks(each.clock, time.time(), 1)
+    zone = each.config.timezone
+    return f"{instant(coming[0], zone)} {zone}" if coming else "never"
 
 
 def _status(tick: Tick) -> str:
@@ -286,7 +215,7 @@ def _hint(root: Path) -> str:
     from posttrain.operations.services.process import alive
 
     if alive(root / FOLDER, "supervisor") is None:
-        return "\nno worker is up here; start the servers and the worker with: posttrain up"
+        return "\nno worker is up here; start the servers and the worker with: posttrain up\n"
     return ""
 
 

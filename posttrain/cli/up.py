@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,8 +100,6 @@ def up(
 @click.command(cls=Documented)
 def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
-    from posttrain.operations.schedule.journal import journal_location, open_journal
-    from posttrain.operations.schedule.running import end_runs
     from posttrain.operations.services.plan import FOLDER, NAMES
     from posttrain.operations.services.process import elsewhere
     from posttrain.operations.services.supervisor import SUPERVISOR, take_down
@@ -113,31 +110,25 @@ def down() -> None:
         if (where := elsewhere(root / FOLDER, name)) is not None:
             file = FOLDER / f"{name}.pid"
             click.echo(f"{name} is of {where}, not signalled: posttrain down there, or rm {file}")
-    # The worker ends its runs; where it was killed, nobody has.
-    with open_journal(journal_location(root)) as journal:
-        ended += [f"run of {tick.schedule}" for tick in end_runs(journal, {})]
     click.echo(f"stopped: {', '.join(ended)}" if ended else "nothing was running")
 
 
 @click.command(cls=Documented)
 @pool_option
 @limit_option
-@click.option(
-    "--look-after", is_flag=True, help="Start nothing: settle, retry and tell of what others run."
-)
-def worker(pool: str, limit: int, look_after: bool) -> None:
+def worker(pool: str, limit: int) -> None:
     """Run what is due of the schedules, until it is stopped; `posttrain up` starts one.
 
     Elsewhere: on a machine with a clone of the project, PREFECT_API_URL, POSTTRAIN_SCHEDULES and
-    POSTTRAIN_LEDGER name the servers that are shared. Where Prefect's own workers run the pool, one
-    with --look-after makes missed runs good, tries again, gives notice, and stops runs that hang.
+    POSTTRAIN_LEDGER name the servers that are shared.
     """
+    root = project_root(Path.cwd())
+    from posttrain.pipeline.execution.prefect import configure
+
+    configure(root / ".posttrain")
     from posttrain.operations.schedule.worker import work
 
-    stopping = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopping.set())
-    work(project_root(Path.cwd()), pool, 0 if look_after else limit, stopping)
+    work(root, pool, limit)
 
 
 def _detached(

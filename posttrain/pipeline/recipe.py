@@ -26,7 +26,7 @@ from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 PARAMS_FILE = "params.yaml"
 _DECLARED = tuple(Declared.model_fields)
-_NO_STAGES = ("run", "flow", "format", "plugins", "release", *_DECLARED)
+_NO_STAGES = ("run", "flow", "format", "plugins", "release", "schedules", *_DECLARED)
 
 # Recipes of which it was said that they are of an old format: a command may read one twice.
 _noticed: set[Path] = set()
@@ -243,6 +243,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     stated = {name: values.pop(name, None) for name in _DECLARED}
     given = {name: value for name, value in stated.items() if value is not None}
     declared = Declared.parse(given, where="recipe")
+    # When it runs is no business of a run: `posttrain schedule apply` reads them from the commit.
+    values.pop("schedules", None)
     sections = {name: _section(file, name, value) for name, value in values.items()}
     return Recipe(
         path=file.resolve(),

@@ -4,23 +4,23 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posttrain.data.sources.base import Source
-from posttrain.operations.schedule.journal import Journal, Tick
+from posttrain.operations.schedule.declared import Schedule
+from posttrain.operations.schedule.keeper import here
 from posttrain.operations.schedule.moved import fingerprint, moved
-from posttrain.operations.schedule.schedule import CronSchedule
+from posttrain.operations.schedule.notes import Notes, Tick, open_notes
 from posttrain.operations.schedule.worktree import record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.executor import Executor, StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.provenance.git import revision_of
-from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import parts_in
 from posttrain.views.tracking import open_tracker
@@ -29,35 +29,73 @@ _NUM_CHANGES = 4
 
 
 class TickFailed(Exception):
-    """The run of a tick failed; the journal says how, and Prefect is to see it as well."""
+    """The run of a tick failed; the notes say how, and Prefect is to see it as well."""
 
 
-def take(journal: Journal, tick: Tick) -> Tick | None:
-    """Become the process of a tick that the worker gave us; None if it is no longer ours."""
-    return journal.change(tick, {"process": this_process()}, note="its process is there")
+@dataclass(frozen=True)
+class Attempt:
+    """What the worker tells the process that it starts."""
+
+    schedule: Schedule
+    due: float
+    attempt: int
+    root: Path
+    log: str
+    flow_run_id: str
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> "Attempt":
+        """Read what was passed on as JSON."""
+        return cls(
+            Schedule.from_text(values["schedule"]), values["due"], values["attempt"],
+            Path(values["root"]), values["log"], values["flow_run_id"],
+        )  # fmt: skip
+
+    def end(self, notes: Notes, status: str, said: str, **data: Any) -> None:
+        """Note how it ended, unless that was noted already."""
+        tick = notes.tick(self.schedule.name, self.due)
+        if tick is not None and tick.attempt == self.attempt:
+            notes.about(tick, status, said, claim="!", **data)
 
 
-def execute(journal: Journal, schedule: CronSchedule, tick: Tick, project: Path) -> Tick:
-    """Run the recipe in `project` to its end and write down how it ended."""
-    try:
-        with open_session(project / schedule.recipe, schedule.overrides) as session:
-            tick = _freeze(journal, schedule, tick, session)
-            promote = session.recipe.release.get("promote")
-            with session.workspace.locked(f"schedule {schedule.name}"):
-                run_id, said = _bring_up_to_date(session, schedule)
-    except StageFailed as failure:
-        raise TickFailed(_failed(journal, tick, str(failure), again=True)) from None
-    except UserError as error:
-        raise TickFailed(_failed(journal, tick, str(error), again=False)) from None
-    except Exception as error:
-        _failed(journal, tick, f"{type(error).__name__}: {error}", again=True)
-        raise
-    if schedule.release:
-        said = f"{said}; {_release(schedule, project, promote)}"
-    return _end(journal, tick, {"status": "succeeded", "reason": said, "run_id": run_id})
+def claim(attempt: Attempt) -> bool:
+    """Note that an attempt begins; False where it is not this process that is to make it."""
+    with open_notes(attempt.root) as notes:
+        tick = notes.tick(attempt.schedule.name, attempt.due)
+        if tick is None or tick.status != "waiting" or tick.attempt != attempt.attempt - 1:
+            return False
+        begins = Tick(**{**vars(tick), "attempt": attempt.attempt})
+        told = {"log": attempt.log, "flow_run_id": attempt.flow_run_id, **here()}
+        return notes.about(begins, "running", "", claim="begins", **told)
 
 
-def _bring_up_to_date(session: Session, schedule: CronSchedule) -> tuple[str | None, str]:
+def execute(attempt: Attempt, project: Path) -> str:
+    """Run the recipe in `project` to its end and note how it ended."""
+    schedule = attempt.schedule
+    with open_notes(attempt.root) as notes:
+        try:
+            recipe = project / schedule.recipe
+            with open_session(recipe, schedule.config.overrides) as session:
+                _freeze(notes, attempt, session)
+                promote = session.recipe.release.get("promote")
+                with session.workspace.locked(f"schedule {schedule.name}"):
+                    run_id, said = _bring_up_to_date(session, schedule)
+        except StageFailed as failure:
+            attempt.end(notes, "failed", str(failure))
+            raise TickFailed(str(failure)) from None
+        except UserError as error:
+            attempt.end(notes, "failed", str(error), refused=True)
+            raise TickFailed(str(error)) from None
+        except Exception as error:
+            attempt.end(notes, "failed", f"{type(error).__name__}: {error}")
+            raise
+        if schedule.config.release:
+            said = f"{said}; {_release(schedule, project, promote)}"
+        attempt.end(notes, "succeeded", said, run_id=run_id)
+    return said
+
+
+def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None, str]:
     from posttrain.pipeline.execution.prefect import run_with_prefect
 
     decisions = session.planner.plan()
@@ -86,26 +124,23 @@ def _bring_up_to_date(session: Session, schedule: CronSchedule) -> tuple[str | N
     return run.id, f"{len(made)} of {len(decisions)} stages ran"
 
 
-def _freeze(journal: Journal, schedule: CronSchedule, tick: Tick, session: Session) -> Tick:
-    """Write down what this run starts from, and what of it is not as it was the last time."""
-    watched = [*schedule.watch, *_inputs(session)]
+def _freeze(notes: Notes, attempt: Attempt, session: Session) -> None:
+    """Note what this run starts from, and what of it is not as it was the last time."""
+    config = attempt.schedule.config
     root = session.workspace.root
     frozen = {
         "commit": revision_of(root).commit,
-        "overrides": list(schedule.overrides),
+        "overrides": list(config.overrides),
         "params": dict(_flat(session.recipe.resolved(session.dag))),
-        "watched": fingerprint(root, watched),
+        "watched": fingerprint(root, [*config.watch, *_inputs(session)]),
     }
-    last = journal.last_success(schedule.name)
-    for line in _differences(last.frozen_values() if last else {}, frozen):
-        journal.note(tick, line)
-    return _kept(journal.change(tick, {"frozen": json.dumps(frozen, sort_keys=True)}))
-
-
-def _kept(tick: Tick | None) -> Tick:
+    last = notes.last_success(attempt.schedule.name)
+    tick = notes.tick(attempt.schedule.name, attempt.due)
     if tick is None:
-        raise UserError("another process took this tick over; this one ends")
-    return tick
+        raise UserError("the notes about this run are gone; it ends")
+    for line in _differences(last.data.get("frozen", {}) if last else {}, frozen):
+        notes.about(tick, "note", line)
+    notes.about(tick, "note", f"commit {str(frozen['commit'])[:10]}", frozen=frozen)
 
 
 def _inputs(session: Session) -> Iterator[str]:
@@ -145,22 +180,9 @@ def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[
     yield from moved(before["watched"], now["watched"])
 
 
-def _failed(journal: Journal, tick: Tick, error: str, *, again: bool) -> str:
-    current = journal.tick(tick.num)
-    values = {"status": "failed", "reason": error, "settled": False}
-    # What was refused stays refused: no attempt is left to make.
-    _end(journal, current, values if again else values | {"not_before": float("inf")})
-    return error
-
-
-def _end(journal: Journal, tick: Tick, values: Mapping[str, Any]) -> Tick:
-    ended = journal.change(tick, {**values, "ended": time.time()})
-    return ended or journal.tick(tick.num)
-
-
-def _release(schedule: CronSchedule, project: Path, promote: str | None) -> str:
+def _release(schedule: Schedule, project: Path, promote: str | None) -> str:
     """Make a release candidate; its gates decide, and only the recipe's own word promotes it."""
-    name = str(schedule.release)
+    name = str(schedule.config.release)
     try:
         record(project, f"Outputs of the scheduled run that {name} is released from")
     except UserError as error:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, first_line, nearest
 from posttrain.stage.hashing import sha256_of_parts, sorted_json
 
 Fingerprint = Mapping[str, str]
@@ -31,11 +31,11 @@ def require_watchable(item: str) -> str:
     kind, colon, place = item.partition(":")
     if kind not in WATCHERS:
         raise UserError(
-            f"--watch {item}: there is no kind '{kind}'{nearest(kind, WATCHERS)}; "
+            f"watch {item}: there is no kind '{kind}'{nearest(kind, WATCHERS)}; "
             f"write kind:place with one of {', '.join(WATCHERS)}"
         )
     if not colon or not place:
-        raise UserError(f"--watch {item}: nothing is named after '{kind}:'")
+        raise UserError(f"watch {item}: nothing is named after '{kind}:'")
     return item
 
 
@@ -65,7 +65,6 @@ def _remote(root: Path, place: str) -> str:
 def _huggingface(_root: Path, place: str) -> str:
     """`datasets/owner/name@revision` or `models/...`: the commit that the revision is now."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     kind, _, rest = place.partition("/")
     name, _, revision = rest.partition("@")
@@ -77,8 +76,9 @@ def _huggingface(_root: Path, place: str) -> str:
             name, repo_type=kind.removesuffix("s"), revision=revision or None, timeout=20
         )
         return str(found.sha)
-    except HfHubHTTPError as error:
-        raise UserError(f"hf:{place}: {str(error).splitlines()[0]}") from None
+    except Exception as error:
+        # The hub's own errors, and those of the transport that it happens to use.
+        raise UserError(f"hf:{place}: the hub does not answer: {first_line(error)}") from None
 
 
 def _sql(_root: Path, place: str) -> str:

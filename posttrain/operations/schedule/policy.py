@@ -1,9 +1,8 @@
 """What becomes of ticks at which no worker was up: a pure function of times."""
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-
-from posttrain.operations.schedule.schedule import CronSchedule
 
 
 @dataclass(frozen=True)
@@ -16,35 +15,38 @@ class TickDecision:
 
 
 def decide(
-    schedule: CronSchedule, ticks: Sequence[float], *, known: frozenset[float], now: float
+    policy: str, ticks: Sequence[float], *, known: AbstractSet[float], now: float, grace: float
 ) -> list[TickDecision]:
-    """Verdicts on those of `ticks` that are missed at `now`; others are left to their time.
+    """Decide on those of `ticks` that are missed at `now`; others are left to their time.
 
-    `ticks` are instants of the schedule in any order, `known` those with a verdict or a run
-    already: they are never decided twice, so a clock that is set back repeats nothing. A tick is
-    missed once it is `grace_seconds` old. Ticks from before `since` do not belong to the schedule,
-    nor do any while it is paused: a pause ends with a new `since`.
+    Args:
+        policy: `skip`, `latest` or `backfill:N`.
+        ticks: Instants of the schedule in any order.
+        known: Those with a decision already: they are never decided twice, so a clock that is set
+            back repeats nothing.
+        now: In UTC epoch seconds, as all instants are.
+        grace: A tick is missed once it is older than this, in seconds.
+
+    Returns:
+        The decisions, oldest first.
+
     """
-    if schedule.paused:
-        return []
-    missed = sorted(
-        tick for tick in set(ticks) - known if schedule.since <= tick < now - schedule.grace_seconds
-    )
-    allowed = {"skip": 0, "latest": 1, "backfill": schedule.backfill}[schedule.on_missed]
-    chosen = set(missed[len(missed) - min(allowed, len(missed)) :])
+    missed = sorted(tick for tick in set(ticks) - known if tick < now - grace)
+    name, _, count = policy.partition(":")
+    allowed = {"skip": 0, "latest": 1, "backfill": int(count or 0)}[name]
     # One that came later and is not missed, done or just due, is the latest already.
-    later = (tick for tick in known.union(ticks) if missed and missed[-1] < tick <= now)
-    if schedule.on_missed == "latest" and any(later):
-        chosen = set()
-    return [_decide_missed(schedule, tick, tick in chosen, now, len(missed)) for tick in missed]
-
-
-def _decide_missed(
-    schedule: CronSchedule, tick: float, runs: bool, now: float, num_missed: int
-) -> TickDecision:
-    late = f"missed by {lateness(now - tick)}, one of {num_missed}"
-    what = "made good" if runs else "skipped"
-    return TickDecision(tick, runs, f"{late}; {what} by --on-missed {schedule.missed()}")
+    if name == "latest" and missed and any(missed[-1] < t <= now for t in known.union(ticks)):
+        allowed = 0
+    first = len(missed) - min(allowed, len(missed))
+    return [
+        TickDecision(
+            tick,
+            place >= first,
+            f"missed by {lateness(now - tick)}, one of {len(missed)}; "
+            f"{'made good' if place >= first else 'skipped'} by missed: {policy}",
+        )
+        for place, tick in enumerate(missed)
+    ]
 
 
 def lateness(seconds: float) -> str:

@@ -1,27 +1,33 @@
-"""Everything that is asked of a Prefect server for schedules; the one module here that imports it.
+"""Everything that is asked of a Prefect server for schedules.
 
 Calls go through Prefect's own synchronous client and may fail while the server is away: callers
 try again, since every call here can be repeated without harm.
 """
 
-import json
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from posttrain.operations.schedule.deployments import ENTRYPOINT, FLOW_NAME, description, tags
-from posttrain.operations.schedule.journal import Tick
-from posttrain.operations.schedule.schedule import CronSchedule
+from posttrain.operations.schedule.declared import Schedule
+from posttrain.operations.schedule.notes import Tick
+from posttrain.operations.schedule.times import Clock
+from posttrain.stage.hashing import sha256_of_parts
 
-FAILED_EVENT = "posttrain.schedule.failed"
-_SCHEDULE = "posttrain.schedule"
-_ASK_SECONDS = 60.0
+FLOW_NAME = "posttrain"
+ENTRYPOINT = "posttrain.operations.schedule.flow.scheduled"
+HEARTBEAT_SECONDS = 30
+_SILENT_SECONDS = 90
+_SILENT = "posttrain: a run that sends no heartbeat has crashed"
+# What Prefect's server needs to be told for the promises to hold; docs/decisions/0019 says why.
+SETTINGS = {
+    # Kept in memory, the place that a run holds is lost with the server, and its schedule waits.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
+}
 # How the end of a tick looks in Prefect: type of the state, and its name.
-OUTCOMES = {
+_OUTCOMES = {
     "succeeded": ("COMPLETED", "Completed"),
     "unchanged": ("COMPLETED", "Unchanged"),
     "skipped": ("CANCELLED", "Skipped"),
@@ -29,23 +35,6 @@ OUTCOMES = {
     "failed": ("FAILED", "Failed"),
     "crashed": ("CRASHED", "Crashed"),
 }
-_FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
-
-
-@dataclass(frozen=True)
-class FlowRun:
-    """A flow run of a schedule's deployment, in its state `since`. Times in UTC seconds."""
-
-    id: str
-    schedule: str
-    due: float
-    state: str
-    since: float = 0.0
-
-    @property
-    def final(self) -> bool:
-        """Return whether Prefect takes it for over."""
-        return self.state in _FINAL
 
 
 class Server:
@@ -54,194 +43,149 @@ class Server:
     def __init__(self, client: Any, pool: str) -> None:
         self.client = client
         self._pool = pool
-        self._laid_out: dict[tuple[str, float], float] = {}
 
     def require_pool(self) -> None:
-        """Make the work pool where it is not there."""
+        """Make the work pool, and the automation that finds silent runs, where they are missing."""
         from prefect.client.schemas.actions import WorkPoolCreate
-        from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
+        from prefect.exceptions import ObjectNotFound
 
         try:
             self.client.read_work_pool(self._pool)
         except ObjectNotFound:
             pool = WorkPoolCreate(name=self._pool, type="process", base_job_template={})
-            with suppress(ObjectAlreadyExists):
-                self.client.create_work_pool(pool)
+            self.client.create_work_pool(pool)
+        if not self.client.request("POST", "/automations/filter", json=_named(_SILENT)).json():
+            self.client.request("POST", "/automations/", json=_silent_is_crashed())
 
-    def heartbeat(self, worker: str, seconds: float) -> None:
-        """Say that the worker lives."""
-        self.client.send_worker_heartbeat(
-            work_pool_name=self._pool, worker_name=worker, heartbeat_interval_seconds=seconds
-        )
-
-    def deploy(self, schedule: CronSchedule, root: str) -> None:
-        """Make or change the deployment of a schedule, with its clock and its alarm."""
+    def deploy(self, schedule: Schedule, root: str, *, paused: bool) -> None:
+        """Make or change the deployment of a schedule, with its clock and its limit of one."""
         from prefect.client.schemas.actions import DeploymentScheduleCreate
+        from prefect.client.schemas.objects import ConcurrencyOptions
         from prefect.client.schemas.schedules import CronSchedule
 
-        cron = CronSchedule(cron=schedule.cron, timezone=schedule.timezone)
+        cron = CronSchedule(cron=schedule.clock.cron, timezone=schedule.clock.timezone)
+        strategy = {"enqueue": "ENQUEUE", "cancel": "CANCEL_NEW"}[schedule.config.overlap]
         self.client.create_deployment(
             flow_id=self.client.create_flow_from_name(FLOW_NAME),
             name=schedule.name,
+            version=version_of(schedule),
             entrypoint=ENTRYPOINT,
             parameters={"schedule": schedule.name},
             schedules=[DeploymentScheduleCreate(schedule=cron, active=True, slug="cron")],
-            paused=schedule.paused,
-            description=description(schedule),
-            tags=tags(schedule),
+            paused=paused,
+            concurrency_limit=1,
+            concurrency_options=ConcurrencyOptions(collision_strategy=strategy),
+            description=f"`{schedule.config.cron}` ({schedule.config.timezone}), declared in "
+            f"{schedule.recipe}/recipe.yaml.\n\nMissed runs: {schedule.config.missed}.\n\n"
+            f"Story of every run: `posttrain schedule history {schedule.name}`.",
+            tags=[f"recipe:{schedule.title}", f"schedule:{schedule.name}"],
             work_pool_name=self._pool,
             job_variables={"working_dir": root},
             enforce_parameter_schema=False,
         )
-        self.set_alarm(schedule)
+
+    def pause(self, deployment: Any, *, paused: bool) -> None:
+        """Let nothing be laid out, or let it again."""
+        change = self.client.pause_deployment if paused else self.client.resume_deployment
+        change(deployment.id)
 
     def withdraw(self, name: str) -> None:
-        """Take a schedule's deployment away."""
-        found = self._deployments([name])
-        for deployment in found:
-            self.client.delete_deployment(deployment.id)
+        """Take a schedule's deployment away, and the runs that are laid out with it."""
+        if (found := self.deployments().get(name)) is not None:
+            self.client.delete_deployment(found.id)
 
-    def paused(self, names: Sequence[str]) -> dict[str, bool]:
-        """Which of these deployments are paused, also where that was done in Prefect's pages."""
-        return {
-            found.name: found.paused or not any(each.active for each in found.schedules)
-            for found in self._deployments(names)
-        }
+    def deployments(self) -> dict[str, Any]:
+        """The deployments of our flow by name."""
+        from prefect.client.schemas.filters import FlowFilter, FlowFilterName
 
-    def due(self) -> list[FlowRun]:
-        """Flow runs of the pool whose time has come."""
-        found = self.client.get_scheduled_flow_runs_for_work_pool(
-            self._pool, scheduled_before=datetime.now(UTC)
-        )
-        return [_flow_run(each.flow_run) for each in found]
+        named = FlowFilter(name=FlowFilterName(any_=[FLOW_NAME]))
+        return {each.name: each for each in self.client.read_deployments(flow_filter=named)}
 
-    def read(self, ids: Sequence[str]) -> dict[str, FlowRun]:
-        """These flow runs, without those that the server does not know."""
-        from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-
+    def runs(self, ids: Sequence[str]) -> dict[str, Any]:
+        """These flow runs by id, and all of our flow that a process has."""
         found = {}
-        for start in range(0, len(ids), 100):
-            wanted = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[start : start + 100])))
-            for each in self.client.read_flow_runs(flow_run_filter=wanted):
-                found[str(each.id)] = _flow_run(each)
+        wanted = [{"id": {"any_": list(ids[i : i + 100])}} for i in range(0, len(ids), 100)]
+        active = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
+        for chosen in (*wanted, {"state": active, "deployment_id": {"is_null_": False}}):
+            for each in self._filtered(chosen):
+                found[str(each.id)] = each
         return found
 
-    def has_laid_out(self, schedule: CronSchedule, due: float) -> bool:
-        """Return whether `lay_out` did this lately; after a minute it is worth asking again."""
-        told = self._laid_out.get((schedule.name, due), float("-inf"))
-        return time.monotonic() - told < _ASK_SECONDS
+    def runs_between(self, deployment: Any, after: float, until: float) -> dict[float, Any]:
+        """The deployment's flow runs that were to start in a span, by their time; the last 200."""
+        span = {"after_": _moment(after).isoformat(), "before_": _moment(until).isoformat()}
+        own = {"any_": [str(deployment.id)]}
+        found = self._filtered({"deployment_id": own, "expected_start_time": span})
+        return {each.expected_start_time.timestamp(): each for each in found}
 
-    def lay_out(
-        self,
-        schedule: CronSchedule,
-        due: float,
-        *,
-        key: str | None = None,
-        reason: str = "laid out",
-    ) -> FlowRun:
-        """The flow run of an instant; asked twice, by us or by Prefect's scheduler, still one.
-
-        `key` names a run that no clock asked for.
-        """
+    def lay_out(self, deployment: Any, schedule: Schedule, tick: Tick) -> str:
+        """Make the flow run of a tick that has none; asked twice, still one. Returns its id."""
         from prefect.states import Scheduled
 
-        (deployment,) = self._deployments([schedule.name])
-        moment = datetime.fromtimestamp(due, ZoneInfo(schedule.timezone))
-        (clock,) = deployment.schedules
+        when = datetime.fromtimestamp(tick.due, ZoneInfo(schedule.config.timezone))
         made = self.client.create_flow_run_from_deployment(
             deployment.id,
-            state=Scheduled(scheduled_time=moment, message=reason),
-            # Prefect's scheduler names what it lays out so.
-            idempotency_key=key or f"scheduled {deployment.id} {clock.id} {moment}",
-            name=f"{schedule.name} {moment:%Y-%m-%d %H:%M}" + (" by hand" if key else ""),
-            tags=[*deployment.tags, "by-hand" if key else "scheduled"],
+            state=Scheduled(scheduled_time=when, message=tick.reason),
+            idempotency_key=f"posttrain {tick.schedule}@{tick.due:.6f} in {deployment.id}"
+            f" after {tick.data.get('flow_run_id')}",
+            name=f"{tick.schedule} {when:%Y-%m-%d %H:%M}",
+            tags=deployment.tags,
         )
-        self._laid_out = {
-            (name, other): told
-            for (name, other), told in self._laid_out.items()
-            if time.monotonic() - told < _ASK_SECONDS
-        } | {(schedule.name, due): time.monotonic()}
-        return _flow_run(made)
+        return str(made.id)
 
-    def pending(self, flow_run_id: str) -> bool:
-        """Take a flow run for a process of ours; False where the server says no."""
-        from prefect.states import Pending
-
-        answer = self.client.set_flow_run_state(flow_run_id, Pending(message="taken by posttrain"))
-        return str(answer.status.value) == "ACCEPT"
-
-    def state(self, flow_run_id: str, kind: str, message: str, *, name: str | None = None) -> None:
-        """Put a flow run into a final state of this type, whatever it is in."""
-        from prefect.client.schemas.objects import State, StateType
-
-        state = State(type=StateType(kind), name=name, message=message)
-        self.client.set_flow_run_state(flow_run_id, state, force=True)
+    def again(self, flow_run_id: str, at: float, reason: str) -> None:
+        """Let a flow run start at `at`, whatever became of it."""
+        self._put(flow_run_id, "SCHEDULED", "AwaitingRetry", reason, at)
 
     def close(self, flow_run_id: str, tick: Tick) -> None:
-        """Say what the journal says of a tick that is over."""
-        kind, name = OUTCOMES[tick.status]
-        self.state(flow_run_id, kind, tick.reason, name=name)
+        """Let Prefect say about a flow run what the notes say about its tick."""
+        kind, name = _OUTCOMES[tick.status]
+        self._put(flow_run_id, kind, name, tick.reason)
 
-    def put_aside(self, flow_run_id: str, tick: Tick) -> None:
-        """End a second flow run of one tick."""
-        reason = f"another flow run has this tick: {tick.flow_run_id}"
-        self.state(flow_run_id, "CANCELLED", reason, name="Skipped")
+    def skip(self, flow_run_id: str, reason: str) -> None:
+        """End a flow run that is not to run."""
+        self._put(flow_run_id, "CANCELLED", "Skipped", reason)
 
-    def again(self, flow_run_id: str, at: float, message: str, *, name: str) -> None:
-        """Let a flow run wait (again) until `at`."""
-        from prefect.states import Scheduled
+    def _put(
+        self, flow_run_id: str, kind: str, name: str, reason: str, at: float | None = None
+    ) -> None:
+        from prefect.client.schemas.objects import State, StateDetails, StateType
+        from prefect.exceptions import ObjectNotFound
 
-        moment = datetime.fromtimestamp(at, UTC)
-        state = Scheduled(scheduled_time=moment, message=message, name=name)
-        self.client.set_flow_run_state(flow_run_id, state, force=True)
-
-    def failed(self, tick: Tick, recipe: str) -> None:
-        """Raise the event that the schedule's automation answers with its webhook."""
-        event = {
-            "id": _event_id(tick),
-            "occurred": datetime.now(UTC).isoformat(),
-            "event": FAILED_EVENT,
-            "resource": {
-                "prefect.resource.id": f"{_SCHEDULE}.{tick.schedule}",
-                "prefect.resource.name": tick.schedule,
-            },
-            "payload": failure(tick, recipe),
-        }
-        self.client.request("POST", "/events", json=[event])
-
-    def set_alarm(self, schedule: CronSchedule) -> None:
-        """Let an automation of the server call the schedule's webhook, if it has one."""
-        if not schedule.notify_url:
+        details = StateDetails(scheduled_time=None if at is None else _moment(at))
+        state = State(type=StateType(kind), name=name, message=reason, state_details=details)
+        try:
+            self.client.set_flow_run_state(flow_run_id, state, force=True)
+        except ObjectNotFound:
             return
-        from prefect.automations import Automation
-        from prefect.blocks.webhook import Webhook
-        from prefect.events.actions import CallWebhook
-        from prefect.events.schemas.automations import EventTrigger, Posture
 
-        name = f"posttrain-{schedule.name.replace('_', '-')}"
-        hook = Webhook(method="POST", url=schedule.notify_url)
-        block = hook.save(name, overwrite=True)
-        for found in self.client.read_automations_by_name(name):
-            self.client.delete_automation(found.id)
-        Automation(
-            name=name,
-            description=f"tells {schedule.name}'s webhook of a run that failed for good",
-            trigger=EventTrigger(
-                expect={FAILED_EVENT},
-                match={"prefect.resource.id": f"{_SCHEDULE}.{schedule.name}"},
-                posture=Posture.Reactive,
-                threshold=1,
-            ),
-            actions=[CallWebhook(block_document_id=block, payload="{{ event.payload | tojson }}")],
-        ).create()
+    def _filtered(self, chosen: dict[str, Any]) -> list[Any]:
+        from prefect.client.schemas.objects import FlowRun
 
-    def _deployments(self, names: Sequence[str]) -> list[Any]:
-        return list(self.client.read_deployments(deployment_filter=_named(names), limit=200))
+        body = {"flow_runs": chosen, "sort": "EXPECTED_START_TIME_DESC"}
+        answer = self.client.request("POST", "/flow_runs/filter", json=body)
+        return [FlowRun.model_validate(each) for each in answer.json()]
+
+
+def clocks(deployment: Any) -> list[Clock]:
+    """What Prefect lays out by now, also where somebody changed it in its pages."""
+    active = [each.schedule for each in deployment.schedules if each.active]
+    return [Clock(s.cron, s.timezone or "UTC") for s in active if hasattr(s, "cron")]
+
+
+def is_paused(deployment: Any) -> bool:
+    """Return whether nothing is laid out."""
+    return deployment.paused or not any(each.active for each in deployment.schedules)
+
+
+def version_of(schedule: Schedule) -> str:
+    """Name of a declaration; the deployment carries it."""
+    return sha256_of_parts([schedule.as_text().encode()])[:12]
 
 
 @contextmanager
-def connect(pool: str) -> Iterator[Server]:
-    """A server at PREFECT_API_URL; nothing is asked of it yet."""
+def connected(pool: str) -> Iterator[Server]:
+    """A server by PREFECT_API_URL, through Prefect's own client."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
@@ -249,52 +193,41 @@ def connect(pool: str) -> Iterator[Server]:
 
 
 def away() -> tuple[type[Exception], ...]:
-    """What is raised while the server, or the database behind it, does not answer."""
-    from httpx import HTTPError
+    """What a server that does not answer, or not well, is known by."""
+    import httpx
     from prefect.exceptions import PrefectException
 
-    return (HTTPError, PrefectException, OSError)
+    return (httpx.HTTPError, PrefectException, OSError)
 
 
-def failure(tick: Tick, recipe: str) -> dict[str, Any]:
-    """What a notice of a failed run says."""
-    moment = datetime.fromtimestamp(tick.due, UTC)
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _named(name: str) -> dict[str, Any]:
+    return {"automations": {"name": {"any_": [name]}}}
+
+
+def _silent_is_crashed() -> dict[str, Any]:
+    """Prefect's own recipe: a heartbeat is to be followed by another, or by an end."""
+    ends = ("Completed", "Failed", "Cancelled", "Crashed", "AwaitingRetry", "heartbeat")
     return {
-        "schedule": tick.schedule,
-        "recipe": recipe,
-        "due": moment.isoformat(),
-        "attempts": tick.attempt,
-        "error": tick.reason,
-        "flow_run_id": tick.flow_run_id,
-        "look": f"posttrain schedule history {tick.schedule}",
+        "name": _SILENT,
+        "trigger": {
+            "type": "event",
+            "posture": "Proactive",
+            "match": {"prefect.resource.id": "prefect.flow-run.*"},
+            "after": ["prefect.flow-run.heartbeat"],
+            "expect": [f"prefect.flow-run.{name}" for name in ends],
+            "for_each": ["prefect.resource.id"],
+            "threshold": 1,
+            "within": _SILENT_SECONDS,
+        },
+        "actions": [
+            {
+                "type": "change-flow-run-state",
+                "state": "CRASHED",
+                "message": f"sent no heartbeat for {_SILENT_SECONDS} s",
+            }
+        ],
     }
-
-
-def deployment_digest(schedule: CronSchedule, pool: str) -> str:
-    """Return a text that changes with everything that is sent to the server."""
-    told = [description(schedule), tags(schedule), schedule.cron, schedule.timezone, pool]
-    return json.dumps([*told, schedule.paused, schedule.notify_url])
-
-
-def _event_id(tick: Tick) -> str:
-    from uuid import NAMESPACE_URL, uuid5
-
-    # The same notice sent twice is one event to the server.
-    return str(uuid5(NAMESPACE_URL, f"{tick.id}#{tick.attempt}"))
-
-
-def _named(names: Sequence[str]) -> Any:
-    from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
-
-    return DeploymentFilter(name=DeploymentFilterName(any_=list(names)))
-
-
-def _flow_run(found: Any) -> FlowRun:
-    moment = found.expected_start_time or found.next_scheduled_start_time
-    return FlowRun(
-        id=str(found.id),
-        schedule=str(found.parameters.get("schedule", "")),
-        due=moment.timestamp() if moment else time.time(),
-        state=str(found.state.type.value) if found.state else "PENDING",
-        since=found.state.timestamp.timestamp() if found.state else 0.0,
-    )

@@ -1,174 +1,147 @@
-"""The worker: takes due flow runs from Prefect, lets the journal decide, runs each in a process.
+"""The worker: Prefect's own process worker, which asks the notes before it starts what is due.
 
-It may die at any instant. A run goes on without it in a session of its own; the next worker finds
-it by the process that the journal names, and starts again only what has no process any more.
+It may die at any instant. Its runs die with it; the notes know that they began, and the next
+worker starts them again.
 """
 
-import socket
-import subprocess
-import sys
-import threading
+import asyncio
+import os
+import signal
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
+import httpx
+from anyio import to_thread
+from prefect.exceptions import PrefectException
+from prefect.workers.process import ProcessWorker, ProcessWorkerResult
 
-from posttrain.operations.schedule.admit import admit
-from posttrain.operations.schedule.heartbeat import Watch
-from posttrain.operations.schedule.journal import Journal, Tick, journal_location, open_journal
-from posttrain.operations.schedule.reconcile import reconcile, sync
-from posttrain.operations.schedule.running import end_runs, kill_hung, sweep, terminate
-from posttrain.operations.schedule.server import OUTCOMES, FlowRun, Server, away, connect
-from posttrain.operations.schedule.spawn import environment, workspace
-from posttrain.stage.errors import UserError
+from posttrain.operations.schedule.admission import begin
+from posttrain.operations.schedule.declared import apply
+from posttrain.operations.schedule.keeper import Keeper, end_group
+from posttrain.operations.schedule.notes import open_notes
+from posttrain.operations.schedule.server import connected
+from posttrain.stage.errors import first_line
 
-POLL_SECONDS = 1.0
-RECONCILE_SECONDS = 5.0
+_AWAY = (httpx.HTTPError, PrefectException, OSError)
+_STOP_SECONDS = 20.0
+
+
+class ScheduleWorker(ProcessWorker):
+    """Prefect's worker for the schedules of one project."""
+
+    keeper: Keeper
+    stopping = False
+
+    async def get_and_submit_flow_runs(self) -> list[Any]:
+        """Poll once; a server that is away is asked again, and ends no worker."""
+        try:
+            found = [] if self.stopping else await super().get_and_submit_flow_runs()
+            self.keeper.beat()
+            return found
+        except _AWAY as error:
+            self.keeper.say(f"trying again: {type(error).__name__}: {first_line(error)}")
+            return []
+
+    async def _sync_and_initialize(self) -> None:
+        try:
+            await super()._sync_and_initialize()
+        except _AWAY as error:
+            self.keeper.say(f"Prefect does not answer: {first_line(error)}")
+
+    async def _get_scheduled_flow_runs(self) -> list[Any]:
+        found = await super()._get_scheduled_flow_runs()
+        due = {entry.flow_run.id: entry for entry in found}
+        chosen = await to_thread.run_sync(self.keeper.cycle, [each.flow_run for each in found])
+        return [due[run.id] for run in chosen]
+
+    async def _propose_pending_state(self, flow_run: Any) -> bool:
+        ready = await super()._propose_pending_state(flow_run)
+        if not ready:
+            now = await self.client.read_flow_run(flow_run.id)
+            await to_thread.run_sync(self.keeper.held_back, now)
+        return bool(ready)
+
+    async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:
+        """Run what is due in a process of its own, or end it at once where nothing is to be done."""
+        if flow_run.parameters.get("schedule") is None:
+            return await super().run(flow_run, configuration, task_status)
+        begun = await to_thread.run_sync(begin, self.keeper, flow_run)
+        if begun is None:
+            task_status.started(os.getpid())
+            return ProcessWorkerResult(status_code=0, identifier="decided")
+        configuration.command = begun.command
+        configuration._command_configured = True
+        configuration.working_dir = begun.place
+        configuration.stream_output = False
+        configuration.env.update(begun.environment)
+        seen = _Started(
+            task_status, lambda pid: self.keeper.children.update({str(flow_run.id): pid})
+        )
+        try:
+            await super().run(flow_run, configuration, seen)
+        finally:
+            pid = self.keeper.children.get(str(flow_run.id))
+            await to_thread.run_sync(self.keeper.ended, flow_run, begun.tick, pid, self.stopping)
+        # How it ended is in the notes: what Prefect says follows them.
+        return ProcessWorkerResult(status_code=0, identifier=str(pid))
+
+    async def end_runs(self) -> None:
+        """End the runs; the notes still have them, and the next worker lets them go on."""
+        self.stopping = True
+        for pid in list(self.keeper.children.values()):
+            end_group(pid, gently=True)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self.keeper.children and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        for pid in list(self.keeper.children.values()):
+            end_group(pid)
+        while self.keeper.children and time.monotonic() < deadline + _STOP_SECONDS:
+            await asyncio.sleep(0.1)
 
 
 @dataclass
-class ScheduleWorker:
-    """One worker of one project. `limit` runs at once; with 0 other workers run what is due."""
+class _Started:
+    """Hears which process was started, and passes it on."""
 
-    root: Path
-    journal: Journal
-    server: Server
-    pool: str
-    limit: int
-    children: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-    log: Callable[[str], None] = print
-    watch: Watch = field(init=False)
-    _reconciled: float = float("-inf")
+    inner: Any
+    tell: Callable[[int], None]
 
-    def __post_init__(self) -> None:
-        self.watch = Watch(self.root)
-
-    def cycle(self) -> None:
-        """Everything that is due now, once."""
-        self._reap()
-        if time.monotonic() - self._reconciled > RECONCILE_SECONDS:
-            self.server.require_pool()
-            if self.limit:
-                self.server.heartbeat(f"posttrain on {socket.gethostname()}", RECONCILE_SECONDS)
-            for tick in kill_hung(self.journal, self.watch):
-                self.log(f"{tick.id}: {tick.status}: {tick.reason}")
-            sync(self.journal, self.server, self.pool, self.root)
-            stop = reconcile(
-                self.journal, self.server, self.root, ours=self.children, others=not self.limit
-            )
-            for tick in stop:
-                terminate(tick)
-            self._reconciled = time.monotonic()
-        if self.limit:
-            self._start_due()
-
-    def _start_due(self) -> None:
-        busy: set[str] = set()
-        for run in sorted(self.server.due(), key=lambda run: run.due):
-            # A queue is asked at its head; what has its row already cannot be missed.
-            if run.schedule in busy and self.journal.of_flow_run(run.id) is not None:
-                continue
-            if self._consider(run) == "wait":
-                busy.add(run.schedule)
-
-    def stop(self) -> None:
-        """End the runs; the journal still has them, and the next worker lets them go on."""
-        for tick in end_runs(self.journal, self.children):
-            self.log(f"{tick.id}: {tick.status}: {tick.reason}")
-
-    def _reap(self) -> None:
-        for num, child in list(self.children.items()):
-            if child.poll() is not None:
-                sweep(child.pid)
-                del self.children[num]
-                self._reconciled = float("-inf")
-
-    def _consider(self, run: FlowRun) -> str:
-        try:
-            schedule = self.journal.schedule(run.schedule)
-        except UserError as error:
-            self.server.state(run.id, "CANCELLED", str(error), name="Skipped")
-            return "over"
-        room = len(self.children) < self.limit
-        answer = admit(
-            self.journal, schedule, run.due, flow_run_id=run.id, root=self.root, room=room
-        )
-        tick = answer.tick
-        if answer.answer == "run":
-            self.log(f"{tick.id}: attempt {tick.attempt}")
-            self._start(tick, run)
-        elif answer.answer == "over" and tick.settled:
-            self.log(f"{tick.id}: {tick.status}: {tick.reason}")
-            self._close(tick, run)
-        return answer.answer
-
-    def _close(self, tick: Tick, run: FlowRun) -> None:
-        """Let Prefect say what the journal says; a second flow run of one tick is put aside."""
-        if tick.flow_run_id not in (None, run.id):
-            self.server.put_aside(run.id, tick)
-        elif tick.status in OUTCOMES:
-            self.server.close(run.id, tick)
-
-    def _start(self, tick: Tick, run: FlowRun) -> None:
-        try:
-            place = workspace(self.root, self.journal, tick)
-        except (UserError, OSError) as error:
-            values = {"status": "failed", "reason": str(error), "settled": False}
-            self.journal.change(tick, {**values, "ended": time.time()})
-            return
-        if not self.server.pending(run.id):
-            self.log(f"{tick.id}: Prefect does not let flow run {run.id} start")
-            return
-        self.children[tick.num] = _spawn(self, tick, run, place.root)
+    def started(self, pid: int) -> None:
+        self.tell(pid)
+        self.inner.started(pid)
 
 
-def work(root: Path, pool: str, limit: int, stopping: threading.Event) -> None:
-    """Work until `stopping` is set; servers that are away are waited for."""
-    from posttrain.pipeline.execution.prefect import configure
-
-    configure(root / ".posttrain")
-    with open_journal(journal_location(root)) as journal, connect(pool) as server:
-        worker = ScheduleWorker(root, journal, server, pool, limit, log=say)
-        tend(worker, stopping)
-        if limit:
-            worker.stop()
-
-
-def tend(worker: ScheduleWorker, stopping: threading.Event) -> None:
-    """Do what is due again and again; what does not answer is asked again."""
-    troubles: tuple[type[Exception], ...] = (SQLAlchemyError, *away())
-    beat = worker.root / ".posttrain" / "services" / "worker.beat"
-    beat.parent.mkdir(parents=True, exist_ok=True)
-    while not stopping.is_set():
-        try:
-            worker.cycle()
-            beat.touch()
-        except troubles as error:
-            said = (str(error) or "?").splitlines()[0]
-            worker.log(f"trying again: {type(error).__name__}: {said}")
-        stopping.wait(POLL_SECONDS)
+def work(root: Path, pool: str, limit: int) -> None:
+    """Work for the project at `root` until SIGTERM or SIGINT."""
+    for line in apply(root):
+        say(line)
+    with open_notes(root) as notes, connected(pool) as server:
+        worker = ScheduleWorker(
+            work_pool_name=pool, name=f"posttrain {os.uname().nodename}", limit=limit,
+            prefetch_seconds=0, create_pool_if_not_found=True,
+        )  # fmt: skip
+        worker.keeper = Keeper(root, notes, server, say)
+        asyncio.run(_serve(worker))
 
 
-def _spawn(
-    worker: ScheduleWorker, tick: Tick, run: FlowRun, project: Path
-) -> subprocess.Popen[bytes]:
-    logs = worker.root / ".posttrain" / "services" / "runs"
-    logs.mkdir(parents=True, exist_ok=True)
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(tick.due))
-    with (logs / f"{tick.schedule}-{stamp}.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "prefect.engine", run.id],
-            cwd=project,
-            env=environment(worker.root, worker.journal, tick, project),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
+async def _serve(worker: ScheduleWorker) -> None:
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    serving = asyncio.create_task(worker.start(printer=say))
+    waiting = asyncio.create_task(stopping.wait())
+    await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await worker.end_runs()
+        serving.cancel()
+        await asyncio.wait({serving}, timeout=_STOP_SECONDS)
+    elif (error := serving.exception()) is not None:
+        raise error
 
 
-def say(line: str) -> None:
+def say(*said: object) -> None:
     """A line of the log, with its time."""
-    print(time.strftime("%Y-%m-%d %H:%M:%S"), line, flush=True)
+    print(time.strftime("%Y-%m-%d %H:%M:%S"), *said, flush=True)

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from posttrain.operations.schedule.server import SETTINGS
 from posttrain.operations.services.process import Service
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.stage.errors import UserError
@@ -27,9 +28,7 @@ _SERVICES = "PREFECT_SERVER_SERVICES"
 _PREFECT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # Our worker lays out what comes next, one run ahead: Prefect's own scheduler lays out
-    # a hundred, which pile up where nobody starts them.
-    f"{_SERVICES}_SCHEDULER_ENABLED": "false",
+    **SETTINGS,
     # An idle server asks its database every five seconds for each of these. What stands on them,
     # a run shown as late, a pause that ends, a lease that lapses, can wait half a minute.
     f"{_SERVICES}_LATE_RUNS_LOOP_SECONDS": "30",
