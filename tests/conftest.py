@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -294,11 +295,11 @@ def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, Stage
     return session.records
 
 
-@pytest.fixture
-def toy(tmp_path: Path) -> Iterator[Toy]:
-    """A fresh toy project under git, with package names that no other test uses."""
+@contextmanager
+def made_toy(folder: Path) -> Iterator[Toy]:
+    """Make a toy project under git, with package names that no other test uses."""
     number = next(_NUMBERS)
-    project = Toy(tmp_path, f"toytask{number}", f"toyflows{number}.chain", f"toyhelp{number}.sums")
+    project = Toy(folder, f"toytask{number}", f"toyflows{number}.chain", f"toyhelp{number}.sums")
     for relative, text in {
         f"{project.package}/__init__.py": TASK,
         f"{project.package}/config.py": CONFIG,
@@ -314,10 +315,17 @@ def toy(tmp_path: Path) -> Iterator[Toy]:
     project.write(".dvcignore", "__pycache__/\n*.pyc\n.posttrain/\n")
     project.write(".gitignore", ".posttrain/\n__pycache__/\ndata/\n")
     project.recipe()
-    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
     saved = list(sys.path)
     yield project
     sys.path[:] = saved
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Iterator[Toy]:
+    """A fresh toy project, see `made_toy`."""
+    with made_toy(tmp_path) as made:
+        yield made
 
 
 @pytest.fixture

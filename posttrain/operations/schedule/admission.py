@@ -2,10 +2,9 @@
 
 import json
 import os
-import shlex
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +30,7 @@ class Begun:
 
     tick: Tick
     place: Path
-    command: str
+    command: Sequence[str]
     environment: Mapping[str, str]
 
 
@@ -57,7 +56,7 @@ def begin(keeper: Keeper, run: Any) -> Begun | None:
         reason = "the process of an attempt before still ends"
         keeper.notes.about(tick, "note", reason)
         keeper.server.again(str(run.id), time.time() + _BUSY_SECONDS, reason)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         _refuse(keeper, schedule, tick, error)
     return None
 
@@ -98,9 +97,10 @@ def _prepared(keeper: Keeper, schedule: Schedule, tick: Tick, run: Any) -> Begun
         **shared(root),
         ENVIRONMENT: keeper.notes.url,
         TICK: json.dumps(given),
+        "PREFECT__FLOW_RUN_ID": str(run.id),
         "PYTHONPATH": os.pathsep.join(code),
     }
-    command = shlex.join([sys.executable, "-m", "posttrain.operations.schedule.flow"])
+    command = [sys.executable, "-m", "posttrain.operations.schedule.flow"]
     return Begun(tick, checkout.root, command, environment)
 
 

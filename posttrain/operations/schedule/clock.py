@@ -28,7 +28,7 @@ class ClockWatch:
         self._jumped_at: float | None = None
 
     def jumped(self) -> float | None:
-        """By how many seconds the clock has jumped and is not yet believed; None where all is well."""
+        """Seconds by which the clock has jumped and is not yet believed; None where all is well."""
         boot = Path("/proc/sys/kernel/random/boot_id")
         name = boot.read_text(encoding="ascii").strip() if boot.is_file() else ""
         since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -52,13 +52,16 @@ def run_lock(root: Path, schedule: str) -> FileLock:
 
 @dataclass
 class Keeper:
-    """Keeps notes and Prefect in step for one project; `children` are this worker's own runs."""
+    """Keeps notes and Prefect in step for one project; the rest is of this worker alone."""
 
     root: Path
     notes: Notes
     server: Server
     say: Any
+    busy: set[str] = field(default_factory=set)
+    """Flow runs that this worker is about, by id."""
     children: dict[str, int] = field(default_factory=dict)
+    """The processes of those that have one."""
     _kept: float = float("-inf")
     _troubles: dict[str, str] = field(default_factory=dict)
     _paused: dict[str, bool] = field(default_factory=dict)
@@ -87,9 +90,9 @@ class Keeper:
         deployments = self.server.deployments()
         for name in set(deployments) - set(declarations):
             with self._guarded(name):
-                if version := deployments[name].version:
-                    self.say(f"{name}: no recipe declares it (version {version}); withdrawn")
-                    self.server.withdraw(name)
+                if _owner(deployments[name]) == str(self.root):
+                    self.say(f"{name}: no recipe declares it; taken out of Prefect")
+                    self.server.withdraw(deployments[name])
         for name, each in declarations.items():
             with self._guarded(name):
                 schedule = Schedule.from_text(each.text)
@@ -110,26 +113,28 @@ class Keeper:
 
     def _in_step(self, each: Declaration, schedule: Schedule, deployment: Any) -> Any:
         """Bring the deployment to what is declared, and note a pause in Prefect's pages."""
-        if deployment is None or deployment.version != version_of(schedule):
-            paused = each.paused if deployment is None else is_paused(deployment)
-            self.server.deploy(schedule, str(self.root), paused=paused)
-            self.say(f"{each.name}: {'made' if deployment is None else 'changed'} in Prefect")
-            return None
-        owner = deployment.job_variables.get("working_dir", str(self.root))
-        if owner != str(self.root) and (Path(owner) / ".dvc").is_dir():
+        owner = str(self.root) if deployment is None else _owner(deployment)
+        moved_here = owner != str(self.root)
+        if moved_here and (Path(owner) / ".dvc").is_dir():
             raise UserError(
                 f"the deployment '{each.name}' of this Prefect server is of {owner}; "
                 "give the schedule of one of the two another name"
             )
-        paused, seen = is_paused(deployment), self._paused.get(each.name)
-        self._paused[each.name] = each.paused
+        if deployment is None or moved_here or deployment.version != version_of(schedule):
+            paused = each.paused if deployment is None else is_paused(deployment)
+            self.server.deploy(schedule, str(self.root), paused=paused)
+            self.say(f"{each.name}: {'made' if deployment is None else 'changed'} in Prefect")
+            return None
+        paused, seen = is_paused(deployment), self._paused.get(each.name, False)
+        self._paused[each.name] = paused
         if paused == each.paused:
             return deployment
-        if paused if seen is None else paused != seen:
+        if paused != seen:
             event = "paused" if paused else "resumed"
             self.notes.add(each.name, 0.0, event, f"{event} in Prefect")
         else:
             self.server.pause(deployment, paused=each.paused)
+            self._paused[each.name] = each.paused
         return None
 
     def _settle(self, each: Declaration, schedule: Schedule, deployment: Any) -> None:
@@ -214,10 +219,12 @@ class Keeper:
         )
 
     def _close_if_over(self, run: Any) -> None:
-        tick = self.notes.tick(
-            str(run.parameters.get("schedule")), run.expected_start_time.timestamp()
-        )
-        if tick is not None and tick.over and str(run.id) not in self.children:
+        tick = self._tick_of(run)
+        if tick is None or not tick.over:
+            return
+        if (pid := self.children.get(str(run.id))) is not None and tick.status == "cancelled":
+            end_group(pid)
+        elif str(run.id) not in self.busy:
             self.server.close(str(run.id), tick)
 
     def _look_after(
@@ -226,10 +233,11 @@ class Keeper:
     ) -> None:  # fmt: skip
         """See that a tick which is not over comes to its end."""
         run = runs.get(str(tick.data.get("flow_run_id")))
-        if run is not None and str(run.id) in self.children:
-            if run.state_type.value == "CRASHED":
-                self.say(f"{tick.schedule}: {run.state.message}; its process is ended")
-                end_group(self.children[str(run.id)])
+        if run is not None and str(run.id) in self.busy:
+            over = run.state_type.value in ("CANCELLING", "CANCELLED", "CRASHED")
+            if over and (pid := self.children.get(str(run.id))):
+                self.say(f"{tick.schedule}: {run.state_name} in Prefect; its process is ended")
+                end_group(pid)
             return
         if tick.schedule not in declarations:
             if tick.status != "running":
@@ -290,9 +298,7 @@ class Keeper:
 
     def held_back(self, run: Any) -> None:
         """Note what Prefect's limit of one made of a run that is due."""
-        tick = self.notes.tick(
-            str(run.parameters.get("schedule")), run.expected_start_time.timestamp()
-        )
+        tick = self._tick_of(run)
         if tick is None or tick.status != "waiting":
             return
         if run.state_name == "AwaitingConcurrencySlot" and not tick.reason.startswith("queued"):
@@ -301,11 +307,15 @@ class Keeper:
             said = "the run before it still runs (overlap: cancel)"
             self.notes.about(tick, "skipped", said)
 
-    def ended(self, run: Any, before: Tick, pid: int | None, stopping: bool) -> None:
+    def _tick_of(self, run: Any) -> Tick | None:
+        due = run.expected_start_time.timestamp()
+        return self.notes.tick(str(run.parameters.get("schedule")), due)
+
+    def ended(self, run: Any, before: Tick, stopping: bool) -> None:
         """Conclude an attempt whose process is gone, however it went."""
-        if pid is not None:
-            end_group(pid)  # What it started may outlive it.
         try:
+            # What it started may outlive it.
+            end_group(self.children.pop(str(run.id)))
             tick = self.notes.tick(before.schedule, before.due)
             declaration = self.notes.declarations().get(before.schedule)
             if tick is None or declaration is None:
@@ -323,7 +333,7 @@ class Keeper:
             elif tick.status in ("failed", "crashed"):
                 self.conclude(tick, Schedule.from_text(declaration.text))
         finally:
-            self.children.pop(str(run.id), None)
+            self.busy.discard(str(run.id))
 
     def crashed(self, tick: Tick, run: Any, why: str) -> None:
         """Note that an attempt ended without a word of its own."""
@@ -352,14 +362,14 @@ class Keeper:
 
     @contextmanager
     def _guarded(self, name: str) -> Iterator[None]:
-        """Keep what is wrong with one schedule from the others; a server that is away is no such thing."""
+        """Keep what is wrong with one schedule from the others; a server away is for all."""
         from posttrain.operations.schedule.server import away
 
         try:
             yield
         except away():
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001
             said = (
                 str(error)
                 if isinstance(error, UserError)
@@ -375,6 +385,10 @@ class Keeper:
             self.say(f"{name or 'all schedules'}: {said}")
             if name:
                 self.notes.add(name, time.time(), "skipped", said, kind="trouble")
+
+
+def _owner(deployment: Any) -> str:
+    return str(deployment.job_variables.get("working_dir"))
 
 
 def _was_taken(run: Any) -> bool:
@@ -400,8 +414,10 @@ def notify(schedule: Schedule, tick: Tick, root: Path) -> str:
     said = ["over; no attempt is left"]
     if command := schedule.config.notify_command:
         try:
-            done = subprocess.run(shlex.split(command), input=notice, cwd=root, text=True,
-                                  capture_output=True, check=False, timeout=_NOTIFY_SECONDS)  # fmt: skip
+            done = subprocess.run(
+                shlex.split(command), input=notice, cwd=root, text=True,
+                capture_output=True, check=False, timeout=_NOTIFY_SECONDS,
+            )  # fmt: skip
             said.append(f"notice given, exit code {done.returncode}")
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             said.append(f"the notice could not be given: {first_line(error)}")

@@ -76,7 +76,7 @@ def _huggingface(_root: Path, place: str) -> str:
             name, repo_type=kind.removesuffix("s"), revision=revision or None, timeout=20
         )
         return str(found.sha)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         # The hub's own errors, and those of the transport that it happens to use.
         raise UserError(f"hf:{place}: the hub does not answer: {first_line(error)}") from None
 

@@ -142,7 +142,7 @@ class Notes:
         """Where the notes are, for a child process."""
         return self._engine.url.render_as_string(hide_password=False)
 
-    def add(
+    def add(  # noqa: PLR0913
         self,
         schedule: str,
         due: float,
@@ -297,7 +297,8 @@ def open_notes(root: Path) -> Iterator[Notes]:
         with Notes(engine) as notes:
             yield notes
     except DBAPIError as error:
+        reason = first_line(error.orig or error)
         raise UserError(
-            f"the schedules' notes at {masked(location)} cannot be used: {first_line(error.orig)}; "
+            f"the schedules' notes at {masked(location)} cannot be used: {reason}; "
             "free the disk, or restore a copy (docs/operations.md)"
         ) from None

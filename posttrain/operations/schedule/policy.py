@@ -1,7 +1,6 @@
 """What becomes of ticks at which no worker was up: a pure function of times."""
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 
@@ -15,7 +14,12 @@ class TickDecision:
 
 
 def decide(
-    policy: str, ticks: Sequence[float], *, known: AbstractSet[float], now: float, grace: float
+    policy: str,
+    ticks: Sequence[float],
+    *,
+    known: frozenset[float] | set[float],
+    now: float,
+    grace: float,
 ) -> list[TickDecision]:
     """Decide on those of `ticks` that are missed at `now`; others are left to their time.
 

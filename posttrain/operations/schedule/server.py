@@ -23,7 +23,9 @@ _SILENT = "posttrain: a run that sends no heartbeat has crashed"
 # What Prefect's server needs to be told for the promises to hold; docs/decisions/0019 says why.
 SETTINGS = {
     # Kept in memory, the place that a run holds is lost with the server, and its schedule waits.
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
+        "prefect.server.concurrency.lease_storage.filesystem"
+    ),
     "PREFECT_SERVER_DEPLOYMENTS_CONCURRENCY_SLOT_WAIT_SECONDS": "5",
 }
 # How the end of a tick looks in Prefect: type of the state, and its name.
@@ -89,10 +91,9 @@ class Server:
         change = self.client.pause_deployment if paused else self.client.resume_deployment
         change(deployment.id)
 
-    def withdraw(self, name: str) -> None:
+    def withdraw(self, deployment: Any) -> None:
         """Take a schedule's deployment away, and the runs that are laid out with it."""
-        if (found := self.deployments().get(name)) is not None:
-            self.client.delete_deployment(found.id)
+        self.client.delete_deployment(deployment.id)
 
     def deployments(self) -> dict[str, Any]:
         """The deployments of our flow by name."""
@@ -104,7 +105,9 @@ class Server:
     def runs(self, ids: Sequence[str]) -> dict[str, Any]:
         """These flow runs by id, and all of our flow that a process has."""
         found = {}
-        wanted = [{"id": {"any_": list(ids[i : i + 100])}} for i in range(0, len(ids), 100)]
+        wanted: list[dict[str, Any]] = [
+            {"id": {"any_": list(ids[i : i + 100])}} for i in range(0, len(ids), 100)
+        ]
         active = {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}
         for chosen in (*wanted, {"state": active, "deployment_id": {"is_null_": False}}):
             for each in self._filtered(chosen):

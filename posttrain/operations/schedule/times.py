@@ -63,7 +63,7 @@ def require_cron(text: str) -> str:
                 raise ValueError(f"'{text}' asks for every {step}th of {span}; use a smaller step")
     try:
         coming = next_ticks(Clock(text, "UTC"), 0.0, 3)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 (of croniter and of pydantic)
         reason = "no day matches it" if "next date" in str(error) else "Prefect cannot read it"
         raise ValueError(f"'{text}' is no time: {reason}; see `man 5 crontab`") from None
     if not coming:

@@ -8,8 +8,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import httpx
 from anyio import to_thread
 from prefect.exceptions import PrefectException
 from prefect.workers.process import ProcessWorker, ProcessWorkerResult
+from sqlalchemy.exc import SQLAlchemyError
 
 from posttrain.operations.schedule.admission import begin
 from posttrain.operations.schedule.declared import apply
@@ -25,11 +25,11 @@ from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.server import connected
 from posttrain.stage.errors import first_line
 
-_AWAY = (httpx.HTTPError, PrefectException, OSError)
+_AWAY = (httpx.HTTPError, PrefectException, SQLAlchemyError, OSError)
 _STOP_SECONDS = 20.0
 
 
-class ScheduleWorker(ProcessWorker):
+class ScheduleWorker(ProcessWorker):  # type: ignore[misc]
     """Prefect's worker for the schedules of one project."""
 
     keeper: Keeper
@@ -57,36 +57,51 @@ class ScheduleWorker(ProcessWorker):
         chosen = await to_thread.run_sync(self.keeper.cycle, [each.flow_run for each in found])
         return [due[run.id] for run in chosen]
 
+    async def _submit_run(self, flow_run: Any) -> None:
+        try:
+            await super()._submit_run(flow_run)
+        except _AWAY as error:
+            self.keeper.say(f"{flow_run.name}: trying again: {first_line(error)}")
+            self._submitting_flow_run_ids.discard(flow_run.id)
+            self._release_limit_slot(flow_run.id)
+
     async def _propose_pending_state(self, flow_run: Any) -> bool:
         ready = await super()._propose_pending_state(flow_run)
         if not ready:
-            now = await self.client.read_flow_run(flow_run.id)
-            await to_thread.run_sync(self.keeper.held_back, now)
+            with suppress(*_AWAY):
+                now = await self.client.read_flow_run(flow_run.id)
+                await to_thread.run_sync(self.keeper.held_back, now)
         return bool(ready)
 
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:
-        """Run what is due in a process of its own, or end it at once where nothing is to be done."""
+        """Run what is due in a process of its own, or end it where nothing is to be done."""
         if flow_run.parameters.get("schedule") is None:
             return await super().run(flow_run, configuration, task_status)
+        self.keeper.busy.add(str(flow_run.id))
         begun = await to_thread.run_sync(begin, self.keeper, flow_run)
         if begun is None:
+            self.keeper.busy.discard(str(flow_run.id))
             task_status.started(os.getpid())
             return ProcessWorkerResult(status_code=0, identifier="decided")
-        configuration.command = begun.command
-        configuration._command_configured = True
-        configuration.working_dir = begun.place
-        configuration.stream_output = False
-        configuration.env.update(begun.environment)
-        seen = _Started(
-            task_status, lambda pid: self.keeper.children.update({str(flow_run.id): pid})
+        process = await asyncio.create_subprocess_exec(
+            *begun.command,
+            cwd=begun.place,
+            env={
+                **{name: text for name, text in configuration.env.items() if text is not None},
+                **begun.environment,
+            },
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
         )
+        self.keeper.children[str(flow_run.id)] = process.pid
+        task_status.started(process.pid)
         try:
-            await super().run(flow_run, configuration, seen)
+            await process.wait()
         finally:
-            pid = self.keeper.children.get(str(flow_run.id))
-            await to_thread.run_sync(self.keeper.ended, flow_run, begun.tick, pid, self.stopping)
+            await to_thread.run_sync(self.keeper.ended, flow_run, begun.tick, self.stopping)
         # How it ended is in the notes: what Prefect says follows them.
-        return ProcessWorkerResult(status_code=0, identifier=str(pid))
+        return ProcessWorkerResult(status_code=0, identifier=str(process.pid))
 
     async def end_runs(self) -> None:
         """End the runs; the notes still have them, and the next worker lets them go on."""
@@ -102,18 +117,6 @@ class ScheduleWorker(ProcessWorker):
             await asyncio.sleep(0.1)
 
 
-@dataclass
-class _Started:
-    """Hears which process was started, and passes it on."""
-
-    inner: Any
-    tell: Callable[[int], None]
-
-    def started(self, pid: int) -> None:
-        self.tell(pid)
-        self.inner.started(pid)
-
-
 def work(root: Path, pool: str, limit: int) -> None:
     """Work for the project at `root` until SIGTERM or SIGINT."""
     for line in apply(root):
@@ -121,9 +124,11 @@ def work(root: Path, pool: str, limit: int) -> None:
     with open_notes(root) as notes, connected(pool) as server:
         worker = ScheduleWorker(
             work_pool_name=pool, name=f"posttrain {os.uname().nodename}", limit=limit,
-            prefetch_seconds=0, create_pool_if_not_found=True,
+            prefetch_seconds=0, create_pool_if_not_found=False,
         )  # fmt: skip
         worker.keeper = Keeper(root, notes, server, say)
+        with suppress(*_AWAY):
+            server.require_pool()
         asyncio.run(_serve(worker))
 
 

@@ -15,6 +15,7 @@ from filelock import FileLock
 
 from posttrain.operations.maintenance.checks import ledger, leftovers, objects
 from posttrain.operations.maintenance.checks.finding import CheckScope
+from posttrain.operations.schedule.notes import open_notes
 from posttrain.provenance.ledger import Run, open_ledger
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -217,9 +218,13 @@ def test_dead_worktrees(toy, history, check, git):
         tree = toy.root / ".posttrain/worktrees" / name / "tree"
         git("worktree", "add", "-q", "--detach", str(tree))
     shutil.rmtree(toy.root / ".posttrain/worktrees/gone")
-    with sqlite3.connect(toy.root / ".posttrain/schedules.db") as journal:
-        journal.execute("CREATE TABLE schedules (name TEXT, removed BOOLEAN)")
-        journal.execute("INSERT INTO schedules VALUES ('nightly', 0), ('removed', 1)")
+    with open_notes(toy.root) as notes:
+        for name, what in (
+            ("nightly", "declared"),
+            ("removed", "declared"),
+            ("removed", "removed"),
+        ):
+            notes.add(name, 0.0, what, "")
     gone, orphan = check(leftovers.leftovers)
     assert gone[1] == "git knows 1 worktrees whose folder is gone"
     tree = toy.root / ".posttrain/worktrees/removed/tree"

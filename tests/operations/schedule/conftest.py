@@ -1,10 +1,12 @@
-"""Journals in every database that is here, and projects that have a commit."""
+"""Notes in every database that is here, projects with a commit, and a real server with a worker."""
 
 import importlib.util
 import json
 import os
+import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -13,21 +15,24 @@ from types import SimpleNamespace
 
 import pytest
 
-from posttrain.operations.schedule.journal import journal_location, open_journal
-from posttrain.operations.schedule.schedule import CronSchedule
-from posttrain.operations.services.plan import addresses
-from posttrain.operations.services.process import alive
+from posttrain.operations.schedule.declared import Schedule, ScheduleConfig
+from posttrain.operations.schedule.notes import open_notes
+from posttrain.operations.schedule.server import SETTINGS
+
+
+def _load(name, path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
 
 # The ledger's tests have the private PostgreSQL server; conftest files cannot import each other.
-_spec = importlib.util.spec_from_file_location(
-    "databases", Path(__file__).parents[2] / "provenance/ledger/conftest.py"
-)
-_databases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_databases)
+_HERE = Path(__file__).parents
+_databases = _load("databases", _HERE[2] / "provenance/ledger/conftest.py")
 postgres, postgres_url, url = _databases.postgres, _databases.postgres_url, _databases.url
-_spec = importlib.util.spec_from_file_location("stories", Path(__file__).parent / "stories.py")
-_stories = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_stories)
+_toys = _load("toys", _HERE[2] / "conftest.py")
 
 
 def _git(root, *arguments):
@@ -35,17 +40,8 @@ def _git(root, *arguments):
     subprocess.run(["git", *identity, *arguments], cwd=root, check=True, capture_output=True)
 
 
-@pytest.fixture
-def project(toy):
-    """The toy project with everything committed; `commit` does it again."""
-    ignored = (
-        ".posttrain/",
-        "__pycache__/",
-        "data/",
-        ".dvc/config.local",
-        ".dvc/cache/",
-        "prefect.yaml",
-    )
+def _committed(toy):
+    ignored = (".posttrain/", "__pycache__/", "data/", ".dvc/config.local", ".dvc/cache/")
     toy.write(".gitignore", "".join(f"{each}\n" for each in ignored))
 
     def commit(message="change"):
@@ -57,23 +53,17 @@ def project(toy):
 
 
 @pytest.fixture
-def journal(url):
-    """An empty journal, in SQLite and in PostgreSQL."""
-    with open_journal(url if "://" in url else f"sqlite:///{url}") as opened:
+def project(toy):
+    """The toy project with everything committed; `commit` does it again."""
+    return _committed(toy)
+
+
+@pytest.fixture
+def notes(url, tmp_path, monkeypatch):
+    """Empty notes, in SQLite and in PostgreSQL."""
+    monkeypatch.setenv("POSTTRAIN_SCHEDULES", url if "://" in url else f"sqlite:///{url}")
+    with open_notes(tmp_path) as opened:
         yield opened
-
-
-@pytest.fixture
-def story():
-    """What a user does, told once for every database."""
-    return _stories
-
-
-@pytest.fixture
-def databases(postgres):
-    """Empty PostgreSQL databases by name."""
-    names = ("ledger", "schedules", "mlflow", "prefect")
-    return {name: _databases._new_database(postgres) for name in names}
 
 
 @pytest.fixture
@@ -81,14 +71,15 @@ def declare():
     """Make schedules of the toy recipe."""
 
     def make(name="s", **fields):
-        return CronSchedule(name, ".", **{"cron": "* * * * *", "since": 0.0, **fields})
+        config = ScheduleConfig.parse({"cron": "* * * * *", **fields}, where="test")
+        return Schedule(name, ".", "chain", config)
 
     return make
 
 
 @pytest.fixture
 def quiet(monkeypatch):
-    """No Prefect, MLflow or journal of the user's."""
+    """No Prefect, MLflow or notes of the user's."""
     theirs = ("PREFECT_", "MLFLOW_", "POSTTRAIN_")
     for name in [name for name in os.environ if name.startswith(theirs)]:
         monkeypatch.delenv(name)
@@ -100,99 +91,106 @@ def _free_port():
         return probe.getsockname()[1]
 
 
-class Services:
-    """`posttrain up` in a project, as a user has it."""
+class Lab:
+    """A real Prefect server and a real worker for one project."""
 
-    def __init__(self, project, *options):
-        self.project = project
-        self.root = project.root
-        self.ports = ["--prefect-port", str(_free_port()), "--mlflow-port", str(_free_port())]
-        self.options = [*self.ports, "--limit", "4", *options]
-        self.folder = self.root / ".posttrain/services"
+    def __init__(self, project):
+        self.project, self.root, port = project, project.root, _free_port()
+        self.url = f"http://127.0.0.1:{port}/api"
+        mine = ("PREFECT_", "MLFLOW_", "POSTTRAIN_")
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(mine)} | {
+            **SETTINGS,
+            "PREFECT_HOME": str(self.root / ".posttrain/prefect"),
+            "PREFECT_API_URL": self.url,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "DO_NOT_TRACK": "1",
+            "POSTTRAIN_TRACKING": "off",
+        }
+        self._port, self.server, self.worker = port, None, None
+        (self.root / ".posttrain").mkdir(exist_ok=True)
 
-    def up(self):
-        done = self.project.cli("up", "--detach", *self.options)
-        assert done.returncode == 0, done.stderr + (self.folder / "supervisor.log").read_text()
-        return addresses(self.root)
+    def start_server(self):
+        host = ("--host", "127.0.0.1", "--port", str(self._port))
+        self.server = self._start("server", "prefect", "server", "start", *host)
+        self.until(lambda: self.ask("/health", None))
 
-    def down(self):
-        return self.project.cli("down").stdout
+    def start_worker(self):
+        self.worker = self._start("worker", "posttrain", "worker")
 
-    def schedule(self, *arguments, fine=True):
-        done = self.project.cli("schedule", *arguments)
-        assert not fine or done.returncode == 0, done.stderr
-        return done
+    def _start(self, name, *command):
+        with (self.root / f".posttrain/{name}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", *command], cwd=self.root, env=self.environment,
+                stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
 
-    def pid(self, name):
-        """Process id of a service now."""
-        return alive(self.folder, name)
+    def kill(self, process, number=signal.SIGKILL):
+        """End a process, and wait for it."""
+        process.send_signal(number)
+        process.wait(60)
 
-    def journal(self):
-        return open_journal(journal_location(self.root))
+    def declare(self, **schedules):
+        """Declare schedules in the recipe, commit and apply; the worker has them once they show."""
+        self.project.toy.recipe(f"schedules: {json.dumps(schedules)}")
+        self.project.commit()
+        done = self.schedule("apply")
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
-    def wait(self, condition, seconds=120):
-        """Until `condition(journal)` holds; its value."""
+    def schedule(self, *arguments):
+        return self.project.toy.cli("schedule", *arguments, env=self.environment)
+
+    def ticks(self, name):
+        """Ticks of a schedule, oldest first."""
+        with open_notes(self.root) as notes:
+            return notes.history(name, limit=1000)[::-1]
+
+    def tick(self, name, *statuses, seconds=120):
+        """The first tick of a schedule that is in one of the statuses, once there is one."""
+        return self.until(
+            lambda: next((t for t in self.ticks(name) if t.status in statuses), None), seconds
+        )
+
+    def until(self, condition, seconds=120):
+        """Wait until a condition holds; its value."""
         deadline = time.monotonic() + seconds
-        with self.journal() as journal:
-            while time.monotonic() < deadline:
-                if value := condition(journal):
-                    return value
-                time.sleep(0.2)
-            stories = [(tick, journal.story(tick)) for tick in journal.live()]
-        raise AssertionError((stories, (self.folder / "worker.log").read_text()[-3000:]))
+        while time.monotonic() < deadline:
+            if value := condition():
+                return value
+            time.sleep(0.1)
+        log = self.root / ".posttrain/worker.log"
+        raise AssertionError(log.read_text()[-3000:] if log.exists() else "no worker")
 
-    def prefect(self, path, body=None):
-        """An answer of Prefect's API."""
-        return _ask(addresses(self.root)["PREFECT_API_URL"] + path, body)
-
-    def mlflow(self, path, body=None):
-        """An answer of MLflow's API."""
-        return _ask(addresses(self.root)["MLFLOW_TRACKING_URI"] + "/api/2.0/mlflow" + path, body)
-
-
-def _ask(url, body):
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    # While its SQLite is busy, Prefect asks to be asked again.
-    for pause in (0.5, 1.0, 2.0, 4.0):
+    def ask(self, path, body, method=None):
+        """An answer of Prefect's API; None while there is none."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self.url + path, data, {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.loads(answer.read() or b"null")
-        except urllib.error.HTTPError as error:
-            if error.code != 503:
-                raise
-            time.sleep(pause)
-    raise AssertionError(f"{url} is not available")
+                return json.loads(answer.read() or b"true")
+        except (urllib.error.URLError, OSError):
+            return None
+
+    def deployment(self, name):
+        """A deployment as Prefect has it."""
+        return self.ask(f"/deployments/name/posttrain/{name}", None)
+
+    def flow_run(self, tick):
+        """The flow run of a tick as Prefect has it."""
+        return self.ask(f"/flow_runs/{tick.data['flow_run_id']}", None)
 
 
-@pytest.fixture
-def services(project, quiet):
-    """Makes services that are down at the end, with no process left of them."""
-    made = []
-
-    def make(*options):
-        made.append(Services(project, *options))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.down()
-    # What preloads for the stages of a run that was killed ends once it has loaded.
-    deadline = time.monotonic() + 30
-    while processes_in(project.root) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert processes_in(project.root) == []
-
-
-def processes_in(root):
-    """Command lines of all processes that work for the project."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            where = str((folder / "cwd").readlink())
-            command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:
-            continue
-        if where.startswith(str(root)) and command:
-            found.append(command)
-    return found
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """One server and one worker for the tests of a module."""
+    with _toys.made_toy(tmp_path_factory.mktemp("lab")) as toy:
+        made = Lab(_committed(toy))
+        made.start_server()
+        made.start_worker()
+        yield made
+        for process in (made.worker, made.server):
+            if process.poll() is None:
+                made.kill(process, signal.SIGTERM)

@@ -1,17 +1,14 @@
-"""`posttrain schedule ...` without any server: what is declared, refused and shown."""
+"""`posttrain schedule ...` without any server: what recipes declare, what is refused and shown."""
 
 import re
 import time
 
 import pytest
 from click.testing import CliRunner
-from ruamel.yaml import YAML
 
 from posttrain.cli.schedule import schedule
-from posttrain.operations.schedule.journal import journal_location, open_journal
+from posttrain.operations.schedule.notes import open_notes
 from posttrain.stage.errors import UserError
-
-ADD = ("add", ".", "--cron", "0 2 * * *")
 
 
 @pytest.fixture
@@ -30,64 +27,95 @@ def run(project, quiet, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("declared", "sentence"),
     [
-        (("--cron", "0 2 * *"), "--cron takes five fields"),
-        (("--cron", "61 2 * * *"), "--cron '61 2 * * *' is no time: Bad minute"),
-        (("--cron", "0 0 30 2 *"), "--cron '0 0 30 2 *' is no time"),
-        (("--timezone", "Europe/Berlim"), "there is no timezone 'Europe/Berlim'"),
-        (("--on-missed", "all"), "--on-missed takes skip, latest or backfill:N, got 'all'"),
-        (("--on-missed", "backfill:0"), "--on-missed takes skip, latest or backfill:N"),
-        (("--concurrency", "2:queue"), "--concurrency takes 1:queue or 1:cancel-new"),
-        (("--name", "Mine!"), "the name of a schedule is small letters"),
-        (("--watch", "fiel:a"), "there is no kind 'fiel'; did you mean 'file'?"),
-        (("--set", "frist.amount=1"), "unknown section 'frist'"),
+        ("{cron: '0 0 * * 5L'}", "recipe.yaml: schedules.bad.cron: '0 0 * * 5L' is no time"),
+        ("{cron: '*/70 * * * *'}", "every 70th of 60"),
+        ("{cron: '0 2 * * *', timezone: Europe/Berlim}", "there is no timezone 'Europe/Berlim'"),
+        ("{cron: '0 2 * * *', missed: all}", "schedules.bad.missed"),
+        ("{cron: '0 2 * * *', missed: 'backfill:0'}", "schedules.bad.missed"),
+        ("{cron: '0 2 * * *', overlap: queue}", "schedules.bad.overlap"),
+        ("{cron: '0 2 * * *', retry: 2}", "did you mean 'retries'?"),
+        ("{cron: '0 2 * * *', watch: ['fiel:a']}", "there is no kind 'fiel'; did you mean 'file'?"),
+        ("{cron: '0 2 * * *', notify_command: \"echo 'oops\"}", "no command that a shell would"),
+        ("{timezone: UTC}", "schedules.bad.cron"),
     ],
 )
-def test_nonsense_is_refused_in_one_sentence_and_nothing_is_written(
-    run, project, options, sentence
+def test_one_that_is_wrong_is_one_sentence_and_the_others_are_taken(
+    run, project, declared, sentence
 ):
-    said = run(*ADD, *options)
-    assert said.startswith("error: ")
+    project.toy.recipe(f"schedules: {{bad: {declared}, good: {{cron: '@daily'}}}}")
+    project.commit()
+    said = run("apply")
     assert sentence in said
-    assert not (project.root / "prefect.yaml").exists()
-    assert not (project.root / ".posttrain/schedules.db").exists()
+    assert "good: declared (.)" in said
+    with open_notes(project.root) as notes:
+        assert set(notes.declarations()) == {"good"}
 
 
-def test_a_schedule_is_declared_shown_paused_and_removed(run, project):
-    told = run(*ADD, "--name", "nightly", "--timezone", "Europe/Berlin")
-    assert re.search(r"nightly: next \d{4}-\d\d-\d\d 02:00 Europe/Berlin", told)
+def test_what_is_not_committed_is_not_applied_and_a_broken_recipe_takes_nothing_away(run, project):
+    project.toy.recipe("schedules: {nightly: {cron: '0 2 * * *', timezone: Europe/Berlin}}")
+    assert "nothing new" in run("apply")
+    project.commit()
+    assert "not applied yet: nightly; posttrain schedule apply" in run("list")
+    told = run("apply")
+    assert "nightly: declared (.)" in told
     assert "posttrain up" in told
-    assert "there is a schedule 'nightly' already" in run(*ADD, "--name", "nightly")
-    run(*ADD, "--name", "nightly", "--replace", "--on-missed", "backfill:3")
-    assert "backfill:3" in run("list")
-    (deployment,) = YAML(typ="safe").load((project.root / "prefect.yaml").read_text())[
-        "deployments"
-    ]
-    assert deployment["entrypoint"] == "posttrain.operations.schedule.flow.scheduled"
-    assert deployment["schedules"] == [{"cron": "0 2 * * *", "timezone": "UTC", "active": True}]
-    assert deployment["tags"] == ["recipe:chain", "schedule:nightly"]
-    assert run("next", "nightly", "-n", "3").count(" 02:00 UTC  nightly") == 3
+    assert re.search(r"nightly +\. +0 2 \* \* \* Europe/Berlin +latest +\S+ 02:00", run("list"))
+    project.toy.write("recipe.yaml", "flow: [\n")
+    project.commit()
+    said = run("apply")
+    assert "recipe.yaml of this commit is not valid YAML" in said
+    assert "nightly: kept as it was, until every recipe can be read" in said
+    project.toy.recipe("")
+    project.commit()
+    assert "nightly: removed" in run("apply")
+    assert "there is no schedule 'nightly'" in run("pause", "nightly")
+
+
+def test_a_change_beside_the_clock_keeps_what_was_due(run, project):
+    def since(text):
+        project.toy.recipe(f"schedules: {{s: {text}}}")
+        project.commit()
+        run("apply")
+        with open_notes(project.root) as notes:
+            return notes.declarations()["s"].since
+
+    first = since("{cron: '0 2 * * *'}")
+    assert since("{cron: '0 2 * * *', retries: 5, notify_command: cat}") == first
+    assert since("{cron: '0 3 * * *', retries: 5}") > first
+
+
+def test_two_recipes_with_one_name(run, project):
+    project.toy.recipe("schedules: {s: {cron: '@daily'}}")
+    project.toy.write("recipes/b/recipe.yaml", "flow: x.y\nschedules: {s: {cron: '@hourly'}}\n")
+    project.commit()
+    said = run("apply")
+    assert "recipes/b/recipe.yaml: schedules.s: . declares 's' too; rename one" in said
+    assert "s: declared (.)" in said
+
+
+def test_paused_resumed_asked_for_and_cancelled(run, project):
+    project.toy.recipe("schedules: {nightly: {cron: '0 2 * * *'}}")
+    project.commit()
+    run("apply")
     run("pause", "nightly")
     assert "paused" in run("list")
     assert run("next", "nightly") == ""
-    assert "active: false" in (project.root / "prefect.yaml").read_text()
     assert "nightly: next " in run("resume", "nightly")
-    run("run-now", "nightly")
-    assert "asked for with run-now" in run("history", "nightly")
-    run("remove", "nightly")
-    assert "there is no schedule 'nightly'" in run("pause", "nightly")
-    assert "asked for with run-now" in run("history")
+    assert run("next", "nightly", "-n", "3").count(" 02:00 UTC  nightly") == 3
+    assert "the worker starts it within seconds" in run("run", "nightly")
+    assert "asked for by hand" in run("history", "nightly")
+    assert "nightly: 1 cancelled" in run("cancel", "nightly")
+    assert "cancelled by hand" in run("history", "nightly")
+    assert "nightly: nothing runs or waits" in run("cancel", "nightly")
+    assert "there is no schedule 'nihgtly'; did you mean 'nightly'?" in run("cancel", "nihgtly")
 
 
-def test_what_is_declared_starts_now_and_a_change_does_not_reach_back(run, project):
+def test_what_is_declared_starts_now(run, project):
     begun = time.time()
-    run(*ADD)
-    with open_journal(journal_location(project.root)) as journal:
-        assert journal.schedule("chain").since >= begun
-
-
-def test_a_recipe_that_is_not_committed_is_refused(run, project):
-    project.toy.write("recipes/new/recipe.yaml", f"flow: {project.toy.flow}\n")
-    said = run("add", "recipes/new", "--cron", "0 2 * * *")
-    assert "recipes/new/recipe.yaml is not in git" in said
+    project.toy.recipe("schedules: {s: {cron: '* * * * *'}}")
+    project.commit()
+    run("apply")
+    with open_notes(project.root) as notes:
+        assert notes.declarations()["s"].since >= begun

@@ -142,5 +142,5 @@ def test_a_folder_in_an_s3_bucket(toy, monkeypatch):
 
 @pytest.mark.parametrize("item", ["fiel:a", "file:", "file"])
 def test_a_watch_that_nobody_can_keep_is_refused(item):
-    with pytest.raises(UserError, match=r"--watch .*: (there is no kind|nothing is named)"):
+    with pytest.raises(UserError, match=r"watch .*: (there is no kind|nothing is named)"):
         require_watchable(item)

@@ -1,4 +1,4 @@
-"""What becomes of missed ticks, under a simulated clock."""
+"""What becomes of missed ticks, under a simulated clock; the instants of a line, apart from it."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -7,103 +7,124 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from posttrain.operations.schedule.policy import decide
-from posttrain.operations.schedule.schedule import CronSchedule, paused_or_resumed
-from posttrain.operations.schedule.times import is_tick, next_ticks, ticks_between
+from posttrain.operations.schedule.times import (
+    Clock,
+    clock_of,
+    next_ticks,
+    require_cron,
+    ticks_between,
+)
 
 HOUR = 3600.0
-BERLIN = ZoneInfo("Europe/Berlin")
 
 
-def declared(missed="latest", backfill=0, **fields):
-    given = {"cron": "0 * * * *", "since": 0.0, **fields}
-    return CronSchedule("s", ".", on_missed=missed, backfill=backfill, **given)
+def decided(policy, ticks, now, known=()):
+    return decide(policy, ticks, known=set(known), now=now, grace=120.0)
 
 
-def chosen(schedule, ticks, now, known=()):
-    return [v.due for v in decide(schedule, ticks, known=frozenset(known), now=now) if v.runs]
+def chosen(policy, ticks, now, known=()):
+    return [each.due for each in decided(policy, ticks, now, known) if each.runs]
 
 
 @pytest.mark.parametrize(
-    ("missed", "backfill", "expected"),
+    ("policy", "expected"),
     [
-        ("skip", 0, []),
-        ("latest", 0, [5 * HOUR]),
-        ("backfill", 2, [4 * HOUR, 5 * HOUR]),
-        ("backfill", 9, [3 * HOUR, 4 * HOUR, 5 * HOUR]),
+        ("skip", []),
+        ("latest", [5 * HOUR]),
+        ("backfill:2", [4 * HOUR, 5 * HOUR]),
+        ("backfill:9", [3 * HOUR, 4 * HOUR, 5 * HOUR]),
     ],
 )
-def test_five_hours_of_which_two_were_seen(missed, backfill, expected):
+def test_five_hours_of_which_two_were_seen(policy, expected):
     ticks = [hour * HOUR for hour in range(1, 6)]
-    now = 5.5 * HOUR
-    verdicts = decide(declared(missed, backfill), ticks, known=frozenset({HOUR, 2 * HOUR}), now=now)
+    verdicts = decided(policy, ticks, 5.5 * HOUR, {HOUR, 2 * HOUR})
     assert [verdict.due for verdict in verdicts if verdict.runs] == expected
     # Whatever the policy, each of the three missed ones has exactly one verdict and a reason.
     assert [verdict.due for verdict in verdicts] == [3 * HOUR, 4 * HOUR, 5 * HOUR]
     assert verdicts[0].reason.startswith("missed by 2 h, one of 3; ")
-    assert verdicts[0].reason.endswith(f"by --on-missed {declared(missed, backfill).missed()}")
+    assert verdicts[0].reason.endswith(f"by missed: {policy}")
 
 
 def test_a_tick_is_missed_only_after_its_grace():
-    ticks = [HOUR]
-    assert decide(declared("skip"), ticks, known=frozenset(), now=HOUR + 119) == []
-    assert decide(declared("skip"), ticks, known=frozenset(), now=HOUR - 5) == []
-    (verdict,) = decide(declared("skip"), ticks, known=frozenset(), now=HOUR + 121)
+    assert decided("skip", [HOUR], HOUR + 119) == []
+    assert decided("skip", [HOUR], HOUR - 5) == []
+    (verdict,) = decided("skip", [HOUR], HOUR + 121)
     assert not verdict.runs
 
 
 def test_the_one_that_is_due_just_now_is_the_latest():
     ticks = [HOUR, 2 * HOUR, 3 * HOUR]
-    assert chosen(declared(), ticks, now=3 * HOUR + 10) == []
+    assert chosen("latest", ticks, now=3 * HOUR + 10) == []
     # Nor is anything made good that is older than a tick that did run.
-    assert chosen(declared(), ticks, now=4 * HOUR - 1, known=[3 * HOUR]) == []
-
-
-def test_nothing_from_before_it_was_declared_or_while_it_was_paused():
-    ticks = [HOUR, 2 * HOUR, 3 * HOUR]
-    assert chosen(declared("backfill", 9, since=2.5 * HOUR), ticks, now=9 * HOUR) == [3 * HOUR]
-    assert decide(declared(paused=True), ticks, known=frozenset(), now=9 * HOUR) == []
-    before = declared()
-    assert paused_or_resumed(before, paused=False) == before
-    resumed = paused_or_resumed(paused_or_resumed(before, paused=True), paused=False)
-    assert not resumed.paused
-    assert resumed.since > before.since
+    assert chosen("latest", ticks, now=4 * HOUR - 1, known=[3 * HOUR]) == []
 
 
 def test_any_story_of_clocks_and_downtimes_decides_each_tick_once():
     """The clock jumps, both ways, while the worker comes and goes; nothing is lost or doubled."""
     rng = random.Random(0)
     for _ in range(100):
-        schedule = declared(*rng.choice([("skip", 0), ("latest", 0), ("backfill", 3)]))
+        policy = rng.choice(["skip", "latest", "backfill:3"])
         known, ran, now = set(), [], 0.0
         while now < 200 * HOUR:
             now += rng.choice([60.0, 300.0, HOUR, 30 * HOUR, -HOUR])
             now = max(now, 0.0)
             ticks = [hour * HOUR for hour in range(1, int(now // HOUR) + 2)]
-            for verdict in decide(schedule, ticks, known=frozenset(known), now=now):
+            for verdict in decided(policy, ticks, now, known):
                 assert verdict.due not in known
                 known.add(verdict.due)
                 ran += [verdict.due] * verdict.runs
             for tick in ticks:
-                if now - schedule.grace_seconds <= tick <= now and tick not in known:
+                if now - 120 <= tick <= now and tick not in known:
                     known.add(tick)
                     ran.append(tick)
         assert len(ran) == len(set(ran))
-        due = {hour * HOUR for hour in range(1, int((now - schedule.grace_seconds) // HOUR) + 1)}
-        assert due - known <= {tick for tick in due if tick >= now - schedule.grace_seconds}
+        due = {hour * HOUR for hour in range(1, int((now - 120) // HOUR) + 1)}
+        assert due - known <= {tick for tick in due if tick >= now - 120}
+
+
+def scanned(matches, zone, begun, until):
+    """Minutes of a span that match by the wall clock: another way than to follow a line."""
+    moment = datetime.fromtimestamp(begun, UTC)
+    while (moment := moment + timedelta(minutes=1)).timestamp() <= until:
+        if matches(moment.astimezone(zone)):
+            yield moment.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("cron", "matches"),
+    [
+        ("*/5 * * * *", lambda wall: wall.minute % 5 == 0),
+        ("0 * * * *", lambda wall: wall.minute == 0),
+        ("@hourly", lambda wall: wall.minute == 0),
+        ("17,47 * * * *", lambda wall: wall.minute in (17, 47)),
+    ],
+)
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "UTC"])
+@pytest.mark.parametrize("day", [(3, 7), (3, 28), (10, 24), (10, 31)])
+def test_a_line_that_names_no_hour_runs_every_hour_over_a_change_of_the_clock(
+    cron, matches, zone, day
+):
+    begun = datetime(2026, *day, 12, tzinfo=ZoneInfo(zone)).timestamp()
+    until = begun + 36 * HOUR
+    ticks = ticks_between(clock_of(cron, zone), begun, until)
+    assert ticks == list(scanned(matches, ZoneInfo(zone), begun, until))
+    # Wherever one starts to look, the same instants are seen: none twice, none left out.
+    for cut in ticks[::7]:
+        assert next_ticks(clock_of(cron, zone), cut - 1, 1) == [cut]
+
+
+def test_a_zone_of_half_hours_keeps_its_own_clock():
+    for zone in ("Australia/Lord_Howe", "Asia/Kolkata", "Asia/Kathmandu"):
+        assert clock_of("0 * * * *", zone) == Clock("0 * * * *", zone)
+    assert clock_of("0 2 * * *", "Europe/Berlin").timezone == "Europe/Berlin"
 
 
 def walls(cron, start, hours):
-    """Instants in Berlin's and in universal time."""
-    schedule = CronSchedule("s", ".", cron=cron, timezone="Europe/Berlin", since=0)
-    begun = start.replace(tzinfo=BERLIN).timestamp()
-    ticks = ticks_between(schedule, begun, begun + hours * HOUR)
-    assert all(is_tick(schedule, tick) and not is_tick(schedule, tick + 60) for tick in ticks)
-    # Wherever one starts to look, the same instants are seen: none twice, none left out.
-    for cut in ticks:
-        split = ticks_between(schedule, begun, cut)
-        assert split + ticks_between(schedule, cut, begun + hours * HOUR) == ticks
-        assert next_ticks(schedule, cut - 1, 1) == [cut]
-    return [datetime.fromtimestamp(tick, BERLIN).strftime("%d %H:%M %Z") for tick in ticks]
+    """Instants as the wall clock in Berlin says them."""
+    zone = ZoneInfo("Europe/Berlin")
+    begun = start.replace(tzinfo=zone).timestamp()
+    ticks = ticks_between(clock_of(cron, "Europe/Berlin"), begun, begun + hours * HOUR)
+    return [datetime.fromtimestamp(tick, zone).strftime("%d %H:%M %Z") for tick in ticks]
 
 
 def test_a_nightly_run_when_the_clock_skips_an_hour_and_when_it_repeats_one():
@@ -117,24 +138,26 @@ def test_a_nightly_run_when_the_clock_skips_an_hour_and_when_it_repeats_one():
     ]  # fmt: skip
 
 
-def test_an_hourly_run_over_both_changes():
-    assert walls("0 * * * *", datetime(2026, 3, 29, 0, 30), 4) == [
-        "29 01:00 CET", "29 03:00 CEST", "29 04:00 CEST", "29 05:00 CEST",
-    ]  # fmt: skip
-    assert walls("0 * * * *", datetime(2026, 10, 25, 0, 30), 5) == [
-        "25 01:00 CEST", "25 02:00 CEST", "25 03:00 CET", "25 04:00 CET",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("cron", "sentence"),
+    [
+        ("0 2 * *", "is not five fields"),
+        ("61 2 * * *", "Prefect cannot read it"),
+        ("0 0 30 2 *", "no day matches it"),
+        ("0 0 * * 5L", "Prefect cannot read it"),
+        ("0 0 29 2 1#1", "no day matches it"),
+        ("*/70 * * * *", "every 70th of 60"),
+        ("0 */24 * * *", "every 24th of 24"),
+        ("@reboot", "is not five fields"),
+        ("0 0 0 * * *", "is not five fields"),
+    ],
+)
+def test_a_line_that_names_no_time_is_refused_in_a_sentence(cron, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        require_cron(cron)
 
 
-def test_a_downtime_over_the_change_makes_each_night_good_once():
-    schedule = CronSchedule(
-        "s", ".", "30 2 * * *", timezone="Europe/Berlin", on_missed="backfill", backfill=9, since=0
-    )
-    last = datetime(2026, 10, 23, 2, 30, tzinfo=BERLIN).timestamp()
-    now = datetime(2026, 10, 27, 8, tzinfo=BERLIN).timestamp()
-    made = chosen(schedule, ticks_between(schedule, last, now), now)
-    days = [datetime.fromtimestamp(tick, UTC) for tick in made]
-    assert [day.day for day in days] == [24, 25, 26, 27]
-    assert [later - day for day, later in zip(days, days[1:], strict=False)] == [
-        timedelta(hours=24), timedelta(hours=25), timedelta(hours=24),
-    ]  # fmt: skip
+def test_lines_that_are_taken():
+    for cron in ("@daily", "0 0 L * *", "0 0 29 2 *", "*/59 * * * *", "0 9-17 * * mon-fri"):
+        assert require_cron(cron) == cron
+    assert next_ticks(Clock("@daily", "UTC"), 0.0, 2) == [86400.0, 172800.0]

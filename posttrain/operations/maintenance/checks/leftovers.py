@@ -16,7 +16,8 @@ from posttrain.operations.maintenance.live import is_held, workspace_locks
 from posttrain.provenance.git import run_git
 
 _FIX = "posttrain doctor --fix removes it"
-_NAMES = "SELECT name FROM schedules WHERE NOT removed"
+_NAMES = """SELECT schedule FROM decisions WHERE due = 0 AND event <> 'removed' AND num IN (
+    SELECT max(num) FROM decisions WHERE due = 0 GROUP BY schedule)"""
 
 
 def leftovers(place: CheckScope) -> Iterator[Finding]:

@@ -1,0 +1,296 @@
+"""What the notes make of what Prefect says, with a server that only remembers what it was told."""
+
+import time
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import pytest
+
+from posttrain.operations.schedule import keeper as keepers
+from posttrain.operations.schedule.keeper import Keeper, here, run_lock
+from posttrain.operations.schedule.notes import open_notes
+from posttrain.operations.schedule.server import version_of
+
+MINUTE = 60.0
+
+
+class Remembering:
+    """A server as the keeper sees it."""
+
+    def __init__(self):
+        self.made, self.flow_runs, self.said, self.owner = {}, {}, [], None
+
+    def require_pool(self):
+        pass
+
+    def deploy(self, schedule, root, *, paused):
+        clock = SimpleNamespace(cron=schedule.clock.cron, timezone=schedule.clock.timezone)
+        self.made[schedule.name] = SimpleNamespace(
+            id=f"d-{schedule.name}", name=schedule.name, version=version_of(schedule),
+            paused=paused, job_variables={"working_dir": self.owner or root},
+            schedules=[SimpleNamespace(active=True, schedule=clock)], tags=[],
+        )  # fmt: skip
+
+    def pause(self, deployment, *, paused):
+        deployment.paused = paused
+
+    def withdraw(self, deployment):
+        del self.made[deployment.name]
+
+    def deployments(self):
+        return dict(self.made)
+
+    def runs(self, ids):
+        active = {k: v for k, v in self.flow_runs.items() if v.state_type.value == "RUNNING"}
+        return active | {each: self.flow_runs[each] for each in ids if each in self.flow_runs}
+
+    def runs_between(self, deployment, after, until):
+        found = [run for run in self.flow_runs.values() if run.deployment_id == deployment.id]
+        dues = {run.expected_start_time.timestamp(): run for run in found}
+        return {due: run for due, run in dues.items() if after <= due <= until}
+
+    def lay_out(self, _deployment, schedule, tick):
+        return self.add(schedule.name, tick.due).id
+
+    def add(self, name, due, state="SCHEDULED", label="Scheduled"):
+        run = SimpleNamespace(
+            id=f"{name}-{len(self.flow_runs)}", deployment_id=f"d-{name}", auto_scheduled=True,
+            parameters={"schedule": name}, state_name=label,
+            expected_start_time=datetime.fromtimestamp(due, UTC),
+            state_type=SimpleNamespace(value=state),
+            state=SimpleNamespace(message="", timestamp=datetime.now(UTC)),
+        )  # fmt: skip
+        self.flow_runs[run.id] = run
+        return run
+
+    def put(self, run_id, state, label):
+        if run_id in self.flow_runs:
+            self.flow_runs[run_id].state_type.value = state
+            self.flow_runs[run_id].state_name = label
+        self.said.append((run_id, state))
+
+    def again(self, run_id, at, reason):
+        self.put(run_id, "SCHEDULED", "AwaitingRetry")
+
+    def close(self, run_id, tick):
+        self.put(run_id, tick.status.upper(), tick.status)
+
+    def skip(self, run_id, reason):
+        self.put(run_id, "CANCELLED", "Skipped")
+
+
+@pytest.fixture
+def desk(tmp_path, declare, quiet):
+    """A keeper of one project, with the schedules of a test declared `minutes` ago."""
+    with open_notes(tmp_path) as notes:
+        lines = []
+        made = Keeper(tmp_path, notes, Remembering(), lines.append)
+
+        def given(*schedules, minutes=0.0):
+            now = time.time
+            keepers.time.time, begun = (lambda: begun), now() - minutes * MINUTE
+            try:
+                for each in schedules:
+                    notes.add(each.name, 0.0, "declared", "", declaration=each.as_text())
+            finally:
+                keepers.time.time = now
+            cycle()
+
+        def cycle(*runs):
+            made._kept = float("-inf")
+            return made.cycle(list(runs))
+
+        yield SimpleNamespace(keeper=made, notes=notes, server=made.server, given=given,
+                              cycle=cycle, lines=lines, root=tmp_path, declare=declare)  # fmt: skip
+
+
+def last_minute(ago=0):
+    return time.time() // MINUTE * MINUTE - ago * MINUTE
+
+
+def test_a_tick_in_time_starts_and_its_flow_run_is_the_only_one(desk):
+    desk.given(desk.declare())
+    due = last_minute()
+    run, other = desk.server.add("s", due), desk.server.add("s", due)
+    assert desk.cycle(run, other) == [run]
+    assert desk.notes.tick("s", due).reason == "its time has come"
+    # A second schedule in Prefect's pages, a second worker: there is one run of one instant.
+    assert (other.id, "CANCELLED") in desk.server.said
+
+
+@pytest.mark.parametrize(("missed", "expected"), [("skip", 0), ("latest", 0), ("backfill:3", 3)])
+def test_flow_runs_that_piled_up_follow_the_policy(desk, missed, expected):
+    desk.given(desk.declare(missed=missed), minutes=10)
+    piled = [desk.server.add("s", last_minute(ago)) for ago in range(9, -1, -1)]
+    started = desk.cycle(*piled)
+    young = [run for run in piled if time.time() - run.expected_start_time.timestamp() <= 120]
+    assert started[len(started) - len(young) :] == young
+    assert len(started) == expected + len(young)
+    # Every instant has its note, and what is not to run is over in Prefect as well.
+    ticks = [run.expected_start_time.timestamp() for run in piled]
+    assert desk.notes.known("s", ticks[0], ticks) == set(ticks)
+    assert {run.id for run in piled} - {run.id for run in started} == {
+        run_id for run_id, state in desk.server.said if state in ("CANCELLED", "SKIPPED")
+    }
+
+
+def test_a_month_of_minutes_is_settled_at_once_and_one_is_made_good(desk):
+    desk.given(desk.declare(missed="backfill:1"))
+    desk.notes.add("s", last_minute(43200), "unchanged", "")
+    with desk.notes._engine.begin() as connection:
+        since = last_minute(43200) - 1
+        connection.exec_driver_sql(f"UPDATE decisions SET at = {since} WHERE due = 0")
+    begun = time.process_time()
+    desk.cycle()
+    assert time.process_time() - begun < 5.0
+    made_good, skipped = desk.notes.history("s", limit=2)
+    assert made_good.reason.endswith("made good by missed: backfill:1")
+    assert skipped.reason.startswith("43196 of them") or skipped.reason.startswith("43197 of them")
+    # It has a flow run though Prefect had laid out none.
+    assert desk.notes.tick("s", made_good.due).data["flow_run_id"] in desk.server.flow_runs
+    # Decided once.
+    desk.cycle()
+    assert len(desk.notes.history("s", limit=9)) == 3
+
+
+def begun(desk, name="s", **where):
+    """A tick whose attempt began, as its process would note it."""
+    due = last_minute()
+    run = desk.server.add(name, due)
+    assert desk.cycle(run) == [run]
+    tick = desk.notes.tick(name, due)
+    begins = type(tick)(**{**vars(tick), "attempt": 1})
+    desk.notes.about(begins, "running", "", claim="begins", **{**here(), **where}, log="the.log")
+    run.state_type.value = "RUNNING"
+    return run, due
+
+
+def test_a_run_that_is_gone_is_crashed_and_tried_again_while_a_live_one_is_left(desk):
+    desk.given(desk.declare(retry_seconds=0))
+    run, due = begun(desk)
+    with run_lock(desk.root, "s").acquire():
+        desk.cycle()
+        assert desk.notes.tick("s", due).status == "running"
+    desk.cycle()
+    crashed = desk.notes.tick("s", due)
+    assert crashed.status == "crashed"
+    assert "its process is gone" in crashed.reason
+    desk.cycle()
+    assert desk.notes.tick("s", due).status == "waiting"
+    assert desk.server.said[-1] == (run.id, "SCHEDULED")
+
+
+def test_a_run_under_another_name_of_the_machine_blocks_nothing(desk):
+    desk.given(desk.declare())
+    # The host was renamed: the kernel is the same, and nobody holds the lock.
+    _, due = begun(desk, host="before")
+    desk.cycle()
+    assert desk.notes.tick("s", due).status == "crashed"
+
+
+def test_a_run_of_another_machine_is_believed_until_prefect_gives_it_up(desk):
+    desk.given(desk.declare())
+    run, due = begun(desk, host="other", boot="other")
+    desk.cycle()
+    assert desk.notes.tick("s", due).status == "running"
+    run.state_type.value = "CRASHED"
+    desk.cycle()
+    assert desk.notes.tick("s", due).status == "crashed"
+
+
+def test_an_end_that_prefect_did_not_hear_is_told_later(desk):
+    desk.given(desk.declare())
+    run, due = begun(desk)
+    desk.notes.about(desk.notes.tick("s", due), "succeeded", "done", claim="!")
+    desk.cycle()
+    assert desk.server.said[-1] == (run.id, "SUCCEEDED")
+    assert desk.notes.live() == []
+
+
+def test_a_failure_is_tried_again_and_then_told_once(desk, tmp_path):
+    desk.given(desk.declare(retries=1, retry_seconds=0, notify_command="tee told.json"))
+    run, due = begun(desk)
+    for attempt in (1, 2):
+        tick = desk.notes.tick("s", due)
+        desk.notes.about(tick, "failed", "stage 'x' failed", claim="!")
+        desk.cycle()
+        after = desk.notes.tick("s", due)
+        assert (after.status, after.over) == (
+            ("waiting", False) if attempt == 1 else ("failed", True)
+        )
+        begins = type(after)(**{**vars(after), "attempt": attempt + 1})
+        if attempt == 1:
+            desk.notes.about(begins, "running", "", claim="begins", **here())
+    assert '"log": "the.log"' in (tmp_path / "told.json").read_text()
+    assert desk.server.said[-1] == (run.id, "FAILED")
+    before = len(desk.notes.tick("s", due).story)
+    desk.cycle()
+    assert len(desk.notes.tick("s", due).story) == before
+
+
+def test_what_is_wrong_with_one_schedule_leaves_the_others_alone(desk):
+    desk.given(desk.declare("a"), desk.declare("b"))
+    # In Prefect's pages: a's line was edited to one that never comes.
+    desk.server.made["a"].schedules[0].schedule.cron = "0 0 29 2 1#1"
+    with desk.notes._engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE decisions SET at = at - 600 WHERE due = 0")
+    run = desk.server.add("b", last_minute())
+    assert desk.cycle(run) == [run]
+    assert any(line.startswith("a: CroniterBadDateError") for line in desk.lines)
+    assert desk.notes.history("a", limit=1)[0].kind == "trouble"
+    assert len([line for line in desk.lines if line.startswith("a: Cron")]) == 1
+
+
+def test_a_deployment_that_was_deleted_is_made_again_and_a_foreign_one_left_alone(desk):
+    desk.given(desk.declare("a"))
+    desk.server.made.clear()
+    desk.cycle()
+    assert set(desk.server.made) == {"a"}
+    other = desk.root / "elsewhere"
+    (other / ".dvc").mkdir(parents=True)
+    desk.server.owner = str(other)
+    desk.server.deploy(desk.declare("b"), "", paused=False)
+    desk.cycle()
+    assert set(desk.server.made) == {"a", "b"}
+    desk.given(desk.declare("b"))
+    assert any(f"is of {other}; give the schedule of one" in line for line in desk.lines)
+
+
+def test_a_pause_in_prefects_pages_and_one_by_hand(desk):
+    desk.given(desk.declare())
+    desk.cycle()
+    desk.server.made["s"].paused = True
+    desk.cycle()
+    assert desk.notes.declarations()["s"].paused
+    desk.notes.add("s", 0.0, "resumed", "by hand")
+    desk.cycle()
+    assert not desk.server.made["s"].paused
+    desk.notes.add("s", 0.0, "paused", "by hand")
+    desk.cycle()
+    assert desk.server.made["s"].paused
+    desk.cycle()
+    desk.server.made["s"].paused = False
+    desk.cycle()
+    assert not desk.notes.declarations()["s"].paused
+
+
+def test_a_clock_that_jumps_decides_nothing_until_it_has_stood(desk, monkeypatch):
+    desk.given(desk.declare())
+    before = desk.notes.history("s")
+    now = time.time
+    boot = time.clock_gettime
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + 86400)
+        assert desk.cycle(desk.server.add("s", last_minute(-700))) == []
+        assert desk.notes.history("s") == before
+        assert "the clock jumped by +86400 s" in desk.lines[-1]
+    run = desk.server.add("s", last_minute())
+    assert desk.cycle(run) == [run]
+    # One that stays is believed after ten minutes.
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now() + 86400)
+        desk.cycle()
+        patch.setattr(time, "clock_gettime", lambda which: boot(which) + 700)
+        patch.setattr(time, "time", lambda: now() + 86400 + 700)
+        desk.cycle()
+        assert len(desk.notes.history("s")) > 1

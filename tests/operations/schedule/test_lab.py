@@ -1,0 +1,78 @@
+"""Schedules on Prefect's own server, scheduler and worker, as a user has them."""
+
+import os
+import signal
+
+import pytest
+
+from posttrain.operations.schedule.keeper import run_lock
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.mark.slow
+def test_every_minute_by_prefects_clock_and_what_did_not_move_starts_no_process(lab):
+    said = lab.declare(
+        plain={"cron": "* * * * *"}, idle={"cron": "* * * * *", "only_if_moved": True}
+    )
+    assert "plain: declared (.)" in said
+    first = lab.tick("plain", "succeeded", seconds=200)
+    assert first.kind == "scheduled"
+    assert lab.until(lambda: lab.flow_run(first)["state_type"] == "COMPLETED")
+    assert lab.flow_run(first)["auto_scheduled"]
+    unchanged = lab.tick("idle", "unchanged", seconds=200)
+    assert "no input moved since the run of " in unchanged.reason
+    assert unchanged.started is None
+    run = lab.until(lambda: (r := lab.flow_run(unchanged)) and r["state_name"] == "Unchanged" and r)
+    assert run["deployment_id"] == lab.deployment("idle")["id"]
+    shown = lab.schedule("history").stdout
+    assert "unchanged" in shown
+    assert "succeeded" in shown
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_made_again_and_a_failure_told(lab):
+    lab.declare(
+        killed={"cron": "0 0 1 1 *", "retry_seconds": 0, "overrides": ["second.mood=wait"]},
+        broken={"cron": "0 0 1 1 *", "retries": 0, "overrides": ["first.mood=fail"],
+                "notify_command": "tee told.json"},
+    )  # fmt: skip
+    lab.schedule("run", "killed")
+    lab.schedule("run", "broken")
+    failed = lab.tick("broken", "failed")
+    assert "told to fail" in failed.reason
+    lab.until(lambda: (lab.root / "told.json").is_file() and (lab.root / "told.json").read_text())
+    assert lab.until(lambda: lab.flow_run(failed)["state_type"] == "FAILED")
+    running = lab.tick("killed", "running")
+    tree = lab.root / ".posttrain/worktrees/killed/tree"
+    lab.until(lambda: list(tree.rglob("waiting")))
+    pid = int(lab.flow_run(running)["infrastructure_pid"])
+    os.kill(pid, signal.SIGKILL)
+    lab.until(lambda: lab.ticks("killed")[0].num_crashed == 1)
+    again = lab.until(lambda: (t := lab.ticks("killed")[0]).status == "running" and t)
+    assert again.attempt == 2
+    (next(iter(tree.rglob("waiting"))).parent / "go").touch()
+    done = lab.tick("killed", "succeeded")
+    assert [line.split(":")[0] for _, line in done.story if " starts" in line or ": " in line]
+    assert lab.until(lambda: lab.flow_run(done)["state_type"] == "COMPLETED")
+
+
+@pytest.mark.slow
+def test_cancelled_by_hand_frees_the_schedule(lab):
+    lab.declare(stuck={"cron": "0 0 1 1 *", "overrides": ["second.mood=wait"]})
+    lab.schedule("run", "stuck")
+    running = lab.tick("stuck", "running")
+    assert "1 cancelled" in lab.schedule("cancel", "stuck").stdout
+    lab.until(lambda: not run_lock(lab.root, "stuck").is_locked and _is_free(lab, "stuck"))
+    assert lab.until(lambda: lab.flow_run(running)["state_type"] == "CANCELLED")
+    assert lab.tick("stuck", "cancelled").reason == "cancelled by hand"
+
+
+def _is_free(lab, name):
+    from filelock import Timeout
+
+    try:
+        with run_lock(lab.root, name).acquire(timeout=0):
+            return True
+    except Timeout:
+        return False
