@@ -11,7 +11,7 @@ from rich.table import Table
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.declared import Schedule, apply, declared
-from posttrain.operations.schedule.notes import Notes, Tick, open_notes
+from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.formatting import duration
@@ -185,7 +185,7 @@ def next_(name: str | None, count: int) -> None:
         click.echo(f"{instant(moment, zone)} {zone}  {called}")
 
 
-def _required(notes: Notes, name: str) -> Schedule:
+def _required(notes: ScheduleNotes, name: str) -> Schedule:
     known = notes.declarations()
     if name not in known:
         raise UserError(f"there is no schedule '{name}'{nearest(name, known)}; a recipe declares "

@@ -13,10 +13,10 @@ from filelock import Timeout
 
 from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.declared import Schedule
-from posttrain.operations.schedule.keeper import Keeper, run_lock
 from posttrain.operations.schedule.moved import fingerprint, moved
 from posttrain.operations.schedule.notes import ENVIRONMENT, Tick
-from posttrain.operations.schedule.server import HEARTBEAT_SECONDS
+from posttrain.operations.schedule.outcome import Desk, conclude, run_lock
+from posttrain.operations.schedule.server import BEAT_SECONDS
 from posttrain.operations.schedule.worktree import head, link_inputs, prepare, shared
 from posttrain.stage.errors import UserError, first_line
 
@@ -34,50 +34,50 @@ class Begun:
     environment: Mapping[str, str]
 
 
-def begin(keeper: Keeper, run: Any) -> Begun | None:
+def begin(desk: Desk, run: Any) -> Begun | None:
     """Decide about a flow run that Prefect lets start; None where no process is to be started."""
     name, due = run.parameters["schedule"], run.expected_start_time.timestamp()
-    tick = keeper.notes.tick(name, due)
-    declaration = keeper.notes.declarations().get(name)
+    tick = desk.notes.tick(name, due)
+    declaration = desk.notes.declarations().get(name)
     if tick is None or declaration is None or tick.status != "waiting":
-        keeper.server.skip(str(run.id), "it was decided elsewhere; see posttrain schedule history")
+        desk.server.skip(str(run.id), "it was decided elsewhere; see posttrain schedule history")
         return None
     schedule = Schedule.from_text(declaration.text)
     try:
         if tick.kind != "manual" and schedule.config.only_if_moved:
-            reason = _unmoved(keeper, schedule)
+            reason = _unmoved(desk, schedule)
             if reason is not None:
-                keeper.notes.about(tick, "unchanged", reason, claim="!")
-                keeper.server.close(str(run.id), keeper.notes.tick(name, due) or tick)
+                desk.notes.about(tick, "unchanged", reason, claim="!")
+                desk.server.close(str(run.id), desk.notes.tick(name, due) or tick)
                 return None
-        with run_lock(keeper.root, name).acquire(timeout=0):
-            return _prepared(keeper, schedule, tick, run)
+        with run_lock(desk.root, name).acquire(timeout=0):
+            return _prepared(desk, schedule, tick, run)
     except Timeout:
         reason = "the process of an attempt before still ends"
-        keeper.notes.about(tick, "note", reason)
-        keeper.server.again(str(run.id), time.time() + _BUSY_SECONDS, reason)
+        desk.notes.about(tick, "note", reason)
+        desk.server.again(str(run.id), time.time() + _BUSY_SECONDS, reason)
     except Exception as error:  # noqa: BLE001
-        _refuse(keeper, schedule, tick, error)
+        _refuse(desk, schedule, tick, error)
     return None
 
 
-def _refuse(keeper: Keeper, schedule: Schedule, tick: Tick, error: Exception) -> None:
+def _refuse(desk: Desk, schedule: Schedule, tick: Tick, error: Exception) -> None:
     """Note what kept an attempt from starting; what is refused stays refused until it is mended."""
     refused = isinstance(error, UserError)
     said = str(error) if refused else f"{type(error).__name__}: {first_line(error)}"
-    keeper.notes.about(tick, "failed", said, refused=refused)
-    failed = keeper.notes.tick(tick.schedule, tick.due)
+    desk.notes.about(tick, "failed", said, refused=refused)
+    failed = desk.notes.tick(tick.schedule, tick.due)
     if failed is not None:
-        keeper.conclude(failed, schedule)
+        conclude(desk, failed, schedule)
 
 
-def _prepared(keeper: Keeper, schedule: Schedule, tick: Tick, run: Any) -> Begun:
-    root = keeper.root
+def _prepared(desk: Desk, schedule: Schedule, tick: Tick, run: Any) -> Begun:
+    root = desk.root
     checkout = prepare(root, schedule.name)
     link_inputs(root, checkout.root, schedule.recipe)
     if checkout.left_out:
         said = f"uncommitted edits are left out: {', '.join(checkout.left_out)}"
-        keeper.notes.about(tick, "note", said)
+        desk.notes.about(tick, "note", said)
     logs = root / ".posttrain" / "services" / "runs"
     logs.mkdir(parents=True, exist_ok=True)
     log = (
@@ -93,9 +93,9 @@ def _prepared(keeper: Keeper, schedule: Schedule, tick: Tick, run: Any) -> Begun
         "PREFECT_CLIENT_MAX_RETRIES": "6",
         # What it says while its own database is away.
         "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
-        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
+        "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(BEAT_SECONDS),
         **shared(root),
-        ENVIRONMENT: keeper.notes.url,
+        ENVIRONMENT: desk.notes.url,
         TICK: json.dumps(given),
         "PREFECT__FLOW_RUN_ID": str(run.id),
         "PYTHONPATH": os.pathsep.join(code),
@@ -104,11 +104,11 @@ def _prepared(keeper: Keeper, schedule: Schedule, tick: Tick, run: Any) -> Begun
     return Begun(tick, checkout.root, command, environment)
 
 
-def _unmoved(keeper: Keeper, schedule: Schedule) -> str | None:
+def _unmoved(desk: Desk, schedule: Schedule) -> str | None:
     """Why there is nothing to do; None if something moved, or it cannot be known."""
-    last = keeper.notes.last_success(schedule.name)
+    last = desk.notes.last_success(schedule.name)
     frozen = last.data.get("frozen") if last is not None else None
-    config, root = schedule.config, keeper.root
+    config, root = schedule.config, desk.root
     if last is None or not frozen or frozen["overrides"] != list(config.overrides):
         return None
     if frozen["commit"] != head(root) or set(config.watch) - frozen["watched"].keys():

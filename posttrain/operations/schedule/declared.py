@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 from pydantic import Field, field_validator
 
 from posttrain.operations.schedule.moved import require_watchable
-from posttrain.operations.schedule.notes import Notes, open_notes
+from posttrain.operations.schedule.notes import ScheduleNotes, open_notes
 from posttrain.operations.schedule.times import Clock, clock_of, require_cron
 from posttrain.provenance.git import ask_git, file_at
 from posttrain.provenance.ledger.location import RECIPE_FILE
@@ -172,7 +172,7 @@ def apply(root: Path) -> list[str]:
     return [*said, *wrong]
 
 
-def _declare(notes: Notes, known: dict[str, Any], schedule: Schedule) -> Iterator[str]:
+def _declare(notes: ScheduleNotes, known: dict[str, Any], schedule: Schedule) -> Iterator[str]:
     text = schedule.as_text()
     before = known.get(schedule.name)
     if before is not None and before.text == text:

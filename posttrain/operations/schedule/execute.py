@@ -12,9 +12,9 @@ from typing import Any
 
 from posttrain.data.sources.base import Source
 from posttrain.operations.schedule.declared import Schedule
-from posttrain.operations.schedule.keeper import here
 from posttrain.operations.schedule.moved import fingerprint, moved
-from posttrain.operations.schedule.notes import Notes, Tick, open_notes
+from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
+from posttrain.operations.schedule.outcome import here
 from posttrain.operations.schedule.worktree import record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
@@ -51,7 +51,7 @@ class Attempt:
             Path(values["root"]), values["log"], values["flow_run_id"],
         )  # fmt: skip
 
-    def end(self, notes: Notes, status: str, said: str, **data: Any) -> None:
+    def end(self, notes: ScheduleNotes, status: str, said: str, **data: Any) -> None:
         """Note how it ended, unless that was noted already."""
         tick = notes.tick(self.schedule.name, self.due)
         if tick is not None and tick.attempt == self.attempt:
@@ -124,7 +124,7 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
     return run.id, f"{len(made)} of {len(decisions)} stages ran"
 
 
-def _freeze(notes: Notes, attempt: Attempt, session: Session) -> None:
+def _freeze(notes: ScheduleNotes, attempt: Attempt, session: Session) -> None:
     """Note what this run starts from, and what of it is not as it was the last time."""
     config = attempt.schedule.config
     root = session.workspace.root

@@ -54,7 +54,7 @@ def main() -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     from posttrain.operations.schedule.execute import Attempt, claim
-    from posttrain.operations.schedule.keeper import run_lock
+    from posttrain.operations.schedule.outcome import run_lock
 
     attempt = Attempt.from_values(given)
     with run_lock(attempt.root, attempt.schedule.name).acquire(timeout=_LOCK_SECONDS):

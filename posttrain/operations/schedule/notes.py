@@ -125,7 +125,7 @@ class Declaration:
     paused: bool = False
 
 
-class Notes:
+class ScheduleNotes:
     """Open with `open_notes`; safe to use from several processes."""
 
     def __init__(self, engine: Engine) -> None:
@@ -272,7 +272,7 @@ def _of_format_1(connection: Connection, schedule: str | None, limit: int) -> li
 
 
 @contextmanager
-def open_notes(root: Path) -> Iterator[Notes]:
+def open_notes(root: Path) -> Iterator[ScheduleNotes]:
     """Open the notes of the project at `root`, made if they are not there.
 
     Args:
@@ -294,7 +294,7 @@ def open_notes(root: Path) -> Iterator[Notes]:
         engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
     try:
         _METADATA.create_all(engine)
-        with Notes(engine) as notes:
+        with ScheduleNotes(engine) as notes:
             yield notes
     except DBAPIError as error:
         reason = first_line(error.orig or error)

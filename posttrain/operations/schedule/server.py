@@ -17,7 +17,7 @@ from posttrain.stage.hashing import sha256_of_parts
 
 FLOW_NAME = "posttrain"
 ENTRYPOINT = "posttrain.operations.schedule.flow.scheduled"
-HEARTBEAT_SECONDS = 30
+BEAT_SECONDS = 30
 _SILENT_SECONDS = 90
 _SILENT = "posttrain: a run that sends no heartbeat has crashed"
 # What Prefect's server needs to be told for the promises to hold; docs/decisions/0019 says why.
@@ -187,7 +187,7 @@ def version_of(schedule: Schedule) -> str:
 
 
 @contextmanager
-def connected(pool: str) -> Iterator[Server]:
+def connect(pool: str) -> Iterator[Server]:
     """A server by PREFECT_API_URL, through Prefect's own client."""
     from prefect.client.orchestration import get_client
 
@@ -196,11 +196,22 @@ def connected(pool: str) -> Iterator[Server]:
 
 
 def away() -> tuple[type[Exception], ...]:
-    """What a server that does not answer, or not well, is known by."""
+    """What a server or a database that does not answer, or not well, is known by."""
     import httpx
     from prefect.exceptions import PrefectException
+    from sqlalchemy.exc import SQLAlchemyError
 
-    return (httpx.HTTPError, PrefectException, OSError)
+    return (httpx.HTTPError, PrefectException, SQLAlchemyError, OSError)
+
+
+def is_away(error: Exception) -> bool:
+    """Return whether an error is of the server or of the notes, and not of one schedule."""
+    import httpx
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if isinstance(error, httpx.HTTPStatusError):
+        return bool(error.response.status_code >= 500)
+    return isinstance(error, httpx.TransportError | SQLAlchemyError)
 
 
 def _moment(at: float) -> datetime:

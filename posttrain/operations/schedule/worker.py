@@ -12,127 +12,120 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
-from anyio import to_thread
-from prefect.exceptions import PrefectException
-from prefect.workers.process import ProcessWorker, ProcessWorkerResult
-from sqlalchemy.exc import SQLAlchemyError
-
 from posttrain.operations.schedule.admission import begin
 from posttrain.operations.schedule.declared import apply
-from posttrain.operations.schedule.keeper import Keeper, end_group
+from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
-from posttrain.operations.schedule.server import connected
+from posttrain.operations.schedule.outcome import end_group, held_back
+from posttrain.operations.schedule.server import away, connect
 from posttrain.stage.errors import first_line
 
-_AWAY = (httpx.HTTPError, PrefectException, SQLAlchemyError, OSError)
 _STOP_SECONDS = 20.0
 
 
-class ScheduleWorker(ProcessWorker):  # type: ignore[misc]
-    """Prefect's worker for the schedules of one project."""
+class AskingNotes:
+    """What is ours in the worker; `work` puts it before Prefect's own process worker."""
 
     keeper: Keeper
     stopping = False
 
     async def get_and_submit_flow_runs(self) -> list[Any]:
-        """Poll once; a server that is away is asked again, and ends no worker."""
+        """Poll once; a server or a database that is away is asked again, and ends no worker."""
         try:
-            found = [] if self.stopping else await super().get_and_submit_flow_runs()
+            found = [] if self.stopping else await super().get_and_submit_flow_runs()  # type: ignore[misc]
             self.keeper.beat()
-            return found
-        except _AWAY as error:
+            return list(found)
+        except away() as error:
             self.keeper.say(f"trying again: {type(error).__name__}: {first_line(error)}")
             return []
 
     async def _sync_and_initialize(self) -> None:
         try:
-            await super()._sync_and_initialize()
-        except _AWAY as error:
+            await super()._sync_and_initialize()  # type: ignore[misc]
+        except away() as error:
             self.keeper.say(f"Prefect does not answer: {first_line(error)}")
 
     async def _get_scheduled_flow_runs(self) -> list[Any]:
-        found = await super()._get_scheduled_flow_runs()
+        found = await super()._get_scheduled_flow_runs()  # type: ignore[misc]
         due = {entry.flow_run.id: entry for entry in found}
-        chosen = await to_thread.run_sync(self.keeper.cycle, [each.flow_run for each in found])
+        runs = [each.flow_run for each in found]
+        chosen = await asyncio.to_thread(self.keeper.cycle, runs)
         return [due[run.id] for run in chosen]
 
     async def _submit_run(self, flow_run: Any) -> None:
         try:
-            await super()._submit_run(flow_run)
-        except _AWAY as error:
+            await super()._submit_run(flow_run)  # type: ignore[misc]
+        except away() as error:
             self.keeper.say(f"{flow_run.name}: trying again: {first_line(error)}")
-            self._submitting_flow_run_ids.discard(flow_run.id)
-            self._release_limit_slot(flow_run.id)
+            self._submitting_flow_run_ids.discard(flow_run.id)  # type: ignore[attr-defined]
+            self._release_limit_slot(flow_run.id)  # type: ignore[attr-defined]
 
     async def _propose_pending_state(self, flow_run: Any) -> bool:
-        ready = await super()._propose_pending_state(flow_run)
+        ready = await super()._propose_pending_state(flow_run)  # type: ignore[misc]
         if not ready:
-            with suppress(*_AWAY):
-                now = await self.client.read_flow_run(flow_run.id)
-                await to_thread.run_sync(self.keeper.held_back, now)
+            with suppress(*away()):
+                now = await self.client.read_flow_run(flow_run.id)  # type: ignore[attr-defined]
+                await asyncio.to_thread(held_back, self.keeper, now)
         return bool(ready)
 
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:
         """Run what is due in a process of its own, or end it where nothing is to be done."""
+        from prefect.workers.process import ProcessWorkerResult
+
         if flow_run.parameters.get("schedule") is None:
-            return await super().run(flow_run, configuration, task_status)
+            return await super().run(flow_run, configuration, task_status)  # type: ignore[misc]
         self.keeper.busy.add(str(flow_run.id))
-        begun = await to_thread.run_sync(begin, self.keeper, flow_run)
+        begun = await asyncio.to_thread(begin, self.keeper, flow_run)
         if begun is None:
             self.keeper.busy.discard(str(flow_run.id))
             task_status.started(os.getpid())
             return ProcessWorkerResult(status_code=0, identifier="decided")
+        given = {name: text for name, text in configuration.env.items() if text is not None}
+        nothing = asyncio.subprocess.DEVNULL
         process = await asyncio.create_subprocess_exec(
-            *begun.command,
-            cwd=begun.place,
-            env={
-                **{name: text for name, text in configuration.env.items() if text is not None},
-                **begun.environment,
-            },
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
+            *begun.command, cwd=begun.place, env={**given, **begun.environment},
+            stdin=nothing, stdout=nothing, stderr=nothing,
+        )  # fmt: skip
         self.keeper.children[str(flow_run.id)] = process.pid
         task_status.started(process.pid)
         try:
             await process.wait()
         finally:
-            await to_thread.run_sync(self.keeper.ended, flow_run, begun.tick, self.stopping)
+            await asyncio.to_thread(self.keeper.ended, flow_run, begun.tick, self.stopping)
         # How it ended is in the notes: what Prefect says follows them.
         return ProcessWorkerResult(status_code=0, identifier=str(process.pid))
 
     async def end_runs(self) -> None:
         """End the runs; the notes still have them, and the next worker lets them go on."""
         self.stopping = True
-        for pid in list(self.keeper.children.values()):
-            end_group(pid, gently=True)
-        deadline = time.monotonic() + _STOP_SECONDS
-        while self.keeper.children and time.monotonic() < deadline:
-            await asyncio.sleep(0.1)
-        for pid in list(self.keeper.children.values()):
-            end_group(pid)
-        while self.keeper.children and time.monotonic() < deadline + _STOP_SECONDS:
-            await asyncio.sleep(0.1)
+        for gently in (True, False):
+            for pid in list(self.keeper.children.values()):
+                end_group(pid, gently=gently)
+            deadline = time.monotonic() + _STOP_SECONDS
+            while self.keeper.busy and time.monotonic() < deadline:
+                await asyncio.sleep(0.1)
 
 
 def work(root: Path, pool: str, limit: int) -> None:
     """Work for the project at `root` until SIGTERM or SIGINT."""
+    from prefect.workers.process import ProcessWorker
+
     for line in apply(root):
         say(line)
-    with open_notes(root) as notes, connected(pool) as server:
-        worker = ScheduleWorker(
+    made = type("ScheduleWorker", (AskingNotes, ProcessWorker), {"type": "posttrain"})
+    with open_notes(root) as notes, connect(pool) as server:
+        worker = made(
             work_pool_name=pool, name=f"posttrain {os.uname().nodename}", limit=limit,
             prefetch_seconds=0, create_pool_if_not_found=False,
         )  # fmt: skip
+        worker.type = "process"
         worker.keeper = Keeper(root, notes, server, say)
-        with suppress(*_AWAY):
+        with suppress(*away()):
             server.require_pool()
         asyncio.run(_serve(worker))
 
 
-async def _serve(worker: ScheduleWorker) -> None:
+async def _serve(worker: Any) -> None:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from posttrain.operations.schedule.keeper import run_lock
+from posttrain.operations.schedule.outcome import run_lock
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -1,0 +1,175 @@
+"""See that what began comes to an end: runs that are gone, further attempts, and who is told."""
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from posttrain.operations.schedule.clock import instant
+from posttrain.operations.schedule.declared import Schedule
+from posttrain.operations.schedule.notes import ScheduleNotes, Tick
+from posttrain.operations.schedule.server import Server
+from posttrain.operations.schedule.worktree import STATE
+from posttrain.stage.errors import first_line
+
+SLACK_SECONDS = 60.0
+FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
+# A machine that goes down under a run is not the recipe's fault; five times, it may be.
+_CRASHES = 5
+_NOTIFY_SECONDS = 60
+
+
+@dataclass
+class Desk:
+    """What decisions are made with: a project, its notes, its Prefect server, and its log."""
+
+    root: Path
+    notes: ScheduleNotes
+    server: Server
+    say: Callable[..., None]
+
+
+def here() -> dict[str, str]:
+    """Name this machine: the kernel that runs, and what it is called."""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return {"boot": boot, "host": socket.gethostname()}
+    return {"boot": "", "host": socket.gethostname()}
+
+
+def run_lock(root: Path, schedule: str) -> FileLock:
+    """The lock that the process of a run holds for as long as it lives."""
+    place = root / STATE / schedule
+    place.mkdir(parents=True, exist_ok=True)
+    return FileLock(place / "run.lock")
+
+
+def look_after_waiting(
+    desk: Desk, tick: Tick, run: Any, schedule: Schedule, deployment: Any
+) -> None:
+    """See that a tick which waits has a flow run that waits too."""
+    if run is None:
+        made = desk.server.lay_out(deployment, schedule, tick)
+        desk.notes.about(tick, "note", "its flow run was made", flow_run_id=made)
+    elif run.state_type.value == "CANCELLED":
+        desk.notes.about(tick, "cancelled", f"cancelled in Prefect: {run.state.message}")
+    elif run.state_type.value in FINAL:
+        desk.server.again(str(run.id), tick.data.get("not_before") or time.time(), tick.reason)
+    elif run.state_type.value in ("PENDING", "RUNNING"):
+        # A worker took it and is gone, before its process could say that it is there.
+        since = time.time() - run.state.timestamp.timestamp()
+        if since > SLACK_SECONDS and _is_free(desk, tick):
+            desk.server.again(str(run.id), time.time(), "its worker is gone")
+
+
+def look_after_running(desk: Desk, tick: Tick, run: Any) -> None:
+    """A run of another worker's, or of one that is gone."""
+    begun, now = tick.data, here()
+    state = run.state_type.value if run is not None else None
+    if begun.get("boot") == now["boot"]:
+        gone = _is_free(desk, tick)
+    elif begun.get("host") == now["host"]:
+        gone = True  # The machine was started again since.
+    else:
+        gone = state in (None, "CRASHED", "FAILED", "CANCELLED")
+    if gone:
+        note_crash(desk, tick, run, "its process is gone (killed, or the machine went down)")
+
+
+def _is_free(desk: Desk, tick: Tick) -> bool:
+    """Return whether no process of this kernel works for the schedule, and its notes end so."""
+    try:
+        with run_lock(desk.root, tick.schedule).acquire(timeout=0):
+            return desk.notes.tick(tick.schedule, tick.due) == tick
+    except Timeout:
+        return False
+
+
+def held_back(desk: Desk, run: Any) -> None:
+    """Note what Prefect's limit of one made of a run that is due."""
+    tick = tick_of(desk, run)
+    if tick is None or tick.status != "waiting":
+        return
+    if run.state_name == "AwaitingConcurrencySlot" and not tick.reason.startswith("queued"):
+        desk.notes.about(tick, "waiting", "queued: the run before it still runs")
+    elif run.state_name == "Cancelled":
+        said = "the run before it still runs (overlap: cancel)"
+        desk.notes.about(tick, "skipped", said)
+
+
+def tick_of(desk: Desk, run: Any) -> Tick | None:
+    """The tick that a flow run is of, if there is a note of it."""
+    due = run.expected_start_time.timestamp()
+    return desk.notes.tick(str(run.parameters.get("schedule")), due)
+
+
+def note_crash(desk: Desk, tick: Tick, run: Any, why: str) -> None:
+    """Note that an attempt ended without a word of its own."""
+    if run is not None and run.state_type.value in ("CANCELLING", "CANCELLED"):
+        desk.notes.about(tick, "cancelled", "cancelled in Prefect", claim="!")
+        return
+    desk.notes.about(tick, "crashed", f"attempt {tick.attempt}: {why}", claim="!")
+
+
+def conclude(desk: Desk, tick: Tick, schedule: Schedule) -> None:
+    """Try a failure again while the policy allows it, else tell of it, once."""
+    config = schedule.config
+    allowed = tick.num_failed <= config.retries
+    allowed = allowed and tick.num_crashed <= config.retries + _CRASHES
+    flow_run_id = str(tick.data.get("flow_run_id"))
+    if allowed and not tick.data.get("refused"):
+        at = time.time() + config.retry_seconds
+        reason = f"{tick.reason}; again in {config.retry_seconds:g} s"
+        desk.notes.about(tick, "waiting", reason, not_before=at)
+        desk.server.again(flow_run_id, at, reason)
+        return
+    said = notify(schedule, tick, desk.root)
+    desk.notes.about(tick, "over", said)
+    desk.say(f"{tick.schedule} {instant(tick.due, config.timezone)}: {tick.status}: "
+             f"{tick.reason}; {said}; log: {tick.data.get('log')}")  # fmt: skip
+    desk.server.close(flow_run_id, tick)
+
+
+def end_group(pid: int, *, gently: bool = False) -> None:
+    """Signal a run that this process started, with all that it started."""
+    with suppress(ProcessLookupError, PermissionError):
+        (os.kill if gently else os.killpg)(pid, signal.SIGTERM if gently else signal.SIGKILL)
+
+
+def notify(schedule: Schedule, tick: Tick, root: Path) -> str:
+    """Tell of a failure as the schedule asks; returns a sentence on what came of it."""
+    notice = json.dumps(
+        {"schedule": tick.schedule, "recipe": schedule.recipe, "due": instant(tick.due, "UTC"),
+         "status": tick.status, "attempts": tick.attempt, "error": tick.reason,
+         "log": tick.data.get("log"), "flow_run_id": tick.data.get("flow_run_id")}
+    )  # fmt: skip
+    said = ["over; no attempt is left"]
+    if command := schedule.config.notify_command:
+        try:
+            done = subprocess.run(
+                shlex.split(command), input=notice, cwd=root, text=True,
+                capture_output=True, check=False, timeout=_NOTIFY_SECONDS,
+            )  # fmt: skip
+            said.append(f"notice given, exit code {done.returncode}")
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            said.append(f"the notice could not be given: {first_line(error)}")
+    if url := schedule.config.notify_url:
+        import httpx
+
+        try:
+            answer = httpx.post(url, content=notice, timeout=20.0,
+                                headers={"Content-Type": "application/json"})  # fmt: skip
+            said.append(f"notice sent, answered {answer.status_code}")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            said.append(f"the notice could not be sent: {first_line(error)}")
+    return "; ".join(said)
