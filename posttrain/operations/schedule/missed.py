@@ -5,7 +5,7 @@ from typing import Any
 
 from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.declared import Schedule
-from posttrain.operations.schedule.notes import Declaration
+from posttrain.operations.schedule.notes import Declaration, Tick
 from posttrain.operations.schedule.outcome import FINAL, SLACK_SECONDS, Desk
 from posttrain.operations.schedule.policy import TickDecision, decide
 from posttrain.operations.schedule.server import clocks
