@@ -21,7 +21,7 @@ _INDENT = 20
 
 
 @click.command(cls=Documented)
-@click.option("--deep", is_flag=True, help="Hash every object of the cache, not a sample.")
+@click.option("--deep", is_flag=True, help="Hash every object of the cache, and the artifacts.")
 @click.option(
     "--fix",
     is_flag=True,
@@ -45,7 +45,7 @@ def doctor(deep: bool, fix: bool, output: str) -> None:
 
     Examples:
       posttrain doctor                one line for each thing that was looked at
-      posttrain doctor --deep         hash every object of the cache, not a sample
+      posttrain doctor --deep         hash every object of the cache, and the artifacts
       posttrain doctor --deep --fix   and repair what can be repaired without a loss
       posttrain doctor -o json | jq '.[] | select(.state != "ok")'
 

@@ -9,7 +9,13 @@ import click
 
 from posttrain.cli.files import replacing
 from posttrain.cli.options import Documented, DocumentedGroup
-from posttrain.provenance.ledger import Conflict, Ledger, conflicts, open_ledger
+from posttrain.provenance.ledger import (
+    Conflict,
+    Ledger,
+    conflicts,
+    explain_conflict,
+    open_ledger,
+)
 from posttrain.provenance.ledger.location import ENVIRONMENT, ledger_location, project_root
 from posttrain.stage.errors import UserError
 
@@ -90,7 +96,9 @@ def import_(file: Path, ledger_at: str | None) -> None:
 @click.command(cls=Documented)
 @ledger_option
 def audit(ledger_at: str | None) -> None:
-    """List stages that made different outputs under one key: they are not reproducible.
+    """List stages that made different outputs under one key.
+
+    Either such a stage is not reproducible, or something that no key knows differed.
 
     Also those of which `posttrain verify` last said so. Exits with 1 when there are any. Results
     that were adopted although something differed are listed, too, and are no fault by themselves.
@@ -138,7 +146,8 @@ def _refuted(source: Ledger) -> Iterator[str]:
 def _finding(conflict: Conflict) -> str:
     newest, oldest = conflict.runs[0], conflict.runs[-1]
     lines = [
-        f"{conflict.stage}: key {conflict.key[:12]} made {len(conflict.runs)} different results"
+        f"{conflict.stage}: key {conflict.key[:12]} made {len(conflict.runs)} different results:"
+        f" {explain_conflict(conflict.runs)}"
     ]
     before = {record.role: record for record in oldest.outputs}
     for record in newest.outputs:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from posttrain import __version__
 from posttrain.pipeline.execution.session import Session
-from posttrain.provenance.ledger import conflicts
+from posttrain.provenance.ledger import conflicts, explain_conflict
 from posttrain.views.report import StageFacts, summary_table, write_report
 
 REPORT_FILE = "report.html"
@@ -67,11 +67,12 @@ def _provenance(session: Session, run_id: str) -> Mapping[str, str]:
 
 
 def _say_conflicts(session: Session) -> None:
-    """One key, two results: the stage is not reproducible, and that must not pass in silence."""
+    """One key, two results: that must not pass in silence, whatever was at fault."""
     keys = [record.key for record in session.records.values()]
     for conflict in conflicts(session.ledger.store, keys):
         click.echo(
             f"warning: stage '{conflict.stage}' has made {len(conflict.runs)} different outputs "
-            f"from the same key {conflict.key[:12]}; it is not reproducible (posttrain audit)",
+            f"from the same key {conflict.key[:12]}: {explain_conflict(conflict.runs)}; see"
+            " posttrain audit",
             err=True,
         )

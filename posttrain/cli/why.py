@@ -10,7 +10,7 @@ from posttrain.cli.options import Documented, overrides_option, recipe_argument
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.explain import ComparedKey, Explanation, Sources
 from posttrain.pipeline.plan import Decision
-from posttrain.provenance.ledger import StageRun
+from posttrain.provenance.ledger import StageRun, explain_conflict
 from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError, nearest
 
@@ -108,7 +108,8 @@ def _compare(session: Session, before: StageRun, after: StageRun, *, verbose: bo
     if before.status == "failed":
         click.echo(f"the first attempt failed: {before.error}")
     elif before.outputs and after.outputs and _outputs(before) != _outputs(after):
-        click.echo("but they made different outputs: it is not reproducible (posttrain audit)")
+        means = explain_conflict((after, before))
+        click.echo(f"but they made different outputs: {means}; see posttrain audit")
 
 
 def _compare_with_now(

@@ -140,13 +140,14 @@ class Digest:
 
 @dataclass
 class StatCache:
-    """Remembers (path, size, mtime, inode) -> SHA-256 in one JSON file, read and saved whole.
+    """Remembers (path, size, times, inode) -> SHA-256 in one JSON file, read and saved whole.
 
-    Losing the file, or two processes saving at once, costs a re-hash and nothing else.
+    Of the times one is that of the last change of the inode, which nobody can set. Losing the file,
+    or two processes saving at once, costs a re-hash and nothing else.
     """
 
     path: Path
-    entries: dict[str, tuple[int, int, int, str]] = field(default_factory=dict)
+    entries: dict[str, tuple[int, int, int, int, str]] = field(default_factory=dict)
     changed: bool = False
 
     @classmethod
@@ -154,7 +155,7 @@ class StatCache:
         """Read the cache; a missing or damaged file is an empty cache."""
         try:
             raw = json.loads(path.read_bytes())
-            return cls(path, {name: (row[0], row[1], row[2], row[3]) for name, row in raw.items()})
+            return cls(path, {name: (*map(int, row[:4]), row[4]) for name, row in raw.items()})
         except (OSError, ValueError, AttributeError, IndexError, TypeError, KeyError):
             return cls(path)
 
@@ -176,11 +177,11 @@ class StatCache:
             status: Of the file now.
 
         Returns:
-            SHA-256 in hex; None where size, mtime or inode changed since, or nothing is known.
+            SHA-256 in hex; None where size, times or inode changed since, or nothing is known.
 
         """
         entry = self.entries.get(path)
-        return entry[3] if entry is not None and entry[:3] == _signature(status) else None
+        return entry[4] if entry is not None and entry[:4] == _signature(status) else None
 
     def put(self, path: str, status: os.stat_result, sha256: str, *, hashed_ns: int) -> None:
         """Remember a hash, unless the file was too young to be trusted.
@@ -210,6 +211,23 @@ class StatCache:
         for name in [n for n in list(self.entries) if n == before or n.startswith(before + os.sep)]:
             self.entries[after + name[len(before) :]] = self.entries.pop(name)
             self.changed = True
+
+    def settled(self, path: Path) -> None:
+        """Let what is known of a file or folder stand after its inodes were changed, and no byte.
+
+        To rename or to link a file is such a change: whoever did it knows that it was no other.
+
+        Args:
+            path: Where it is.
+
+        """
+        there = os.path.abspath(path)  # noqa: PTH100 - as `_file`
+        for name in [n for n in self.entries if n == there or n.startswith(there + os.sep)]:
+            *known, _, sha256 = self.entries[name]
+            now = _signature(Path(name).stat())
+            if list(now[:3]) == known:
+                self.entries[name] = (*now, sha256)
+                self.changed = True
 
 
 def digest_path(path: Path, *, cache: StatCache | None = None) -> Digest:
@@ -282,5 +300,5 @@ def _file(path: Path, status: os.stat_result, cache: StatCache | None) -> str:
     return sha256
 
 
-def _signature(status: os.stat_result) -> tuple[int, int, int]:
-    return status.st_size, status.st_mtime_ns, status.st_ino
+def _signature(status: os.stat_result) -> tuple[int, int, int, int]:
+    return status.st_size, status.st_mtime_ns, status.st_ino, status.st_ctime_ns

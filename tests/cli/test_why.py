@@ -153,6 +153,8 @@ def test_the_seed_is_named(toy):
         "  seed changed from 0 to 7",
         f"    run {run_ids(toy)[0]}: 0",
         "    now: 7",
+        # The stage's own seed, which derives from it.
+        "  and 1 more: 1 engine or runtime setting (-v shows them)",
     ]
 
 

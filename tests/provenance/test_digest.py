@@ -82,15 +82,38 @@ def test_cache_answers_for_an_unchanged_file_without_reading_it(tmp_path):
     file.write_bytes(b"old")
     age(file)
     cache = StatCache.load(tmp_path / "cache.json")
-    first = digest_path(file, cache=cache)
+    digest_path(file, cache=cache)
+    # Another digest stands there: what is answered was not read.
+    cache.entries = {name: (*row[:4], sha(b"new")) for name, row in cache.entries.items()}
     cache.save()
     again = StatCache.load(tmp_path / "cache.json")
-    # Same size, mtime and inode: only a read could tell the difference.
+    assert digest_path(file, cache=again).sha256 == sha(b"new")
+
+
+def test_a_byte_that_was_changed_and_its_time_put_back_is_noticed(tmp_path):
+    file = tmp_path / "a"
+    file.write_bytes(b"old")
+    age(file)
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(file, cache=cache)
+    assert cache.entries
     with file.open("r+b") as stream:
         stream.write(b"new")
     age(file)
-    assert digest_path(file, cache=again) == first
-    assert digest_path(file).sha256 == sha(b"new")
+    assert digest_path(file, cache=cache).sha256 == sha(b"new")
+
+
+def test_what_is_known_goes_with_a_file_that_is_renamed_and_linked(tmp_path):
+    file, moved = tmp_path / "a", tmp_path / "b"
+    file.write_bytes(b"old")
+    age(file)
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(file, cache=cache)
+    cache.moved(file, moved)
+    file.rename(moved)
+    (tmp_path / "c").hardlink_to(moved)
+    cache.settled(moved)
+    assert cache.get(str(moved), moved.stat()) == sha(b"old")
 
 
 @pytest.mark.parametrize("change", ["size", "mtime", "inode"])
@@ -130,7 +153,7 @@ def test_damaged_cache_is_an_empty_one(tmp_path, damage):
 
 
 def test_saving_replaces_the_file_and_leaves_nothing_beside_it(tmp_path):
-    cache = StatCache(tmp_path / "deep" / "cache.json", {"x": (1, 2, 3, "d")}, changed=True)
+    cache = StatCache(tmp_path / "deep" / "cache.json", {"x": (1, 2, 3, 4, "d")}, changed=True)
     cache.save()
     assert [path.name for path in cache.path.parent.iterdir()] == ["cache.json"]
     assert StatCache.load(cache.path).entries == cache.entries

@@ -71,6 +71,8 @@ class OutputPublisher:
                 known.moved(path, finals[role])
         with timings.phase("store"):
             stored = self.store.store(list(finals.values()))
+            for final in finals.values():
+                known.settled(final)
         outputs = tuple(
             ArtifactRecord(
                 role=role,

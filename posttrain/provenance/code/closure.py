@@ -161,6 +161,20 @@ class CodeReader:
         }
         return found | named
 
+    def _subclasses(
+        self, reached: Iterable[SymbolNode], known: Mapping[SymbolNode, Symbol]
+    ) -> set[SymbolNode]:
+        """Classes that reached modules base on others, where some code asks for subclasses."""
+        reasons = (reason for symbol in known.values() for reason in symbol.opaque)
+        if not any(reason.startswith("__subclasses__") for reason in reasons):
+            return set()
+        return {
+            SymbolNode(module, name)
+            for module in {node.module for node in reached}
+            for name, symbol in self._tree.symbols(module).items()
+            if symbol.is_class and symbol.bases
+        }
+
     def _sources(
         self, known: Mapping[SymbolNode, Symbol], modules: Collection[str]
     ) -> frozenset[Path]:
@@ -283,6 +297,7 @@ class CodeReader:
                 named = named_in_text(self._tree, known, reached, given, reasons)
                 scripts = self._files.scripts(known)
                 named |= {SymbolNode(each, kind) for each in scripts for kind in (WHOLE, MAIN)}
+                named |= self._subclasses(reached, known)
                 fresh = {node for node in named if self._graph.counts(node.module)} - reached
             reached |= fresh
             pending += fresh

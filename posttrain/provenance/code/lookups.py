@@ -1,6 +1,7 @@
 """Expressions that say in text what code they mean."""
 
 import ast
+import itertools
 
 # They load modules by a name that they are given.
 LOADERS = frozenset(
@@ -41,6 +42,20 @@ def string(arguments: list[ast.expr]) -> str | None:
         value = arguments[0].value
         return value if isinstance(value, str) else None
     return None
+
+
+def joined(node: ast.Call) -> str | None:
+    """Read `".".join(["a", "b"])`, up to the first part that is no literal; else None."""
+    if not (isinstance(node.func, ast.Attribute) and node.func.attr == "join" and node.args):
+        return None
+    separator, parts = string([node.func.value]), node.args[0]
+    if separator is None or not isinstance(parts, ast.List | ast.Tuple):
+        return None
+    texts = list(
+        itertools.takewhile(lambda text: text is not None, (string([e]) for e in parts.elts))
+    )
+    whole = separator.join(text for text in texts if text is not None)
+    return whole if len(texts) == len(parts.elts) else whole + separator
 
 
 def chain(node: ast.expr) -> str:

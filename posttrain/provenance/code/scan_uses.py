@@ -13,13 +13,16 @@ from posttrain.provenance.code.lookups import (
     OWN_PLACE,
     READERS,
     called,
+    chain,
     evaluated,
     is_type_alias,
+    joined,
     string,
 )
 from posttrain.provenance.code.scan import Handler, Scanner
 from posttrain.provenance.code.scopes import BY_NAME, ScopeChain
 
+_LOADED_BY_NAME = frozenset({"sys.modules.get", "sys.modules.__getitem__"})
 _RELATIVE = re.compile(r"\A\.+\w*\Z")
 
 
@@ -90,6 +93,11 @@ def _see_call(scanner: Scanner, node: ast.Call, tail: ScopeChain = ()) -> None:
     """A call, whose result has `tail` read from it; some calls stand for a chain themselves."""
     function = called(node.func)
     scan_outside.see_call(scanner, node)
+    if (text := joined(node)) is not None:
+        scanner.found.strings += scanner.mention.findall(text)
+        scan_outside.see_text(scanner, text)
+    if chain(node.func) in _LOADED_BY_NAME and (name := string(node.args)) is not None:
+        scanner.scope.use((f"{name}:",))
     literal = string(node.args[1:] if function == "getattr" else node.args)
     if function == "getattr" and literal is not None:
         scanner.tokens.append(f"getattr {literal}")
@@ -140,6 +148,8 @@ def _see_subscript(scanner: Scanner, node: ast.Subscript) -> None:
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         scanner.found.climbs += index if isinstance(index, int) else len(scanner.module)
     scan_outside.see_subscript(scanner, node)
+    if chain(node.value) == "sys.modules" and (name := string([node.slice])) is not None:
+        scanner.scope.use((f"{name}:",))
     scanner.plain(node)
     if scanner.scope is scanner.top and is_type_alias(node):
         said, scanner.tokens = scanner.tokens, []

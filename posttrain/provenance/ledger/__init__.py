@@ -5,7 +5,7 @@ schema and drives PostgreSQL; SQLite is reached by the standard library's driver
 SQLAlchemy costs more than a whole lineage query (docs/decisions/0006-ledger.md).
 """
 
-from posttrain.provenance.ledger.conflicts import Conflict, conflicts
+from posttrain.provenance.ledger.conflicts import Conflict, conflicts, explain_conflict
 from posttrain.provenance.ledger.ledger import Ledger, open_ledger, read_ledger
 from posttrain.provenance.ledger.records import (
     Adoption,
@@ -30,6 +30,7 @@ __all__ = [
     "StageRun",
     "Verification",
     "conflicts",
+    "explain_conflict",
     "open_ledger",
     "read_ledger",
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posttrain.provenance.circumstances import differences
 from posttrain.provenance.ledger.reading import StageRunReader
 from posttrain.provenance.ledger.records import StageRun
 from posttrain.provenance.ledger.store import Store, query_in
@@ -49,3 +50,21 @@ def conflicts(store: Store, keys: Sequence[str] | None = None) -> list[Conflict]
     for run in StageRunReader(store).where_in(_NEWEST, sorted(row.key for row in rows)):
         found.setdefault(run.key, []).append(run)
     return [Conflict(key, runs[0].stage, tuple(runs)) for key, runs in sorted(found.items())]
+
+
+def explain_conflict(runs: Sequence[StageRun]) -> str:
+    """Say what it means that stage runs of one key made different outputs.
+
+    Args:
+        runs: Two or more of them, newest first.
+
+    Returns:
+        A clause without a full stop, with what the records know that differed.
+
+    """
+    newest, oldest = runs[0], runs[-1]
+    known = differences(oldest.circumstances, newest.circumstances)
+    if newest.host != oldest.host:
+        known.append(f"made on {oldest.host}, and on {newest.host}")
+    told = "; ".join(known) or "the records know of nothing"
+    return f"either the stage is not reproducible, or something that no key knows differed ({told})"

@@ -36,6 +36,7 @@ def build_graph(
     shown = _one_per_work(stage_runs_of(store, derivations))
     # Whoever asks for one of several equal executions gets that one.
     shown |= {_work(run): run for run in StageRunReader(store).where("id=:id", {"id": root.id})}
+    shown = _made_in_time(store, shown, root, derivations)
     adoptions = ledger.annotations.adoptions_of([stage.key for stage in shown.values()])
     for stage in shown.values():
         node = nodes[stage.id] = stage_node(stage, adoptions.get(stage.key))
@@ -86,6 +87,41 @@ def _one_per_work(runs: Iterable[StageRun]) -> dict[object, StageRun]:
         unique.pop(_work(run), None)
         unique[_work(run)] = run
     return unique
+
+
+def _made_in_time(
+    store: Store, shown: dict[object, StageRun], root: Selected, derivations: Sequence[int]
+) -> dict[object, StageRun]:
+    """In place of one that ended after its reader began, the newest execution that did not."""
+    executions: list[StageRun] | None = None
+    late = True
+    while late:
+        late = False
+        begun: dict[str, set[float]] = {}
+        for reader in shown.values():
+            for record in reader.inputs:
+                begun.setdefault(artifact_id(record), set()).add(reader.started)
+        for work, run in shown.items():
+            starts = set().union(*(begun.get(artifact_id(each), ()) for each in run.outputs))
+            if run.id == root.id or run.ended <= min(starts, default=run.ended):
+                continue
+            if executions is None:
+                executions = _executions(store, derivations)
+            equal = [each for each in executions if _work(each) == work]
+            # Of several readers the first one that any execution came before.
+            found = ([each for each in equal if each.ended <= start] for start in sorted(starts))
+            in_time = next((each for each in found if each), [run])
+            newest = max(in_time, key=lambda each: each.ended)
+            if newest.id != run.id and newest.ended < run.ended:
+                shown[work] = newest
+                late = True
+    return shown
+
+
+def _executions(store: Store, derivations: Sequence[int]) -> list[StageRun]:
+    sql = f"SELECT s.id FROM stage_runs s WHERE s.derivation IN ({{values}}) AND {_EXECUTED}"
+    ids = [row.id for row in query_in(store, sql, derivations)]
+    return StageRunReader(store).where_in("id IN ({values})", ids)
 
 
 def _work(run: StageRun) -> object:

@@ -303,3 +303,16 @@ def test_outside_of_a_project_only_the_machine_is_looked_at(tmp_path):
     kinds = {each["check"] for each in json.loads(done.stdout)}
     assert {"python", "packages", "gpu"} <= kinds
     assert not kinds & {"cache", "ledger", "disk"}
+
+
+def test_a_file_that_is_not_what_is_remembered_of_it_is_found(toy):
+    toy.run()
+    assert toy.cli("doctor", "--deep").returncode == 0
+    memory = toy.root / ".posttrain/digests.json"
+    rows = json.loads(memory.read_text())
+    name = next(iter(rows))
+    rows[name][-1] = "0" * 64
+    memory.write_text(json.dumps(rows))
+    broken = toy.cli("doctor", "--deep")
+    assert broken.returncode == 1
+    assert f"{name} holds other bytes than is known of it" in " ".join(broken.stdout.split())

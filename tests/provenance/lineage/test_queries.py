@@ -188,3 +188,22 @@ def _reach(neighbors, start):
             seen.add(other)
             stack.append(other)
     return seen
+
+
+def test_the_maker_is_a_run_that_ended_before_its_reader_began(project):
+    """Of equal executions the newest one that a reader could have read from; else the newest."""
+    project.stage("early", "sft", ["base", "kept"], ["policy"], started=20.0, ended=30.0)
+    project.stage(
+        "reading", "rl", ["policy", "problems"], ["rollouts", "tuned"], started=40.0, ended=50.0
+    )
+    # Two more, one of them under another key, after what was read.
+    project.stage("late", "sft", ["base", "kept"], ["policy"], started=60.0, ended=70.0)
+    project.stage(
+        "later", "sft", ["base", "kept"], ["policy"], started=80.0, ended=90.0, key="ab" * 32
+    )
+    graph = ask(project, queries.up, "data/rl/tuned")
+    stages = {node.name: node.facts["run"] for node in graph.nodes.values() if node.kind == "stage"}
+    assert stages["rl"] == "reading"
+    assert stages["sft"] == "early"
+    made = ask(project, queries.up, "data/sft/policy")
+    assert "later" in {node.facts.get("run") for node in made.nodes.values()}

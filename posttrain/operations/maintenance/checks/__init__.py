@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 
 from posttrain.operations.maintenance.checks import (
+    artifacts,
     clock,
     gpu,
     installation,
@@ -32,6 +33,7 @@ IN_PROJECT: Mapping[str, Check] = {
     "ledger": ledger.ledger,
     "clock": clock.clock,
     "cache": objects.cache,
+    "artifacts": artifacts.artifacts,
     "leftovers": leftovers.leftovers,
     "databases": servers.databases,
     "servers": servers.servers,
