@@ -7,14 +7,20 @@ from pathlib import Path
 
 from posttrain.provenance.code.archive import SourceArchive
 from posttrain.provenance.code.distributions import distributions, released
-from posttrain.provenance.code.files import NamedFiles, loaded
+from posttrain.provenance.code.files import NamedFiles, files_imported, variables_read
 from posttrain.provenance.code.graph import SymbolGraph
 from posttrain.provenance.code.lookups import OF_SIGNATURES
 from posttrain.provenance.code.renaming import Renaming
 from posttrain.provenance.code.resolve import IMPORTED
 from posttrain.provenance.code.seen import Signature
 from posttrain.provenance.code.symbols import BODY, MAIN, Symbol, SymbolNode, parse_module
-from posttrain.provenance.code.texts import FILES, WHOLE, loads_by_name, named_in_text
+from posttrain.provenance.code.texts import (
+    FILES,
+    WHOLE,
+    loads_by_name,
+    named_in_text,
+    subclasses_asked_for,
+)
 from posttrain.provenance.code.tree import SourceTree, room_to_recurse
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import sha256_of
@@ -107,7 +113,7 @@ class CodeReader:
         data = self._data(reached, known)
         found |= {name: self._tree.seen.digest(file) for name, file in data.items()}
         modules = frozenset(node.module for node in reached if node.module)
-        sources = self._sources(known, modules)
+        sources = files_imported(self._tree, known, modules)
         self._search(sources.union(data.values()))
         self._tree.save()
         symbols = dict(sorted(found.items()))
@@ -124,7 +130,7 @@ class CodeReader:
             lazy=self._lazy(reached),
             sources=sources,
             data=frozenset(data.values()),
-            environment=self._environment(known, modules),
+            environment=variables_read(self._tree, known, modules),
         )
 
     def is_current(self) -> bool:
@@ -160,44 +166,6 @@ class CodeReader:
             if file not in beside
         }
         return found | named
-
-    def _subclasses(
-        self, reached: Iterable[SymbolNode], known: Mapping[SymbolNode, Symbol]
-    ) -> set[SymbolNode]:
-        """Classes that reached modules base on others, where some code asks for subclasses."""
-        reasons = (reason for symbol in known.values() for reason in symbol.opaque)
-        if not any(reason.startswith("__subclasses__") for reason in reasons):
-            return set()
-        return {
-            SymbolNode(module, name)
-            for module in {node.module for node in reached}
-            for name, symbol in self._tree.symbols(module).items()
-            if symbol.is_class and symbol.bases
-        }
-
-    def _sources(
-        self, known: Mapping[SymbolNode, Symbol], modules: Collection[str]
-    ) -> frozenset[Path]:
-        """Files of the modules, and of those that they import and that are in no key."""
-        targets = {target for symbol in known.values() for target in symbol.imports}
-        tables = filter(None, (self._tree.table(module) for module in modules))
-        targets |= {target for table in tables for target in table.imports}
-        places = (self._tree.place(each) for each in loaded(self._tree, targets, modules))
-        return frozenset(place for place in places if place is not None and place.suffix == ".py")
-
-    def _environment(
-        self, known: Mapping[SymbolNode, Symbol], modules: Iterable[str]
-    ) -> dict[str, frozenset[str]]:
-        """Variables that reached code reads, and what is executed when its modules are imported."""
-        readers: dict[str, set[str]] = defaultdict(set)
-        read = [(node.module, symbol) for node, symbol in known.items()]
-        for module in modules:
-            values = self._tree.symbols(module).values()
-            read += [(module, each) for each in values if not (each.is_function or each.is_class)]
-        for module, symbol in read:
-            for name in symbol.environment:
-                readers[name].add(module)
-        return {name: frozenset(readers[name]) for name in sorted(readers)}
 
     def _lazy(self, reached: Iterable[SymbolNode]) -> dict[str, frozenset[str]]:
         """Distributions that no module imports while it is imported itself, with who does later."""
@@ -297,7 +265,7 @@ class CodeReader:
                 named = named_in_text(self._tree, known, reached, given, reasons)
                 scripts = self._files.scripts(known)
                 named |= {SymbolNode(each, kind) for each in scripts for kind in (WHOLE, MAIN)}
-                named |= self._subclasses(reached, known)
+                named |= subclasses_asked_for(self._tree, reached, known)
                 fresh = {node for node in named if self._graph.counts(node.module)} - reached
             reached |= fresh
             pending += fresh

@@ -1,6 +1,7 @@
 """Files that code reads: those of the modules that it imports, and those that literals name."""
 
 import os
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -123,18 +124,54 @@ class NamedFiles:
         return self._names[folder]
 
 
-def loaded(tree: SourceTree, targets: Iterable[str], known: Collection[str]) -> set[str]:
-    """Find the modules that imports lead to, and what these can import in turn.
+def variables_read(
+    tree: SourceTree, known: Mapping[SymbolNode, Symbol], modules: Iterable[str]
+) -> dict[str, frozenset[str]]:
+    """Find the variables that reached code reads, and what importing its modules executes.
 
     Args:
         tree: The first-party source.
-        targets: What is imported, as ``module:`` or ``module:name``.
-        known: Modules that need not be looked into.
+        known: What was reached, by node.
+        modules: Those that are imported.
 
     Returns:
-        Their names, with those that are known.
+        The modules that read it, by the name of each variable.
 
     """
+    readers: dict[str, set[str]] = defaultdict(set)
+    read = [(node.module, symbol) for node, symbol in known.items()]
+    for module in modules:
+        values = tree.symbols(module).values()
+        read += [(module, each) for each in values if not (each.is_function or each.is_class)]
+    for module, symbol in read:
+        for name in symbol.environment:
+            readers[name].add(module)
+    return {name: frozenset(readers[name]) for name in sorted(readers)}
+
+
+def files_imported(
+    tree: SourceTree, known: Mapping[SymbolNode, Symbol], modules: Collection[str]
+) -> frozenset[Path]:
+    """Find the files of modules, and of those that they import and that are in no key.
+
+    Args:
+        tree: The first-party source.
+        known: What was reached, by node.
+        modules: Those that are imported and count.
+
+    Returns:
+        Python files.
+
+    """
+    targets = {target for symbol in known.values() for target in symbol.imports}
+    tables = filter(None, map(tree.table, modules))
+    targets |= {target for table in tables for target in table.imports}
+    places = map(tree.place, _loaded(tree, targets, modules))
+    return frozenset(place for place in places if place is not None and place.suffix == ".py")
+
+
+def _loaded(tree: SourceTree, targets: Iterable[str], known: Collection[str]) -> set[str]:
+    """The modules that imports lead to, and what these can import in turn, with the known ones."""
     found = set(known)
     pending = list(targets)
     while pending:

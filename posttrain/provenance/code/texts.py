@@ -45,6 +45,31 @@ def named_in_text(
     return found
 
 
+def subclasses_asked_for(
+    tree: SourceTree, reached: Iterable[SymbolNode], symbols: Mapping[SymbolNode, Symbol]
+) -> set[SymbolNode]:
+    """Find the classes that reached modules base on others, where some code asks for subclasses.
+
+    Args:
+        tree: The first-party source.
+        reached: The nodes.
+        symbols: Those of them that have a definition.
+
+    Returns:
+        Nodes of classes; none where nothing asks.
+
+    """
+    reasons = (reason for symbol in symbols.values() for reason in symbol.opaque)
+    if not any(reason.startswith("__subclasses__") for reason in reasons):
+        return set()
+    return {
+        SymbolNode(module, name)
+        for module in {node.module for node in reached}
+        for name, symbol in tree.symbols(module).items()
+        if symbol.is_class and symbol.bases
+    }
+
+
 def loads_by_name(symbols: Mapping[SymbolNode, Symbol]) -> bool:
     """Whether some of the code imports modules by names that are known when it runs."""
     return any(symbol.imports_by_name for symbol in symbols.values())
