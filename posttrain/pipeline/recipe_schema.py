@@ -150,6 +150,11 @@ def recipe_schema(
                 "enum": [*range(1, FORMAT + 1)],
                 "description": f"The format of the recipe; today's is {FORMAT}.",
             },
+            "schedules": {
+                "type": "object",
+                "description": "When the recipe runs, by name; posttrain schedule --help says how.",
+                "additionalProperties": {"type": "object", "required": ["cron"]},
+            },
             "plugins": {
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
                 "description": "Modules whose parts the recipe may name.",
