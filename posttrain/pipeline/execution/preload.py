@@ -4,12 +4,15 @@ Only modules that start no thread may be here: a forked child has none of them. 
 """
 
 import gc
+import os
+import sys
 
 import torch
 import torch._inductor.config
 import torch.utils.deterministic
 
 import posttrain.pipeline.execution.child
+from posttrain.pipeline.hermetic import system
 from posttrain.stage.config import StageConfig
 
 __all__ = ["posttrain", "torch"]
@@ -20,6 +23,11 @@ StageConfig.model_config["use_attribute_docstrings"] = False
 
 # Its first call formats the stack, for which it reads source files. A stage seeds itself again.
 torch.manual_seed(0)
+
+# What every stage may read is looked up once.
+for _entry in sys.path:
+    system.importable(os.path.realpath(_entry))
+system.device_files()
 
 # What is here is never collected: the collector of a stage need not touch it and copy its pages.
 gc.freeze()

@@ -59,7 +59,7 @@ def _places(error: BaseException, guard: Guard) -> Iterator[str]:
     if isinstance(error, OSError) and error.errno in _REFUSED:
         named += [
             os.fsdecode(name)
-            for name in (error.filename, error.filename2)
+            for name in (error.filename2, error.filename)
             if isinstance(name, str | bytes)
         ]
     if isinstance(error, subprocess.CalledProcessError):

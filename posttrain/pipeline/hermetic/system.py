@@ -6,7 +6,8 @@ import site
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import posttrain
@@ -130,87 +131,102 @@ def _user() -> str:
     return os.environ.get("LOGNAME") or os.environ.get("USER") or str(os.getuid())
 
 
-def device_files() -> Iterator[Path]:
+@cache
+def device_files() -> tuple[str, ...]:
     """Find the devices that a stage may read and write."""
-    for pattern in DEVICES:
-        yield from Path("/dev").glob(pattern) if "*" in pattern else [Path("/dev") / pattern]
+    folder = Path("/dev")
+    return tuple(
+        str(each)
+        for pattern in DEVICES
+        for each in (folder.glob(pattern) if "*" in pattern else [folder / pattern])
+    )
 
 
-def readable() -> Iterator[Path]:
-    """Find what belongs to the machine, the interpreter and its packages, and this framework."""
-    yield from map(Path, READABLE)
-    yield from {Path(each) for each in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+@cache
+def machine() -> tuple[str, ...]:
+    """Find what belongs to the machine, the interpreter and its packages, and this framework.
+
+    Returns:
+        Files and folders, links followed; the same for all processes that are forked from one.
+
+    """
+    found = [*READABLE, sys.prefix, sys.base_prefix, sys.exec_prefix]
     paths = sysconfig.get_paths()
-    yield from {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    yield from map(Path, site.getsitepackages())
+    found += [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += site.getsitepackages()
     # Another environment's packages, which a .pth file adds.
-    yield from (place for place in map(Path, sys.path) if place.name in _PACKAGES)
+    found += [place for place in sys.path if os.path.basename(place) in _PACKAGES]  # noqa: PTH119
     if site.ENABLE_USER_SITE:
-        yield Path(site.getusersitepackages())
-    yield from (Path(sys.executable).parent, Path(sys.prefix) / "pyvenv.cfg")
-    yield Path(posttrain.__file__).parent
+        found.append(site.getusersitepackages())
+    folder = os.path.dirname  # noqa: PTH120
+    found += [folder(sys.executable), f"{sys.prefix}/pyvenv.cfg", folder(posttrain.__file__)]
     for variable in ("LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH"):
-        yield from map(Path, filter(None, os.environ.get(variable, "").split(os.pathsep)))
-    yield from editable()
+        found += filter(None, os.environ.get(variable, "").split(os.pathsep))
+    # Packages that are installed for editing: setuptools maps their names.
+    for name in [name for name in sys.modules if name.startswith("__editable__")]:
+        found += getattr(sys.modules[name], "MAPPING", {}).values()
+    return tuple(dict.fromkeys(map(os.path.realpath, filter(os.path.exists, found))))
 
 
-def editable() -> Iterator[Path]:
-    """Find the folders of packages that are installed for editing: setuptools maps their names."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("__editable__"):
-            mapping: Mapping[str, str] = getattr(module, "MAPPING", {})
-            yield from map(Path, mapping.values())
-
-
-def on_path() -> Iterator[Path]:
-    """Find the folders on the path of modules that are neither the interpreter's nor packages'."""
-    known = [str(place) for place in readable()]
-    for entry in sys.path:
-        place = os.path.abspath(entry or ".")  # noqa: PTH100 - links stay as they are written
-        if not any(place == each or place.startswith(f"{each}/") for each in known):
-            yield Path(place)
-
-
-def importable(folder: Path) -> Iterator[Path]:
+@cache
+def importable(entry: str) -> tuple[str, ...]:
     """Find what can be imported from a folder on the path of modules: all else in it is not read.
 
     Args:
-        folder: Such as that of a package that is installed for editing.
+        entry: Such as the folder of a package that is installed for editing.
 
-    Yields:
-        Modules, packages and what is written about them.
+    Returns:
+        Modules, packages and what is written about them, links followed.
 
     """
+    if lies_in(entry, machine()):
+        return ()
     try:
-        inside = sorted(folder.iterdir())
+        with os.scandir(entry) as inside:
+            found = [each.path for each in inside if _is_importable(each)]
     except OSError:
-        return
-    for each in inside:
-        is_module = each.suffix in (".py", ".so", ".pth", ".dist-info", ".egg-info")
-        if is_module or (each / "__init__.py").is_file():
-            yield each
+        return ()
+    return tuple(map(os.path.realpath, found))
 
 
-def below_but(place: Path, spared: Path) -> Iterator[Path]:
-    """Find what covers all of a folder but for one place in it.
+def _is_importable(entry: os.DirEntry[str]) -> bool:
+    if entry.name.endswith((".py", ".so", ".pth", ".dist-info", ".egg-info")):
+        return True
+    return os.path.exists(f"{entry.path}/__init__.py")  # noqa: PTH110
+
+
+def lies_in(real: str, places: Iterable[str]) -> bool:
+    """Return whether a path is one of some places, or below one.
+
+    Args:
+        real: A path, links followed.
+        places: Such paths.
+
+    """
+    return any(real == place or real.startswith(f"{place}/") for place in places)
+
+
+def sparing(place: str, spared: str) -> Iterator[str]:
+    """Find what covers all of a place but for one folder in it.
 
     Args:
         place: A folder or file.
         spared: Where the stage's project lies.
 
     Yields:
-        The folder itself where the place lies elsewhere; else all in it that does not lead there.
+        The place itself where the project lies elsewhere; else all in it that does not lead there.
 
     """
     if place == spared:
         return
-    if place not in spared.parents:
+    if not spared.startswith(f"{place.rstrip('/')}/"):
         yield place
         return
     try:
-        inside = sorted(place.iterdir())
+        inside = sorted(os.listdir(place))  # noqa: PTH208 - names alone
     except OSError:
         return
-    for each in inside:
-        if not each.is_symlink():
-            yield from below_but(each, spared)
+    for name in inside:
+        inner = os.path.join(place, name)  # noqa: PTH118
+        if not os.path.islink(inner):  # noqa: PTH114
+            yield from sparing(inner, spared)

@@ -1,6 +1,7 @@
 """What one stage may see and change, by its key: made by the executor, held by the process."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -72,24 +73,22 @@ class Grants:
             caches: Folders that it may read and change as well.
 
         """
-        root = view.root.resolve()
-        machine = [
-            each
-            for place in {place.resolve() for place in system.readable()}
-            for each in system.below_but(place, root)
+        root = os.path.realpath(view.root)
+        path = [os.path.realpath(entry or ".") for entry in sys.path]
+        around = [entry for entry in path if not system.lies_in(entry, [root, *system.machine()])]
+        beside = [each for entry in around for each in system.importable(entry)]
+        sources = [str(file) for file in view.code]
+        compiled = [cache_from_source(file) for file in sources]
+        own = [file for given in view.inputs for file in _with_targets(given)]
+        read = [
+            each for place in (*system.machine(), *beside) for each in system.sparing(place, root)
         ]
-        own = [file for path in view.inputs for file in _with_targets(path)]
-        code = [file for path in view.code for file in (path, Path(cache_from_source(str(path))))]
-        around = [each for each in system.on_path() if not each.resolve().is_relative_to(root)]
-        beside = [
-            each
-            for place in around
-            for module in system.importable(place)
-            for each in system.below_but(module.resolve(), root)
-        ]
-        write = [*view.writes, *view.logs, *system.device_files(), *caches]
-        listed = [root, *around]
-        return cls(_resolved([*machine, *own, *code, *beside]), _resolved(write), _resolved(listed))
+        write: list[str | Path] = [*view.writes, *view.logs, *system.device_files(), *caches]
+        return cls(
+            _unique([*read, *_real((*own, *sources, *compiled))]),
+            _unique(_real(write)),
+            _unique([root, *around]),
+        )
 
     @cached_property
     def rules(self) -> list[tuple[str, int]]:
@@ -102,20 +101,20 @@ class Grants:
 
     def reads(self, path: str) -> bool:
         """True of a file that may be read, or a folder whose files may."""
-        return _lies_in(path, self.read) or _lies_in(path, self.write)
+        real = os.path.realpath(path)
+        return system.lies_in(real, self.read) or system.lies_in(real, self.write)
 
     def writes(self, path: str) -> bool:
         """True of a place where something may be made or changed."""
-        return _lies_in(path, self.write)
+        return system.lies_in(os.path.realpath(path), self.write)
 
 
-def _resolved(paths: list[Path]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in paths))
+def _real(places: Iterable[str | Path]) -> list[str]:
+    return [os.path.realpath(place) for place in places]
 
 
-def _lies_in(path: str, places: tuple[str, ...]) -> bool:
-    real = os.path.realpath(path)
-    return any(real == place or real.startswith(f"{place}/") for place in places)
+def _unique(places: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(places))
 
 
 def _with_targets(path: Path) -> Iterator[Path]:

@@ -1,0 +1,98 @@
+"""What it costs a stage to be held to its key: pairs of attempts, held and not, in turn.
+
+python -m benchmarks.reliability.hermetic [--pairs 5] [--seconds 10]
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from posttrain.pipeline.execution.assignment import Assignment
+from posttrain.pipeline.execution.supervise import Limits, StageProcesses
+from posttrain.pipeline.hermetic.view import StageView
+from posttrain.stage.config import StageConfig
+from posttrain.stage.spec import ArtifactKind
+
+BODY = """
+import time
+import torch
+
+def run(config, inputs, outputs, context):
+    ended = time.process_time() + {seconds}
+    steps, weights = 0, torch.ones(64, 64)
+    while time.process_time() < ended:
+        weights = (weights @ weights).tanh()
+        open(__file__).close()
+        steps += 1
+    outputs["report"].write_text("{{}}")
+    return {{"steps": steps}}
+"""
+
+
+def measured(processes: StageProcesses, folder: Path, module: str, *, held: bool) -> list[float]:
+    """Seconds of one attempt, and the steps that it made."""
+    staging, scratch = folder / "staging", folder / "scratch"
+    for each in (staging, scratch):
+        each.mkdir(exist_ok=True)
+    view = StageView(
+        stage="toy",
+        root=folder,
+        folder=folder,
+        code=(folder / f"{module}.py",),
+        writes=(staging, scratch),
+        temporary=staging / ".tmp",
+    )
+    assignment = Assignment(
+        stage="toy",
+        entry=f"{module}:run",
+        config=StageConfig(),
+        inputs={},
+        outputs={"report": staging / "report.json"},
+        types={"report": ArtifactKind.REPORT},
+        scratch=scratch,
+        log=folder / "toy.log",
+        seed=7,
+        threads=1,
+        device="cpu",
+        view=view if held else None,
+    )
+    begun = time.perf_counter()
+    outcome = processes.attempt(assignment, Limits(600, 600), lambda _event: None)
+    if not outcome.ok:
+        raise SystemExit(outcome.error)
+    return [time.perf_counter() - begun, outcome.metrics["steps"]]
+
+
+def main() -> None:
+    """Print the medians of both, for a stage that does nothing and for one that works."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=10.0, help="that the longer stage works")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place).resolve()
+        sys.path.insert(0, place)
+        processes = StageProcesses(threads=1, models=False)
+        for name, seconds in (("empty", 0.0), ("working", options.seconds)):
+            (folder / f"{name}_stage.py").write_text(BODY.format(seconds=seconds))
+            measured(processes, folder, f"{name}_stage", held=False)
+            pairs = [
+                [measured(processes, folder, f"{name}_stage", held=held) for held in (False, True)]
+                for _ in range(options.pairs)
+            ]
+            plain, held = (
+                [statistics.median(pair[side][at] for pair in pairs) for at in (0, 1)]
+                for side in (0, 1)
+            )
+            cost = statistics.median(pair[1][0] - pair[0][0] for pair in pairs) * 1000
+            print(f"{name}: {plain[0]:.3f} s not held, {held[0]:.3f} s held: {cost:+.1f} ms")
+            if seconds:
+                print(f"{name}: {plain[1]:.0f} steps not held, {held[1]:.0f} steps held")
+        processes.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Changes, connections and variables that a key does not know; and places that are odd."""
+
+import re
+import shutil
+import socket
+
+import pytest
+
+
+def refused(toy, **options):
+    done = toy.cli("run", "--local", "--only", "first", **options)
+    assert done.returncode == 2, done.stderr
+    return re.sub(r"\s+", " ", done.stderr)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["open('notes.txt', 'w').write('x')", "os.mkdir('notes.txt')", "os.symlink('x', 'notes.txt')"],
+)
+def test_a_stage_changes_nothing_outside_of_its_own(doing, change, isolation):
+    toy = doing(f"import os\n{change}")
+    assert (
+        "stage 'first' writes notes.txt, and nothing outside of its outputs and `context.scratch`"
+        " is its to change; write it there, or make it an output of its task"
+    ) in refused(toy)
+    assert not (toy.root / "notes.txt").exists()
+
+
+def test_what_a_library_writes_elsewhere_is_named(doing):
+    toy = doing("import polars as pl\npl.DataFrame({'a': [1]}).write_parquet('notes.parquet')")
+    assert "stage 'first' writes notes.parquet, and nothing outside" in refused(toy)
+
+
+def test_a_stage_without_an_endpoint_or_a_hub_connects_to_nothing(doing, isolation):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        toy = doing(f"import socket\nsocket.create_connection(('127.0.0.1', {port}))")
+        assert (
+            f"stage 'first' opens a connection to 127.0.0.1:{port}, and none of its parameters"
+            " names an endpoint or a hub; name one there, or let its config say so by `reaches`"
+        ) in refused(toy)
+
+
+ASKING = {
+    "item": "os.environ['MY_LIMIT']",
+    "get": "os.environ.get('MY_LIMIT')",
+    "getenv": "os.getenv('MY_LIMIT', '0')",
+}
+
+
+@pytest.mark.parametrize("asking", ASKING)
+def test_a_variable_that_is_set_and_not_declared_is_refused(doing, asking):
+    toy = doing(f"import os\n{ASKING[asking]}")
+    assert (
+        "stage 'first' reads the environment variable MY_LIMIT, which its key does not know;"
+        " declare it in the recipe: environment: [MY_LIMIT]"
+    ) in refused(toy, env={"MY_LIMIT": "9"})
+
+
+def test_a_declared_variable_counts_by_its_value_and_a_secret_does_not(doing, monkeypatch):
+    body = "import os\ntotal = int(os.environ['MY_LIMIT']) + len(os.environ['MY_TOKEN'])"
+    toy = doing(body, "environment: [MY_LIMIT]\nsecrets: [MY_TOKEN]\n")
+    monkeypatch.setenv("MY_LIMIT", "9")
+    monkeypatch.setenv("MY_TOKEN", "hush-hush")
+    toy.run()
+    monkeypatch.setenv("MY_TOKEN", "other")
+    assert toy.plan()["first"].action == "cached"
+    monkeypatch.setenv("MY_LIMIT", "11")
+    decision = toy.plan()["first"]
+    assert decision.action == "run"
+    assert decision.reasons[0].startswith("environment MY_LIMIT changed from ")
+    kept = [file for file in (toy.root / ".posttrain").rglob("*") if file.is_file()]
+    assert not [file for file in kept if b"hush-hush" in file.read_bytes()]
+
+
+def test_what_is_not_set_is_not_there_and_programs_see_no_more(doing):
+    toy = doing(
+        "import os, subprocess\n"
+        "assert os.environ.get('MY_LIMIT') is None\n"
+        "told = subprocess.run(['env'], capture_output=True, text=True, check=True).stdout\n"
+        "assert 'OTHER_LIMIT' not in told and 'PATH=' in told"
+    )
+    done = toy.cli("run", "--local", "--only", "first", env={"OTHER_LIMIT": "9"})
+    assert done.returncode == 0, done.stderr
+
+
+def test_inputs_that_are_links_and_a_project_with_spaces_in_its_path(doing, tmp_path):
+    toy = doing(
+        "total = sum(int(open(path).read()) for path in inputs.values())",
+        "first: {path: given.txt}",
+    )
+    kept = tmp_path.parent / f"{tmp_path.name} kept"
+    kept.mkdir()
+    (kept / "bytes").write_text("5")
+    (toy.root / "given.txt").symlink_to(kept / "bytes")
+    moved = tmp_path.parent / f"{tmp_path.name} of mine"
+    shutil.copytree(toy.root, moved, symlinks=True)
+    toy.root = moved
+    done = toy.cli("run", "--local", "--only", "first", env={"HOME": ""})
+    assert done.returncode == 0, done.stderr
