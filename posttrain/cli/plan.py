@@ -14,6 +14,7 @@ from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
+from posttrain.stage.declared import Declared
 from posttrain.stage.formatting import duration
 
 _ACTIONS = {
@@ -51,7 +52,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         if verbose:
             for decision in decisions:
                 closure = session.planner.keys.closure(decision.stage)
-                for line in _unseen(closure):
+                for line in _unseen(closure, session.dag.stages[decision.stage].declared):
                     click.echo(f"{decision.stage}: {line}")
         for name, stage in session.dag.stages.items():
             if told := stage.resources.told():
@@ -65,15 +66,17 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
             )
 
 
-def _unseen(closure: CodeClosure) -> Iterator[str]:
+def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:
     """Where code analysis took more than it saw, and what it saw that is in no key."""
     for module, reason in closure.opaque.items():
         yield f"all of {module} counts ({reason})"
+    known = {*declared.environment, *declared.secrets}
     for name, modules in closure.environment.items():
         # What the framework reads decides nothing, or is in the key by value.
-        if own := sorted(each for each in modules if each.partition(".")[0] != FRAMEWORK):
+        own = sorted(each for each in modules if each.partition(".")[0] != FRAMEWORK)
+        if own and name not in known:
             read = "environment variables by names that it makes up" if name == COMPUTED else name
-            yield f"{', '.join(own)} reads {read} from the environment, which is in no key"
+            yield f"{', '.join(own)} reads {read}, which `environment:` does not declare"
 
 
 def _total(running: Sequence[Decision], num_stages: int) -> str:

@@ -10,6 +10,7 @@ from posttrain.provenance.code import ModuleText, SourceArchive, recovered
 from posttrain.provenance.git import file_at
 from posttrain.provenance.key import ORDER, Components, Difference, differences
 from posttrain.provenance.ledger.records import ArtifactRecord, StageRun
+from posttrain.stage.hashing import sha256_of_file
 
 _NOUNS = {
     "rules": ("rule of keys", "rules of keys"),
@@ -49,7 +50,18 @@ class Sources:
 
     def text(self, symbol: str, digest: str, commit: str | None) -> str | None:
         """Normalized source of `module:name` as it was when it had this digest."""
+        if ":<file " in symbol:
+            return self.archive.data(digest) or self._data_now(symbol, digest)
         return recovered(symbol, digest, self._versions(symbol, commit), self.packages)
+
+    def _data_now(self, symbol: str, digest: str) -> str | None:
+        module, _, name = symbol.removesuffix(">").partition(":<file ")
+        beside = self.root.joinpath(*module.split("."))
+        for folder in (self.root,) if name.startswith("./") else (beside, beside.parent):
+            file = folder / name
+            if file.is_file() and sha256_of_file(file) == digest:
+                return file.read_text(encoding="utf-8", errors="replace")
+        return None
 
     def _versions(self, symbol: str, commit: str | None) -> Iterator[ModuleText]:
         module = symbol.partition(":")[0]

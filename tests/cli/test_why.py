@@ -187,3 +187,26 @@ def test_from_the_shell_a_bad_name_exits_with_2(toy):
     assert done.returncode == 2
     assert done.stderr == "error: there is no stage 'frist'; did you mean 'first'?\n"
     assert toy.cli("why", "first").stdout == "first never ran: there is nothing to compare with\n"
+
+
+def test_a_data_file_beside_the_code_is_shown_as_it_was(toy):
+    stage = toy.root / toy.package / "stage.py"
+    read = "from pathlib import Path\nWORDS = Path(__file__).with_name('words.txt').read_text()\n"
+    used = stage.read_text().replace("total = add(", "total = len(WORDS) * 0 + add(")
+    stage.write_text(read + used)
+    toy.write(f"{toy.package}/words.txt", "one\ntwo\n")
+    toy.run()
+    toy.write(f"{toy.package}/words.txt", "one\nthree\n")
+    lines = ask(toy, "first")
+    assert any("<file words.txt>" in line for line in lines)
+    assert {line.strip() for line in lines} >= {"-two", "+three"}
+
+
+def test_a_variable_that_code_reads_and_no_recipe_declares_is_said(toy):
+    stage = toy.root / toy.package / "stage.py"
+    stage.write_text(f"import os\nLIMIT = os.environ.get('MY_LIMIT')\n{stage.read_text()}")
+    said = toy.cli("plan", "-v").stdout
+    told = f"{toy.package}.stage reads MY_LIMIT, which `environment:` does not declare"
+    assert told in " ".join(said.split())
+    toy.recipe("run: {threads: 1, retries: 0, environment: [MY_LIMIT]}\n")
+    assert "MY_LIMIT" not in toy.cli("plan", "-v").stdout

@@ -10,6 +10,7 @@ from posttrain.provenance.code.symbols import parse_module, unparsed
 from posttrain.stage.hashing import sha256_of
 
 _NAMED_BY = 16
+_LARGEST_DATA = 1 << 20
 
 
 class ModuleText(NamedTuple):
@@ -63,6 +64,28 @@ class SourceArchive:
         write_if_possible(self._folder / name, content)
         if self._known is not None:
             self._known.add(name)
+
+    def keep_data(self, path: Path, digest: str) -> None:
+        """Store a data file that code reads; a large one is left.
+
+        Args:
+            path: The file.
+            digest: Hex SHA-256 of what it held.
+
+        """
+        target = self._folder / f"data.{digest}.z"
+        if target.exists() or path.stat().st_size > _LARGEST_DATA:
+            return
+        content = path.read_bytes()
+        if sha256_of(content) == digest:
+            write_if_possible(target, zlib.compress(content, 1))
+
+    def data(self, digest: str) -> str | None:
+        """The text of a data file with this digest; None where it was not kept, or is no text."""
+        try:
+            return zlib.decompress((self._folder / f"data.{digest}.z").read_bytes()).decode()
+        except (OSError, ValueError, zlib.error):
+            return None
 
     def versions(self, module: str) -> Iterator[ModuleText]:
         """Every version of a module that is kept and whole, newest first."""

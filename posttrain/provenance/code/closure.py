@@ -204,6 +204,8 @@ class CodeReader:
             text = self._tree.text(module)
             if text is not None and text.digest == version:
                 archive.keep(module, text)
+        for file in closure.data:
+            archive.keep_data(file, self._tree.seen.digest(file))
 
     def respelled(self, closure: CodeClosure, names: Renaming) -> dict[str, str]:
         """The symbols of a closure as a version would know them in which modules had other names.
