@@ -100,7 +100,10 @@ def _in_text(text: str) -> list[str]:
     words += text.split()
     cleaned = (word.strip("'\"`,;()[]") for word in words)
     paths = dict.fromkeys(word for word in cleaned if word and not word.isdigit())
-    return [path for path in paths if os.path.lexists(path) or (path[0] == "/" and _is_new(path))]
+    there = [path for path in paths if os.path.lexists(path) or (path[0] == "/" and _is_new(path))]
+    # Rust's libraries put the path last, also that of a file which is yet to be made.
+    last = [found.strip() for found in re.findall(r"\(os error \d+\): (.+)$", text, re.MULTILINE)]
+    return there + [path for path in last if _is_new(path)]
 
 
 def _is_of_connection(error: BaseException) -> bool:
