@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from posttrain.operations.schedule.notes import Tick, open_notes
 
 from benchmarks.pipeline import project
+from posttrain.operations.schedule.notes import Tick, open_notes
 from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import alive
 
