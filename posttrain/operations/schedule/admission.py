@@ -47,7 +47,7 @@ def begin(desk: Desk, run: Any) -> Begun | None:
         if tick.kind != "manual" and schedule.config.only_if_moved:
             reason = _unmoved(desk, schedule)
             if reason is not None:
-                desk.notes.about(tick, "unchanged", reason, claim="!")
+                desk.notes.about(tick, "unchanged", reason)
                 desk.server.close(str(run.id), desk.notes.tick(name, due) or tick)
                 return None
         with run_lock(desk.root, name).acquire(timeout=0):

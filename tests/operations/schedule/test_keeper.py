@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from posttrain.operations.schedule import admission
 from posttrain.operations.schedule import notes as noting
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
@@ -295,3 +296,16 @@ def test_a_clock_that_jumps_decides_nothing_until_it_has_stood(desk, monkeypatch
         patch.setattr(time, "time", lambda: now() + 86400 + 700)
         desk.cycle()
         assert len(desk.notes.history("s")) > 1
+
+
+def test_after_a_crash_there_may_be_nothing_to_do(desk, monkeypatch):
+    desk.given(desk.declare(retry_seconds=0, only_if_moved=True))
+    run, due = begun(desk)
+    # Gone, and put back.
+    desk.cycle()
+    desk.cycle()
+    assert desk.notes.tick("s", due).status == "waiting"
+    monkeypatch.setattr(admission, "_unmoved", lambda *_: "no input moved")
+    assert admission.begin(desk.keeper, run) is None
+    assert desk.notes.tick("s", due).status == "unchanged"
+    assert desk.server.said[-1] == (run.id, "UNCHANGED")
