@@ -1,11 +1,12 @@
-"""Slices of what `benchmarks/reliability` measures of signals: the whole of it takes minutes."""
+"""Slices of what `benchmarks/reliability` measures of signals and kills, which takes minutes."""
 
 import signal
 import sys
 
 import pytest
 
-from benchmarks.reliability import interrupts
+from benchmarks.reliability import interrupts, schedules
+from posttrain.operations.schedule.notes import Tick
 
 RUN = [sys.executable, "-m", "posttrain", "run", "--local"]
 
@@ -35,3 +36,27 @@ def test_a_run_that_keeps_no_record_and_one_that_says_nothing_are_found(project)
 def test_signals_at_random_moments(tmp_path, local):
     found = interrupts.measure(tmp_path / "p", 6, local=local, seed=1)["figures"]
     assert (found["wrong"], found["next_run"]) == ([], 0)
+
+
+def test_what_is_lost_doubled_or_said_falsely_is_found():
+    done = ((1.0, "crashed: attempt 1: its process is gone"), (2.0, "succeeded: all ran"))
+    fine = Tick("each", 60.0, 60.0, status="succeeded", over=True, story=done)
+    found = schedules.judged([fine], 0, 0.0, 119.0)
+    assert (found["due"], found["lost"], found["doubled"], found["false"]) == (1, [], [], [])
+    found = schedules.judged([fine], 1, 0.0, 179.0)
+    assert found["lost"] == [{"due": 120, "status": None, "why": "no note"}]
+    assert found["doubled"] == ["overlap"]
+    twice = Tick("each", 60.0, 60.0, status="succeeded", over=True, story=(*done, done[1]))
+    assert schedules.judged([twice], 0, 0.0, 119.0)["doubled"] == [60.0]
+    blamed = ((1.0, "failed: the workspace is locked by process 7"),)
+    wrong = Tick("each", 60.0, 60.0, status="failed", over=True, story=blamed)
+    found = schedules.judged([wrong], 0, 0.0, 119.0)
+    assert [each["due"] for each in found["lost"]] == [60]
+    assert found["false"] == [blamed[0][1]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_three_kills_lose_no_run(tmp_path):
+    found = schedules.measure(tmp_path / "p", 3, 5, 15.0, settle=400.0, say=print)
+    assert (found["at_rest"], found["lost"], found["doubled"], found["false"]) == (True, [], [], [])
