@@ -4,16 +4,22 @@ import contextlib
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
+from posttrain.backends.endpoint.cache import RequestCache, default_path
 from posttrain.pipeline.hermetic import landlock
 from posttrain.pipeline.hermetic.environment import passed, withhold
 from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
+from posttrain.stage.errors import UserError
 
 ISOLATION = "POSTTRAIN_ISOLATION"
 """Environment variable: `observed` does without Landlock, as on a kernel that has none."""
+
+# For as long as the process lasts: the last one to close the database would remove files of it.
+_opened: list[RequestCache] = []
 
 
 def holds_here() -> bool:
@@ -47,6 +53,10 @@ def hold(view: StageView) -> Guard:
 
     """
     kept = _keep_caches(view.reach)
+    if "ray" in view.reach:
+        # Its sockets are files, whose paths may be 107 bytes long.
+        view = replace(view, temporary=Path(tempfile.mkdtemp(prefix="")))
+        kept += [place for place in (view.temporary,) if place is not None]
     withheld = _set_environment(view)
     # What Python compiles it writes beside the source, which is none of the stage's to change.
     sys.dont_write_bytecode = True
@@ -89,7 +99,15 @@ def _keep_caches(reach: frozenset[str]) -> list[Path]:
         if variable and "{tmp}" in usual:
             # A stage has temporary files of its own, which go with it.
             os.environ.setdefault(variable, str(folder))
-    return list(found.values())
+    return [*found.values(), *(_request_cache() if "endpoint" in reach else [])]
+
+
+def _request_cache() -> list[Path]:
+    """Open the cache of requests: beside its database new files may not be made later on."""
+    path = default_path()
+    with contextlib.suppress(UserError):  # the stage itself says what is wrong with it
+        _opened.append(RequestCache(path))
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))]
 
 
 def _set_environment(view: StageView) -> frozenset[str]:

@@ -3,6 +3,8 @@
 import re
 import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -98,3 +100,30 @@ def test_inputs_that_are_links_and_a_project_with_spaces_in_its_path(doing, tmp_
     toy.root = moved
     done = toy.cli("run", "--local", "--only", "first", env={"HOME": ""})
     assert done.returncode == 0, done.stderr
+
+
+ASKED = """
+import os, sys
+from pathlib import Path
+from posttrain.backends.endpoint.cache import RequestCache, default_path
+from posttrain.pipeline.hermetic.process import hold
+from posttrain.pipeline.hermetic.view import StageView
+here = Path.cwd()
+hold(StageView("toy", here, here, writes=(here / "scratch",), reach=frozenset({"endpoint"})))
+cache = RequestCache(default_path())
+print(cache.get("question"))
+cache.put("question", "answer")
+try:
+    open(".posttrain/other", "w")
+except PermissionError:
+    print("held")
+"""
+
+
+def test_a_stage_with_an_endpoint_keeps_answers_and_nothing_else_of_the_project(tmp_path):
+    (tmp_path / ".dvc").mkdir()
+    for known in ("None", "answer"):
+        done = subprocess.run(
+            [sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.stdout.split() == [known, "held"], done.stderr
