@@ -30,13 +30,17 @@ Draw = Callable[[np.random.Generator, int], tuple[np.ndarray, np.ndarray]]
 
 def main() -> None:
     options = _options()
-    table: dict[str, list[str]] = {}
+    report = {"problems": options.problems, "rows": {}}
+    if options.out and options.out.is_file():
+        report = json.loads(options.out.read_text())
     for name, rate in rows(options.draws):
-        table[name] = [_shown(rate(count)) for count in options.problems]
-        print(f"| {name} | {' | '.join(table[name])} |", flush=True)
-    if options.out:
-        report = {"draws": options.draws, "problems": options.problems, "passed": table}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        # What an earlier call measured is kept: it may be ended at any row.
+        if name not in report["rows"]:
+            passed = [_shown(rate(count)) for count in options.problems]
+            report["rows"][name] = {"passed": passed, "draws": options.draws}
+        print(f"| {name} | {' | '.join(report['rows'][name]['passed'])} |", flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def rows(draws: int) -> Iterator[tuple[str, Callable[[int], float | None]]]:

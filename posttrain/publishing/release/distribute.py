@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -103,9 +104,15 @@ def push_to_hub(folder: Path, repository: str, hub: Any = None) -> str:
             # Files of an earlier release that this one does not have would not verify.
             delete_patterns="*",
         )
-    except (HfHubHTTPError, HFValidationError, OSError) as error:
+    except _errors_of_the_hub(HfHubHTTPError, HFValidationError, OSError) as error:
         raise UserError(
             f"cannot upload to {repository}: {first_line(error)}; log in with "
             "'hf auth login', check the name, then posttrain release push again"
         ) from None
     return f"{repository}: {made}"
+
+
+def _errors_of_the_hub(*own: type[Exception]) -> tuple[type[Exception], ...]:
+    """Add errors of connections, of whichever client the hub's library was built on."""
+    clients = (sys.modules.get(name) for name in ("httpx", "httpx2"))
+    return (*own, *(client.HTTPError for client in clients if client is not None))

@@ -120,6 +120,7 @@ def _check_links(claims: SignedClaims) -> Iterator[str]:
         for claim in claims.stages
         for each in claim["subject"]
     }
+    commit = str(claims.about["commit"])
     for claim in claims.stages:
         definition = claim["predicate"]["buildDefinition"]
         stage = stage_of(claim)
@@ -128,6 +129,8 @@ def _check_links(claims: SignedClaims) -> Iterator[str]:
             yield f"stage {stage}: its key does not fit the parameters, code and inputs it names"
         for each in definition.get("resolvedDependencies", []):
             producer = each.get("annotations", {}).get("producer")
+            if (at := each["digest"].get("gitCommit", commit)) != commit:
+                yield f"stage {stage}: its code is at {at[:12]}, the release at {commit[:12]}"
             if producer and (producer, each["digest"]["sha256"]) not in made:
                 yield f"stage {stage}: no claim is about {each['name']}, which {producer} made"
     policy = claims.about["policy"]["sha256"]
