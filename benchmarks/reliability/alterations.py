@@ -184,6 +184,8 @@ def _run_forked(place: Path, target: str, log: Path, cwd: Path) -> None:
         out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(out, 1)
         os.dup2(out, 2)
+        # Whoever called may have put something else there.
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", closefd=False) for number in (1, 2))
         from posttrain.cli.main import main as command
 
         key = place / "keys/release.pub"
