@@ -29,8 +29,8 @@ from posttrain.publishing.release.statistics import estimates
 from posttrain.stage.errors import UserError, first_line
 from posttrain.stage.hashing import sha256_of_json
 
-_IN_0_1 = {"license": "licence", "mean": "paired_bootstrap"}
-"""Kinds, tests and default names of gates that older claims spell in another way."""
+_IN_0_1 = {"license": "licence"}
+"""Kinds and default names of gates that older claims spell in another way."""
 
 # What another processor may add to a figure.
 _LAST_DIGITS = 1e-9
@@ -99,14 +99,16 @@ def _judge_gates(claims: SignedClaims, contents: Contents) -> Iterator[str]:
 
 
 def _has_settings(configuration: Mapping[str, Any], gate: AnyGate, name: str) -> bool:
-    settings = gate.model_dump(mode="json")
-    older = {key: _IN_0_1.get(str(value), value) for key, value in settings.items()}
-    known = [settings, older | {"name": name}, settings | {"name": name}]
-    if "test" in settings:
-        known.append(settings | {"test": older["test"]})
+    """Read the claimed settings as the recipe is read: fields that came later have defaults."""
     given = configuration["annotations"]["gate"]
-    digest = configuration["digest"]["sha256"]
-    return given in known and digest == sha256_of_json(given)
+    if given.get("name") != name or configuration["digest"]["sha256"] != sha256_of_json(given):
+        return False
+    try:
+        section = migrate_release({"gates": [given]}).values["release"]
+        (claimed,) = ReleaseConfig.parse(section, where=f"gate {name}").gates
+    except UserError:
+        return False
+    return claimed.model_dump(exclude={"name"}) == gate.model_dump(exclude={"name"})
 
 
 def _read_evidence(claims: SignedClaims, contents: Contents) -> StoredEvidence:

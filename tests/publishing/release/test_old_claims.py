@@ -162,3 +162,18 @@ def test_figures_of_0_1_that_other_random_numbers_do_not_explain_are_found(gate,
 def test_a_gate_of_0_1_that_passed_against_its_own_figures_is_found():
     (finding,) = metric_claims(at_least=0.48)
     assert finding == "gate solves: by its own figures it did not pass"
+
+
+def test_a_claim_from_before_a_field_of_a_gate_came_holds():
+    gates = ReleaseConfig.parse({}, where="release").every_gate()
+    settings = [gate.model_dump(mode="json") for gate in gates]
+    claims = [claim(each["name"], each, ALWAYS_FIGURES[each["kind"]]) for each in settings]
+    contents = stored("flow: flows.mini\n", {"policy": counts("ours", 3), "compared": {}})
+    assert judged(claims, contents) == []
+    older = {key: value for key, value in settings[0].items() if key != "boilerplate"}
+    claims[0] = claim("contamination", older, ALWAYS_FIGURES["contamination"])
+    assert judged(claims, contents) == []
+    other = settings[0] | {"boilerplate": 21}
+    claims[0] = claim("contamination", other, ALWAYS_FIGURES["contamination"])
+    (finding,) = judged(claims, contents)
+    assert "it was decided with other settings" in finding
