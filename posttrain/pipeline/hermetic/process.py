@@ -5,6 +5,7 @@ import os
 import sys
 import tempfile
 from dataclasses import replace
+from multiprocessing import current_process
 from pathlib import Path
 
 from posttrain.backends.endpoint.cache import RequestCache, default_path
@@ -53,7 +54,7 @@ def hold(view: StageView) -> Guard:
 
     """
     kept = _keep_caches(view.reach)
-    if "ray" in view.reach:
+    if view.reach & {"ray", "processes"}:
         # Its sockets are files, whose paths may be 107 bytes long.
         view = replace(view, temporary=Path(tempfile.mkdtemp(prefix="")))
         kept += [place for place in (view.temporary,) if place is not None]
@@ -120,4 +121,6 @@ def _set_environment(view: StageView) -> frozenset[str]:
     if view.temporary is not None:
         view.temporary.mkdir(parents=True, exist_ok=True)
         os.environ["TMPDIR"] = tempfile.tempdir = str(view.temporary)
+        # Where listeners have their sockets: what it inherited is the executor's.
+        vars(current_process())["_config"].pop("tempdir", None)
     return withheld - declared.keys()
