@@ -101,7 +101,8 @@ def audit(ledger_at: str | None) -> None:
     Either such a stage is not reproducible, or something that no key knows differed.
 
     Also those of which `posttrain verify` last said so. Exits with 1 when there are any. Results
-    that were adopted although something differed are listed, too, and are no fault by themselves.
+    that were adopted although something differed, or made with kernels of another processor, are
+    listed, too, and are no fault by themselves.
 
     Examples:
       posttrain audit                              all that this project ever ran
@@ -110,14 +111,17 @@ def audit(ledger_at: str | None) -> None:
 
     """
     with existing_ledger(ledger_at) as source:
-        findings = [_finding(conflict) for conflict in conflicts(source.store)]
+        found = conflicts(source.store)
+        findings = [_finding(conflict) for conflict in found if conflict.comparable]
         findings += _refuted(source)
+        apart = [_finding(conflict) for conflict in found if not conflict.comparable]
         adopted = list(_adopted(source))
-    for line in (*findings, *adopted):
+    for line in (*findings, *apart, *adopted):
         click.echo(line)
     if findings:
         sys.exit(1)
-    click.echo("Every key ever executed has made one set of outputs.")
+    if not apart:
+        click.echo("Every key ever executed has made one set of outputs.")
 
 
 def _adopted(source: Ledger) -> Iterator[str]:

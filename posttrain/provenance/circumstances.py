@@ -41,12 +41,15 @@ def observed(device: str = "cpu") -> dict[str, str]:
     return found
 
 
-def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+def differences(
+    before: Mapping[str, str], after: Mapping[str, str], *, after_is: str = "here"
+) -> list[str]:
     """Say how two results were made under circumstances that may make other bytes.
 
     Args:
         before: Circumstances of the one; empty where they were not recorded.
         after: Of the other.
+        after_is: What the other is called in the phrases.
 
     Returns:
         A phrase for each that differs, the first the likeliest; none where one of them is unknown.
@@ -56,7 +59,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[str
         return []
     portable = before.get("kernels") == after.get("kernels") == "portable"
     return [
-        f"{said} {before.get(name, 'none')}, here {after.get(name, 'none')}"
+        f"{said} {before.get(name, 'none')}, {after_is} {after.get(name, 'none')}"
         for name, said in NAMES.items()
         # Portable kernels are those that do not ask which processor it is.
         if before.get(name) != after.get(name) and not (portable and name == "processor")

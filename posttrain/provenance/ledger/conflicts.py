@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from posttrain.provenance.circumstances import differences
 from posttrain.provenance.ledger.reading import StageRunReader
@@ -28,6 +29,12 @@ class Conflict:
     key: str
     stage: str
     runs: tuple[StageRun, ...]
+
+    @property
+    def comparable(self) -> bool:
+        """True where two of the runs were made with the same kernels, and so ought to be equal."""
+        pairs = combinations([run.circumstances for run in self.runs], 2)
+        return any(not differences(*pair) for pair in pairs)
 
 
 def conflicts(store: Store, keys: Sequence[str] | None = None) -> list[Conflict]:
@@ -63,8 +70,9 @@ def explain_conflict(runs: Sequence[StageRun]) -> str:
 
     """
     newest, oldest = runs[0], runs[-1]
-    known = differences(oldest.circumstances, newest.circumstances)
-    if newest.host != oldest.host:
-        known.append(f"made on {oldest.host}, and on {newest.host}")
-    told = "; ".join(known) or "the records know of nothing"
+    apart = differences(oldest.circumstances, newest.circumstances, after_is="later")
+    if apart:
+        return f"made with {'; '.join(apart)}: not comparable at L0"
+    elsewhere = f"made on {oldest.host}, and on {newest.host}"
+    told = "the records know of nothing" if newest.host == oldest.host else elsewhere
     return f"either the stage is not reproducible, or something that no key knows differed ({told})"

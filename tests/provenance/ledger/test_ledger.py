@@ -6,7 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from posttrain.provenance.ledger import Composition, Recall, Release, Run, conflicts, open_ledger
+from posttrain.provenance.ledger import (
+    Composition,
+    Recall,
+    Release,
+    Run,
+    conflicts,
+    explain_conflict,
+    open_ledger,
+)
 from posttrain.provenance.ledger.annotations import TRACKED
 from posttrain.stage.errors import UserError
 
@@ -211,3 +219,24 @@ def test_reading_does_not_create_a_ledger(tmp_path):
     with pytest.raises(UserError, match="there is no ledger at .*run the recipe first"):
         open_ledger(tmp_path / "none.db", create=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_other_bytes_from_other_kernels_are_no_finding_against_a_stage(make, ledger):
+    def ran(number, digest, **circumstances):
+        outputs = (make.artifact("policy", digest),)
+        run = make.stage_run(number, key="k", outputs=outputs, circumstances=circumstances)
+        ledger.record(replace(run, host="box"))
+
+    ran(1, "d1", torch="AVX2", processor="old")
+    ran(2, "d2", torch="AVX512", processor="new")
+    (apart,) = conflicts(ledger.store)
+    assert not apart.comparable
+    assert explain_conflict(apart.runs) == (
+        "made with torch's kernels AVX2, later AVX512; the processor old, later new:"
+        " not comparable at L0"
+    )
+    # Once the same kernels have made other bytes, it is one.
+    ran(3, "d3", torch="AVX2", processor="old")
+    (found,) = conflicts(ledger.store)
+    assert found.comparable
+    assert "the records know of nothing" in explain_conflict((found.runs[0], found.runs[2]))

@@ -102,7 +102,7 @@ def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypa
     assert judged(level="L0").passed
     twice = judged(level="L0", executions=2)
     assert "was executed 1 times" in twice.remedy
-    conflict = Conflict(run.key, "sft", ())
+    conflict = Conflict(run.key, "sft", (run, run))
     assert "'sft' made different bytes" in judged(Ledger(evidence.ledger, [conflict])).remedy
     assert judged(portable=True).passed
     own = [replace(each, circumstances={"kernels": "own"}) for each in evidence.chain.stages]

@@ -144,7 +144,7 @@ class ReproducibilityGate(Gate):
             if self.portable and run.circumstances.get("kernels") != "portable"
         ]
         stages = {run.key: run.stage for run in evidence.chain.stages}
-        found = conflicts(evidence.ledger.store, list(stages))
+        found = [each for each in conflicts(evidence.ledger.store, list(stages)) if each.comparable]
         verified = evidence.ledger.annotations.verifications_of(list(stages))
         refuted = [key for key in stages if standing(verified.get(key, ())).get(declared) is False]
         # How often each key was really executed: in runs, and where it was verified bit for bit.
