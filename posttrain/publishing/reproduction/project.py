@@ -143,7 +143,7 @@ class Mirror:
         self.root = self._below(session.workspace.root)
         self.recipe = self._below(session.workspace.recipe_dir)
         make_project(self.root)
-        self._link_code(session.workspace.root)
+        self._copy_code(session)
         self._link_sources(session)
         self.recipe.mkdir(parents=True, exist_ok=True)
         recipe = {
@@ -171,10 +171,20 @@ class Mirror:
     def _below(self, path: Path) -> Path:
         return self._folder.joinpath(*Path(os.path.normpath(path)).parts[1:])
 
-    def _link_code(self, root: Path) -> None:
-        packages = [path.parent for path in root.glob("*/__init__.py")]
-        for path in [*packages, *root.glob("*.py")]:
-            (self.root / path.name).symlink_to(path.resolve())
+    def _copy_code(self, session: Session) -> None:
+        """Copy packages, and what else the stages' keys name: a link would lead out of the view."""
+        root = session.workspace.root
+        for package in (path.parent for path in root.glob("*/__init__.py")):
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(package, self.root / package.name, ignore=ignored)
+        named = {
+            file for name in session.dag.stages for file in session.planner.keys.closure(name).files
+        }
+        for file in {*root.glob("*.py"), *(each for each in named if root in each.parents)}:
+            place = self.root / file.relative_to(root)
+            if not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(file, place)
 
     def _link_sources(self, session: Session) -> None:
         """Files from outside the DAG, at the place where the recipe will look for them."""
