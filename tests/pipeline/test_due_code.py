@@ -33,8 +33,8 @@ def project(toy, tmp_path_factory, monkeypatch):
     toy.recipe("first: {amount: 1}\nsecond: {amount: 2}\nthird: {amount: 3}\n")
     toy.helper_file = toy.root / f"{toy.helper.replace('.', '/')}.py"
 
-    def edit_while(stage, text):
-        (edits / f"{stage}.json").write_text(json.dumps({str(toy.helper_file): text}))
+    def edit_while(stage, text, file=toy.helper_file):
+        (edits / f"{stage}.json").write_text(json.dumps({str(file): text}))
 
     toy.edit_while = edit_while
     return toy
@@ -90,3 +90,19 @@ def test_an_edit_that_is_taken_back_before_the_end_is_seen_by_what_was_imported(
     )
     with pytest.raises(UserError, match="was another one when it was imported"):
         project.run()
+
+
+@pytest.mark.parametrize("edited", ["given.txt", "data/first/result.json"])
+def test_what_ran_while_an_input_changed_is_not_published(project, edited):
+    """A file that the recipe declares, and the output of a stage before."""
+    project.write("given.txt", "1")
+    recipe = (project.root / "recipe.yaml").read_text()
+    (project.root / "recipe.yaml").write_text(f"{recipe}\nreads: [given.txt]\n")
+    project.run()
+    text = (project.root / edited).read_text()
+    project.edit_while("second", '{"sum": 7}', project.root / edited)
+    with pytest.raises(UserError, match=f"stage 'second': its input {edited} changed while it ran"):
+        project.run("second.amount=4")
+    assert sums(project)["second"] == 3
+    (project.root / edited).write_text(text)
+    assert project.run("second.amount=4")["second"].status == "succeeded"

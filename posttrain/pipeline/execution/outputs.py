@@ -16,6 +16,7 @@ from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.provenance.lineage.recalls import refuse_recalled
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
 
 
@@ -53,14 +54,15 @@ class OutputPublisher:
             The complete record of the run, not yet in the ledger.
 
         Raises:
-            UserError: If its code changed while it ran, or a part of an output was recalled or
-                does not fit the inputs'.
+            UserError: If its code or an input changed while it ran, or a part of an output was
+                recalled or does not fit the inputs'.
 
         """
         stage = self.planner.dag.stages[base.stage]
         finals = finals_of(self.planner, base.stage)
         with timings.phase("key"), self.reading:
             self.planner.keys.refuse_changed(base, outcome.imported)
+            self._refuse_changed_inputs(base)
         with timings.phase("digest"):
             known = self.planner.stat_cache
             digests = {role: digest_path(path, cache=known) for role, path in staged.items()}
@@ -98,6 +100,21 @@ class OutputPublisher:
             circumstances=outcome.circumstances,
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
+
+    def _refuse_changed_inputs(self, base: StageRun) -> None:
+        """Refuse what may have read other bytes than those in its key."""
+        refs = self.planner.dag.stages[base.stage].inputs
+        for record in base.inputs:
+            path = refs[record.role].path or self.planner.workspace.output(record.path)
+            there = path.exists()
+            if (
+                not there
+                or digest_path(path, cache=self.planner.stat_cache).sha256 != record.digest
+            ):
+                raise UserError(
+                    f"stage '{base.stage}': its input {record.path} changed while it ran; nothing"
+                    " of it was published, run again"
+                )
 
     def _parts(
         self, base: StageRun, outcome: StageOutcome
