@@ -21,6 +21,9 @@ from posttrain.operations.schedule.server import away, connect
 from posttrain.stage.errors import first_line
 
 _STOP_SECONDS = 20.0
+_BEAT_SECONDS = 30.0
+# Longer than Prefect's client tries a request again at a server that accepts and never answers.
+_POLL_SECONDS = 900.0
 
 
 class AskingNotes:
@@ -28,16 +31,30 @@ class AskingNotes:
 
     keeper: Keeper
     stopping = False
+    _polled = float("-inf")
 
     async def get_and_submit_flow_runs(self) -> list[Any]:
         """Poll once; a server or a database that is away is asked again, and ends no worker."""
         try:
             found = [] if self.stopping else await super().get_and_submit_flow_runs()  # type: ignore[misc]
-            self.keeper.beat()
             return list(found)
         except away() as error:
             self.keeper.say(f"trying again: {type(error).__name__}: {first_line(error)}")
             return []
+        finally:
+            self._polled = time.monotonic()
+            self._beat()
+
+    async def beat_while_polling(self) -> None:
+        """Show that the worker lives while a poll waits, as a server that is away ends no run."""
+        while True:
+            await asyncio.sleep(_BEAT_SECONDS)
+            if time.monotonic() - self._polled < _POLL_SECONDS:
+                self._beat()
+
+    def _beat(self) -> None:
+        with suppress(OSError):
+            self.keeper.beat()
 
     async def _sync_and_initialize(self) -> None:
         try:
@@ -131,7 +148,9 @@ async def _serve(worker: Any) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     serving = asyncio.create_task(worker.start(printer=say))
     waiting = asyncio.create_task(stopping.wait())
+    beating = asyncio.create_task(worker.beat_while_polling())
     await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    beating.cancel()
     if not serving.done():
         await worker.end_runs()
         serving.cancel()
