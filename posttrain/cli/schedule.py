@@ -122,7 +122,10 @@ def cancel(name: str) -> None:
         if not live:
             _required(notes, name)
         for tick in live:
-            notes.about(tick, "cancelled", "cancelled by hand")
+            now: Tick | None = tick
+            # It may begin, or come to its end, at this moment.
+            while now is not None and not now.over and not notes.cancel(now):
+                now = notes.tick(tick.schedule, tick.due)
     click.echo(f"{name}: {len(live)} cancelled" if live else f"{name}: nothing runs or waits")
 
 

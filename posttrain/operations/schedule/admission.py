@@ -13,11 +13,11 @@ from filelock import Timeout
 
 from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.declared import Schedule
-from posttrain.operations.schedule.moved import fingerprint, moved
+from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
 from posttrain.operations.schedule.notes import ENVIRONMENT, Tick
 from posttrain.operations.schedule.outcome import Desk, conclude, run_lock
 from posttrain.operations.schedule.server import BEAT_SECONDS
-from posttrain.operations.schedule.worktree import head, link_inputs, prepare, shared
+from posttrain.operations.schedule.worktree import Checkout, link_inputs, prepare, shared
 from posttrain.stage.errors import UserError, first_line
 
 TICK = "POSTTRAIN_TICK"
@@ -44,14 +44,15 @@ def begin(desk: Desk, run: Any) -> Begun | None:
         return None
     schedule = Schedule.from_text(declaration.text)
     try:
-        if tick.kind != "manual" and schedule.config.only_if_moved:
-            reason = _unmoved(desk, schedule)
-            if reason is not None:
-                desk.notes.about(tick, "unchanged", reason)
-                desk.server.close(str(run.id), desk.notes.tick(name, due) or tick)
-                return None
         with run_lock(desk.root, name).acquire(timeout=0):
-            return _prepared(desk, schedule, tick, run)
+            checkout = prepare(desk.root, name)
+            link_inputs(desk.root, checkout.root, schedule.recipe, schedule.config.watch)
+            asks = tick.kind != "manual" and schedule.config.only_if_moved
+            reason = _unmoved(desk, schedule, checkout) if asks else None
+            if reason is None:
+                return _process(desk, schedule, tick, run, checkout)
+        desk.notes.about(tick, "unchanged", reason)
+        desk.server.close(str(run.id), desk.notes.tick(name, due) or tick)
     except Timeout:
         reason = "the process of an attempt before still ends"
         desk.notes.about(tick, "note", reason)
@@ -63,18 +64,19 @@ def begin(desk: Desk, run: Any) -> Begun | None:
 
 def _refuse(desk: Desk, schedule: Schedule, tick: Tick, error: Exception) -> None:
     """Note what kept an attempt from starting; what is refused stays refused until it is mended."""
-    refused = isinstance(error, UserError)
-    said = str(error) if refused else f"{type(error).__name__}: {first_line(error)}"
+    known = isinstance(error, UserError)
+    said = str(error) if known else f"{type(error).__name__}: {first_line(error)}"
+    refused = known and not isinstance(error, DoesNotAnswer)
     desk.notes.about(tick, "failed", said, refused=refused)
     failed = desk.notes.tick(tick.schedule, tick.due)
     if failed is not None:
         conclude(desk, failed, schedule)
 
 
-def _prepared(desk: Desk, schedule: Schedule, tick: Tick, run: Any) -> Begun:
+def _process(
+    desk: Desk, schedule: Schedule, tick: Tick, run: Any, checkout: Checkout
+) -> Begun:  # fmt: skip
     root = desk.root
-    checkout = prepare(root, schedule.name)
-    link_inputs(root, checkout.root, schedule.recipe)
     if checkout.left_out:
         said = f"uncommitted edits are left out: {', '.join(checkout.left_out)}"
         desk.notes.about(tick, "note", said)
@@ -104,16 +106,20 @@ def _prepared(desk: Desk, schedule: Schedule, tick: Tick, run: Any) -> Begun:
     return Begun(tick, checkout.root, command, environment)
 
 
-def _unmoved(desk: Desk, schedule: Schedule) -> str | None:
-    """Why there is nothing to do; None if something moved, or it cannot be known."""
+def _unmoved(desk: Desk, schedule: Schedule, checkout: Checkout) -> str | None:
+    """Why there is nothing to do; None if something moved since the last success.
+
+    A run freezes what its worktree has, so the same place is asked: an edit that is not committed
+    is not in the run either.
+    """
     last = desk.notes.last_success(schedule.name)
     frozen = last.data.get("frozen") if last is not None else None
-    config, root = schedule.config, desk.root
+    config = schedule.config
     if last is None or not frozen or frozen["overrides"] != list(config.overrides):
         return None
-    if frozen["commit"] != head(root) or set(config.watch) - frozen["watched"].keys():
+    if frozen["commit"] != checkout.commit or set(config.watch) - frozen["watched"].keys():
         return None
-    now = fingerprint(root, list(frozen["watched"]))
+    now = fingerprint(checkout.root, list(frozen["watched"]))
     if moved(frozen["watched"], now):
         return None
     when = instant(last.due, config.timezone)

@@ -18,10 +18,11 @@ from pydantic import Field, field_validator
 from posttrain.operations.schedule.moved import require_watchable
 from posttrain.operations.schedule.notes import ScheduleNotes, open_notes
 from posttrain.operations.schedule.times import Clock, clock_of, require_cron
+from posttrain.operations.schedule.worktree import parse_recipe
 from posttrain.provenance.git import ask_git, file_at
 from posttrain.provenance.ledger.location import RECIPE_FILE
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError, first_line
+from posttrain.stage.errors import UserError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
@@ -186,13 +187,7 @@ def _declare(notes: ScheduleNotes, known: dict[str, Any], schedule: Schedule) ->
 
 
 def _read(root: Path, path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    try:
-        values = YAML(typ="safe").load((file_at(root, "HEAD", path) or b"").decode())
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} of this commit is not valid YAML: {first_line(error)}") from None
+    values = parse_recipe(file_at(root, "HEAD", path) or b"", path)
     given = values.get("schedules") if isinstance(values, dict) else None
     if given is not None and not isinstance(given, dict):
         raise UserError(f"{path}: schedules: write a mapping, such as nightly: {{cron: '@daily'}}")

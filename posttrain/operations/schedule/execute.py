@@ -12,7 +12,7 @@ from typing import Any
 
 from posttrain.data.sources.base import Source
 from posttrain.operations.schedule.declared import Schedule
-from posttrain.operations.schedule.moved import fingerprint, moved
+from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
 from posttrain.operations.schedule.outcome import here
 from posttrain.operations.schedule.worktree import record
@@ -84,7 +84,8 @@ def execute(attempt: Attempt, project: Path) -> str:
             attempt.end(notes, "failed", str(failure))
             raise TickFailed(str(failure)) from None
         except UserError as error:
-            attempt.end(notes, "failed", str(error), refused=True)
+            refused = not isinstance(error, DoesNotAnswer)
+            attempt.end(notes, "failed", str(error), refused=refused)
             raise TickFailed(str(error)) from None
         except Exception as error:
             attempt.end(notes, "failed", f"{type(error).__name__}: {error}")

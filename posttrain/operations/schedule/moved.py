@@ -14,6 +14,10 @@ from posttrain.stage.hashing import sha256_of_parts, sorted_json
 Fingerprint = Mapping[str, str]
 
 
+class DoesNotAnswer(UserError):
+    """What is watched cannot be looked at now; a later attempt may find it."""
+
+
 def fingerprint(root: Path, watched: Sequence[str]) -> dict[str, str]:
     """The digest of each of `watched`; paths are relative to `root`."""
     return {item: _digest_item(root, item) for item in sorted(set(watched))}
@@ -65,6 +69,7 @@ def _remote(root: Path, place: str) -> str:
 def _huggingface(_root: Path, place: str) -> str:
     """`datasets/owner/name@revision` or `models/...`: the commit that the revision is now."""
     from huggingface_hub import HfApi
+    from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
     kind, _, rest = place.partition("/")
     name, _, revision = rest.partition("@")
@@ -76,9 +81,11 @@ def _huggingface(_root: Path, place: str) -> str:
             name, repo_type=kind.removesuffix("s"), revision=revision or None, timeout=20
         )
         return str(found.sha)
+    except (RepositoryNotFoundError, RevisionNotFoundError) as error:
+        raise UserError(f"hf:{place}: {first_line(error)}") from None
     except Exception as error:  # noqa: BLE001
         # The hub's own errors, and those of the transport that it happens to use.
-        raise UserError(f"hf:{place}: the hub does not answer: {first_line(error)}") from None
+        raise DoesNotAnswer(f"hf:{place}: the hub does not answer: {first_line(error)}") from None
 
 
 def _sql(_root: Path, place: str) -> str:

@@ -174,6 +174,12 @@ class ScheduleNotes:
         return self.add(tick.schedule, tick.due, what, said, until=tick.until, kind=tick.kind,
                         attempt=tick.attempt, claim=claimed, **data)  # fmt: skip
 
+    def cancel(self, tick: Tick) -> bool:
+        """Take the end of an attempt, or the beginning of the next; False where it was taken."""
+        begun = tick.status == "running"
+        taken = tick if begun else replace(tick, attempt=tick.attempt + 1)
+        return self.about(taken, "cancelled", "cancelled by hand", claim="!" if begun else "begins")
+
     def tick(self, schedule: str, due: float) -> Tick | None:
         """The tick of an instant, if there is a note of it."""
         here = (NOTES.c.schedule == schedule) & (NOTES.c.due == due)

@@ -7,12 +7,14 @@ date there needs no restoring.
 
 import configparser
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from posttrain.provenance.git import ask_git, require_git
-from posttrain.stage.errors import UserError
+from posttrain.provenance.git import require_git
+from posttrain.provenance.ledger.location import RECIPE_FILE
+from posttrain.stage.errors import UserError, first_line
 
 STATE = Path(".posttrain/worktrees")
 _LONGEST_PATH = 1000
@@ -25,15 +27,6 @@ class Checkout:
     root: Path
     commit: str
     left_out: tuple[str, ...]
-
-
-def require_committed(root: Path, recipe: str) -> None:
-    """A recipe that git does not have cannot be run from a commit."""
-    file = (Path(recipe) / "recipe.yaml").as_posix()
-    if not ask_git(root, "rev-parse", "--verify", "-q", "HEAD"):
-        raise UserError(f"{root} has no commit; scheduled runs run a commit: make one first")
-    if not _answer(root, "ls-files", "--", file):
-        raise UserError(f"{file} is not in git; scheduled runs run a commit: add and commit it")
 
 
 def head(root: Path) -> str:
@@ -63,21 +56,34 @@ def remove(root: Path, name: str) -> None:
         _answer(root, "worktree", "remove", "--force", str(place))
 
 
-def link_inputs(root: Path, project: Path, recipe: str) -> None:
+def link_inputs(root: Path, project: Path, recipe: str, watched: Sequence[str] = ()) -> None:
     """Let files that the recipe names and git does not have appear where the recipe expects them.
 
-    That is every text of the recipe which is a path in the project and none in the worktree.
+    That is every text of the recipe which is a path in the project and none in the worktree, and
+    each file that the schedule watches.
     """
-    from ruamel.yaml import YAML
-
-    given = YAML(typ="safe").load((project / recipe / "recipe.yaml").read_text(encoding="utf-8"))
-    for text in set(_texts(given)):
-        source = Path(os.path.normpath(root / recipe / text))
-        target = Path(os.path.normpath(project / recipe / text))
+    file = Path(recipe) / RECIPE_FILE
+    given = parse_recipe((project / file).read_bytes(), file.as_posix())
+    places = {f"{recipe}/{text}" for text in _texts(given) if not text.startswith("/")}
+    places |= {item.removeprefix("file:") for item in watched if item.startswith("file:")}
+    for place in places:
+        source = Path(os.path.normpath(root / place))
+        target = Path(os.path.normpath(project / place))
         ours = root / STATE in target.parents
         if ours and source.exists() and not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             target.symlink_to(source, target_is_directory=source.is_dir())
+
+
+def parse_recipe(text: bytes, name: str) -> Any:
+    """The values of a recipe of this commit; a UserError where it is no YAML."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe").load(text.decode())
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{name} of this commit is not valid YAML: {first_line(error)}") from None
 
 
 def _texts(value: object) -> Iterator[str]:

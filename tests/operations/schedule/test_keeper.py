@@ -1,113 +1,16 @@
 """What the notes make of what Prefect says, with a server that only remembers what it was told."""
 
 import time
-from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 
 from posttrain.operations.schedule import admission
-from posttrain.operations.schedule import notes as noting
-from posttrain.operations.schedule.keeper import Keeper
-from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.outcome import here, run_lock
-from posttrain.operations.schedule.server import version_of
-
-MINUTE = 60.0
-
-
-class Remembering:
-    """A server as the keeper sees it."""
-
-    def __init__(self):
-        self.made, self.flow_runs, self.said, self.owner = {}, {}, [], None
-
-    def require_pool(self):
-        pass
-
-    def deploy(self, schedule, root, *, paused):
-        clock = SimpleNamespace(cron=schedule.clock.cron, timezone=schedule.clock.timezone)
-        self.made[schedule.name] = SimpleNamespace(
-            id=f"d-{schedule.name}", name=schedule.name, version=version_of(schedule),
-            paused=paused, job_variables={"working_dir": self.owner or root},
-            schedules=[SimpleNamespace(active=True, schedule=clock)], tags=[],
-        )  # fmt: skip
-
-    def pause(self, deployment, *, paused):
-        deployment.paused = paused
-
-    def withdraw(self, deployment):
-        del self.made[deployment.name]
-
-    def deployments(self):
-        return dict(self.made)
-
-    def runs(self, ids):
-        active = {k: v for k, v in self.flow_runs.items() if v.state_type.value == "RUNNING"}
-        return active | {each: self.flow_runs[each] for each in ids if each in self.flow_runs}
-
-    def runs_between(self, deployment, after, until):
-        found = [run for run in self.flow_runs.values() if run.deployment_id == deployment.id]
-        dues = {run.expected_start_time.timestamp(): run for run in found}
-        return {due: run for due, run in dues.items() if after <= due <= until}
-
-    def lay_out(self, _deployment, schedule, tick):
-        return self.add(schedule.name, tick.due).id
-
-    def add(self, name, due, state="SCHEDULED", label="Scheduled"):
-        run = SimpleNamespace(
-            id=f"{name}-{len(self.flow_runs)}", deployment_id=f"d-{name}", auto_scheduled=True,
-            parameters={"schedule": name}, state_name=label,
-            expected_start_time=datetime.fromtimestamp(due, UTC),
-            state_type=SimpleNamespace(value=state),
-            state=SimpleNamespace(message="", timestamp=datetime.now(UTC)),
-        )  # fmt: skip
-        self.flow_runs[run.id] = run
-        return run
-
-    def put(self, run_id, state, label):
-        if run_id in self.flow_runs:
-            self.flow_runs[run_id].state_type.value = state
-            self.flow_runs[run_id].state_name = label
-        self.said.append((run_id, state))
-
-    def again(self, run_id, at, reason):
-        self.put(run_id, "SCHEDULED", "AwaitingRetry")
-
-    def close(self, run_id, tick):
-        self.put(run_id, tick.status.upper(), tick.status)
-
-    def skip(self, run_id, reason):
-        self.put(run_id, "CANCELLED", "Skipped")
-
-
-@pytest.fixture
-def desk(tmp_path, declare, quiet):
-    """A keeper of one project, with the schedules of a test declared `minutes` ago."""
-    with open_notes(tmp_path) as notes:
-        lines = []
-        made = Keeper(tmp_path, notes, Remembering(), lines.append)
-
-        def given(*schedules, minutes=0.0):
-            now = time.time
-            noting.time.time, begun = (lambda: begun), now() - minutes * MINUTE
-            try:
-                for each in schedules:
-                    notes.add(each.name, 0.0, "declared", "", declaration=each.as_text())
-            finally:
-                noting.time.time = now
-            cycle()
-
-        def cycle(*runs):
-            made._kept = float("-inf")
-            return made.cycle(list(runs))
-
-        yield SimpleNamespace(keeper=made, notes=notes, server=made.server, given=given,
-                              cycle=cycle, lines=lines, root=tmp_path, declare=declare)  # fmt: skip
 
 
 def last_minute(ago=0):
-    return time.time() // MINUTE * MINUTE - ago * MINUTE
+    return time.time() // 60 * 60 - ago * 60
 
 
 def test_a_tick_in_time_starts_and_its_flow_run_is_the_only_one(desk):
@@ -305,6 +208,8 @@ def test_after_a_crash_there_may_be_nothing_to_do(desk, monkeypatch):
     desk.cycle()
     desk.cycle()
     assert desk.notes.tick("s", due).status == "waiting"
+    for name in ("prepare", "link_inputs"):
+        monkeypatch.setattr(admission, name, lambda *_: SimpleNamespace(root=desk.root))
     monkeypatch.setattr(admission, "_unmoved", lambda *_: "no input moved")
     assert admission.begin(desk.keeper, run) is None
     assert desk.notes.tick("s", due).status == "unchanged"

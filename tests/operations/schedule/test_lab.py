@@ -31,6 +31,7 @@ def test_every_minute_by_prefects_clock_and_what_did_not_move_starts_no_process(
 
 
 @pytest.mark.slow
+@pytest.mark.core
 def test_a_killed_run_is_made_again_and_a_failure_told(lab):
     lab.declare(
         killed={"cron": "0 0 1 1 *", "retry_seconds": 0, "overrides": ["second.mood=wait"]},
@@ -67,7 +68,8 @@ def test_a_killed_run_is_made_again_and_a_failure_told(lab):
 
 @pytest.mark.slow
 def test_cancelled_by_hand_frees_the_schedule(lab):
-    lab.declare(stuck={"cron": "0 0 1 1 *", "overrides": ["second.mood=wait"]})
+    # Of another key than what was made above: that would be restored, and end at once.
+    lab.declare(stuck={"cron": "0 0 1 1 *", "overrides": ["second.mood=wait for ever"]})
     lab.schedule("run", "stuck")
     running = lab.tick("stuck", "running")
     assert "1 cancelled" in lab.schedule("cancel", "stuck").stdout

@@ -54,6 +54,23 @@ def test_an_attempt_begins_and_ends_once_whoever_believes_to_have_it(notes):
     assert notes.tick("s", NOON).reason == "first"
 
 
+def test_what_is_cancelled_does_not_begin_and_does_not_end_otherwise(notes):
+    notes.add("s", NOON, "waiting", "")
+    waiting = notes.tick("s", NOON)
+    begins = type(waiting)(**{**vars(waiting), "attempt": 1})
+    assert notes.about(begins, "running", "", claim="begins")
+    # It began meanwhile, so that its end is to be taken.
+    assert not notes.cancel(waiting)
+    running = notes.tick("s", NOON)
+    assert notes.cancel(running)
+    assert not notes.about(running, "succeeded", "done", claim="!")
+    assert (notes.tick("s", NOON).status, notes.tick("s", NOON).over) == ("cancelled", True)
+    notes.add("s", NOON + 60, "waiting", "")
+    assert notes.cancel(notes.tick("s", NOON + 60))
+    late = type(waiting)(**{**vars(begins), "due": NOON + 60})
+    assert not notes.about(late, "running", "", claim="begins")
+
+
 def test_a_month_of_minutes_is_one_note_and_read_as_each_of_them(notes):
     notes.add("s", NOON, "skipped", "43200 of them", until=NOON + 60 * 43199)
     minutes = [NOON + 60 * number for number in range(-1, 43201)]

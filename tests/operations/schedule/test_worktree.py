@@ -2,17 +2,7 @@
 
 import configparser
 
-import pytest
-
-from posttrain.operations.schedule.worktree import (
-    head,
-    link_inputs,
-    prepare,
-    record,
-    remove,
-    require_committed,
-)
-from posttrain.stage.errors import UserError
+from posttrain.operations.schedule.worktree import head, link_inputs, prepare, record, remove
 
 
 def test_a_run_gets_the_commit_and_not_the_edits(project):
@@ -79,10 +69,3 @@ def test_files_that_git_does_not_have_are_linked(project):
     link_inputs(project.root, place, ".")
     assert (place / "big/in.jsonl").resolve() == project.root / "big/in.jsonl"
     assert not (place / "nothing-there").exists()
-
-
-def test_a_recipe_without_a_commit_is_refused(project, toy):
-    toy.write("recipes/new/recipe.yaml", "flow: x\n")
-    with pytest.raises(UserError, match=r"recipes/new/recipe.yaml is not in git; .* commit it"):
-        require_committed(project.root, "recipes/new")
-    require_committed(project.root, ".")
