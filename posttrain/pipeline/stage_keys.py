@@ -202,6 +202,13 @@ class StageKeys:
             reader=self.reader,
         )
 
+    def files(self) -> frozenset[Path]:
+        """The files below the project's root that the flow and its stages are known to read."""
+        read = {self.reader.imported(self.recipe.flow)}
+        read |= {self.closure(name).files for name in self.dag.stages}
+        root = self.workspace.root
+        return frozenset(file for files in read for file in files if root in file.parents)
+
     @property
     def packages(self) -> list[str]:
         """First-party code, and installed packages whose parts the recipe names."""

@@ -133,6 +133,18 @@ class CodeReader:
             environment=variables_read(self._tree, known, modules),
         )
 
+    def imported(self, module: str) -> frozenset[Path]:
+        """Find the files of a first-party module and of all that importing it can import.
+
+        Args:
+            module: Its name.
+
+        Returns:
+            Python files.
+
+        """
+        return files_imported(self._tree, {}, frozenset({module}))
+
     def is_current(self) -> bool:
         """Whether every file that was read holds what it held, and no module came or went."""
         return self._tree.seen.is_current()

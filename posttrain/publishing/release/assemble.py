@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posttrain.pipeline.workspace import Workspace
+from posttrain.pipeline.execution.session import Session
 from posttrain.publishing.release.candidate import ReleaseCandidate
 from posttrain.publishing.release.chain import Chain
+from posttrain.publishing.release.code import code_archive
 from posttrain.publishing.release.contents import BUNDLE, CLAIMS, EVIDENCE, SIGNER, FolderContents
 from posttrain.publishing.release.generated import generated_files
 from posttrain.publishing.release.keys import public_pem
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def write_release(
     folder: Path,
     candidate: ReleaseCandidate,
-    workspace: Workspace,
+    session: Session,
     commit: str,
     signer: "CryptoSigner",
     *,
@@ -36,11 +37,12 @@ def write_release(
 ) -> str:
     """Fill an empty folder; the digest of the signed statement about all of it.
 
-    `keep_key` puts the signer's public key into the release.
+    `session` has the project's code. `keep_key` puts the signer's public key into the release.
     """
     chain = candidate.chain
+    code = code_archive(session.workspace, session.planner.keys.files())
     policy_files = _copy_policy(chain, folder)
-    files = generated_files(candidate, workspace, commit)
+    files = generated_files(candidate, code, commit)
     if keep_key:
         files[SIGNER] = public_pem(signer.public_key)
     for name, data in files.items():

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
@@ -19,9 +19,19 @@ _LEFT_OUT = (".pyc", ".pyo", ".so")
 _FILES = ("pyproject.toml", "constraints.txt", ".dvcignore", ".gitignore")
 
 
-def code_archive(workspace: Workspace) -> bytes:
-    """Every file of the project's packages and of this library, as one deterministic tar."""
+def code_archive(workspace: Workspace, read: Collection[Path] = ()) -> bytes:
+    """Put the project's packages and this library into one deterministic tar.
+
+    Args:
+        workspace: Of the project.
+        read: Files below its root that its stages read, in packages or not.
+
+    Returns:
+        The archive.
+
+    """
     files = {name: path.read_bytes() for name, path in _files_of_project(workspace)}
+    files |= {path.relative_to(workspace.root).as_posix(): path.read_bytes() for path in read}
     target = io.BytesIO()
     write_archive(MemoryContents(files), target)
     return target.getvalue()

@@ -62,7 +62,7 @@ def create(
     try:
         folder.mkdir(parents=True)
         statement = write_release(
-            folder, candidate, session.workspace, commit, signer, keep_key=notary is not None
+            folder, candidate, session, commit, signer, keep_key=notary is not None
         )
         contents = FolderContents(folder)
         if findings := verify_contents(contents, signer.public_key, expect=tag):

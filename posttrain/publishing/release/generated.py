@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posttrain.pipeline.workspace import Workspace
 from posttrain.publishing.release.candidate import ReleaseCandidate
 from posttrain.publishing.release.card import model_card
 from posttrain.publishing.release.chain import Chain, lineage_above, public_path
-from posttrain.publishing.release.code import code_archive
 from posttrain.publishing.release.contents import EVIDENCE, pretty
 from posttrain.publishing.release.environment import environment_lock, requirements
 from posttrain.publishing.release.gates.base import Evidence
@@ -24,10 +22,8 @@ _LARGE_FILES = b"".join(
 _NEW_TOKENS = 32
 
 
-def generated_files(
-    candidate: ReleaseCandidate, workspace: Workspace, commit: str
-) -> dict[str, bytes]:
-    """Return the bytes of every generated file, by its name in the release."""
+def generated_files(candidate: ReleaseCandidate, code: bytes, commit: str) -> dict[str, bytes]:
+    """Return the bytes of every generated file and of `code`, by name in the release."""
     from posttrain.publishing.release.bom import bill_of_materials
 
     evidence, chain = candidate.evidence, candidate.chain
@@ -56,7 +52,7 @@ def generated_files(
         ".gitattributes": _LARGE_FILES,
         "README.md": card,
         f"{EVIDENCE}/bom.cdx.json": bom,
-        f"{EVIDENCE}/code.tar": code_archive(workspace),
+        f"{EVIDENCE}/code.tar": code,
         f"{EVIDENCE}/requirements.txt": requirements(lock),
         **{f"{EVIDENCE}/{name}.json": pretty(value) for name, value in written.items()},
     }

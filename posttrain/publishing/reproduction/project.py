@@ -151,6 +151,7 @@ class Mirror:
             "flow": session.recipe.flow,
             "plugins": list(session.recipe.plugins),
             "run": session.recipe.run.model_dump(mode="json"),
+            **session.recipe.declared.model_dump(mode="json"),
             **session.recipe.sections,
         }
         # JSON is YAML, and says every value as it is.
@@ -174,13 +175,11 @@ class Mirror:
     def _copy_code(self, session: Session) -> None:
         """Copy packages, and what else the stages' keys name: a link would lead out of the view."""
         root = session.workspace.root
-        for package in (path.parent for path in root.glob("*/__init__.py")):
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(package, self.root / package.name, ignore=ignored)
-        named = {
-            file for name in session.dag.stages for file in session.planner.keys.closure(name).files
-        }
-        for file in {*root.glob("*.py"), *(each for each in named if root in each.parents)}:
+        for package in (root / name for name in session.workspace.packages()):
+            if package.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__")
+                shutil.copytree(package, self.root / package.name, ignore=ignored)
+        for file in {*root.glob("*.py"), *session.planner.keys.files()}:
             place = self.root / file.relative_to(root)
             if not place.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
