@@ -55,10 +55,11 @@ def make_deterministic(seed: int, threads: int, kernels: Kernels) -> None:
         kernels: Those that the recipe asks for.
 
     """
+    # Read by numpy and torch when they are imported.
+    os.environ.update(library_environment(threads, kernels))
     import numpy as np
     import torch
 
-    os.environ.update(library_environment(threads, kernels))
     bind_kernels(kernels)
     random.seed(seed)
     np.random.seed(seed)

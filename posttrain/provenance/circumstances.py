@@ -12,15 +12,19 @@ from pathlib import Path
 from posttrain.stage.kernels import bound_kernels
 
 NAMES = {
-    "kernels": "the choice of kernels",
     "torch": "torch's kernels",
     "mkl": "MKL's kernels",
     "onednn": "the cap of oneDNN's kernels",
+    "numpy": "numpy's kernels",
+    "openblas": "OpenBLAS's kernels",
     "libc": "the C library",
     "gpu": "the GPU",
     "processor": "the processor",
 }
 """Circumstances that may decide bytes, in the order in which they are compared."""
+
+_BOUND = {"torch": "AVX2", "mkl": "AVX2", "onednn": "AVX2"}
+"""What a learner computes with where it does not ask which processor it is."""
 
 
 def observed(device: str = "cpu") -> dict[str, str]:
@@ -57,11 +61,10 @@ def differences(
     """
     if not before or not after:
         return []
-    portable = before.get("kernels") == after.get("kernels") == "portable"
+    portable = _BOUND.items() <= before.items() and _BOUND.items() <= after.items()
     return [
         f"{said} {before.get(name, 'none')}, {after_is} {after.get(name, 'none')}"
         for name, said in NAMES.items()
-        # Portable kernels are those that do not ask which processor it is.
         if before.get(name) != after.get(name) and not (portable and name == "processor")
     ]
 

@@ -6,6 +6,7 @@ to AVX2, which x86 processors of both vendors have had since 2013 and 2017.
 """
 
 import ctypes
+import importlib
 import mmap
 import os
 from collections.abc import Mapping
@@ -69,11 +70,12 @@ def bind_kernels(kernels: Kernels) -> None:
 
 
 def bound_kernels() -> dict[str, str]:
-    """What the libraries of this process say that they compute with; imports torch.
+    """Ask the libraries of this process what they compute with; imports torch and numpy.
 
     Returns:
-        torch's capability, MKL's branch, oneDNN's cap, and under `kernels` what they come to:
-        `portable` where all are bound to AVX2, else `own`: those of this processor.
+        torch's capability, MKL's branch, numpy's and OpenBLAS's kernels as they say themselves;
+        oneDNN's cap as it is set, as torch's oneDNN cannot be asked; and under `kernels` what they
+        come to: `portable` where all are bound to AVX2, else `own`: those of this processor.
 
     """
     import torch
@@ -82,9 +84,31 @@ def bound_kernels() -> dict[str, str]:
         "torch": torch.backends.cpu.get_cpu_capability(),
         "mkl": _mkl_branch(),
         "onednn": os.environ.get("ONEDNN_MAX_CPU_ISA", "any"),
+        "numpy": _numpy_kernels(),
+        "openblas": _openblas_core(),
     }
-    portable = set(found.values()) == {"AVX2"}
+    portable = set(found.values()) <= {"AVX2", PORTABLE["OPENBLAS_CORETYPE"]}
     return {"kernels": "portable" if portable else "own", **found}
+
+
+def _numpy_kernels() -> str:
+    # numpy tells it nowhere else.
+    module = importlib.import_module("numpy._core._multiarray_umath")
+    used = {name for name in module.__cpu_dispatch__ if module.__cpu_features__[name]}
+    if any(name == "X86_V4" or name.startswith("AVX512") for name in used):
+        return "AVX512"
+    return "AVX2" if used & {"X86_V3", "AVX2"} else "other"
+
+
+def _openblas_core() -> str:
+    import numpy as np
+
+    for path in (Path(np.__file__).parents[1] / "numpy.libs").glob("*openblas*"):
+        core = getattr(ctypes.CDLL(str(path)), "scipy_openblas_get_corename64_", None)
+        if core is not None:
+            core.restype = ctypes.c_char_p
+            return str(core().decode())
+    return "none"
 
 
 def _mkl_branch() -> str:

@@ -33,6 +33,9 @@ def test_each_difference_is_named_and_what_is_unknown_is_none():
 
 
 def test_portable_kernels_do_not_ask_for_the_processor():
-    pinned = [{**each, "torch": "AVX2", "kernels": "portable"} for each in (AVX2, AVX512)]
+    pinned = [{**each, "torch": "AVX2", "mkl": "AVX2", "onednn": "AVX2"} for each in (AVX2, AVX512)]
     assert differences(*pinned) == []
-    assert differences(pinned[0], AVX2) == ["the choice of kernels portable, here none"]
+    assert differences(pinned[0], AVX2) == [
+        "MKL's kernels AVX2, here any",
+        "the cap of oneDNN's kernels AVX2, here none",
+    ]

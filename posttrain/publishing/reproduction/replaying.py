@@ -11,6 +11,7 @@ from typing import Any
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.pipeline.slots import parts_in_code
+from posttrain.provenance.circumstances import differences, observed
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger import Ledger, StageRun
 from posttrain.publishing.reproduction.project import Restorer
@@ -35,6 +36,8 @@ class ReplayOutcome:
     replayed: str
     policy: str
     path: str
+    apart: tuple[str, ...] = ()
+    """How the stage run computed otherwise than this process, so that bytes may differ."""
 
     @property
     def equal(self) -> bool:
@@ -131,8 +134,15 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
 
         stored = weights_digest(load_policy(restore(outputs["policy"], "stored-policy")).model)
     policy = outputs["policy"]
+    # What was imported before it could be bound: no learner computes with it.
+    others = ("numpy", "openblas")
+    here, there = (
+        {name: value for name, value in each.items() if name not in others}
+        for each in (observed(record.components["runtime"]["device"]), record.circumstances)
+    )
+    apart = tuple(differences(there, here))
     return ReplayOutcome(
-        record.id, record.stage, record.run_id, stored, replayed, policy.digest, policy.path
+        record.id, record.stage, record.run_id, stored, replayed, policy.digest, policy.path, apart
     )
 
 

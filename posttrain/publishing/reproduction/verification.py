@@ -116,12 +116,23 @@ def verify_replay(ledger: Ledger, name: str, root: Path, display: Display) -> Le
         "each learner, given the starting policy and the stored rollouts, ends at the same weights"
         " (by their own digest, not that of the files around them)",
         tuple(
-            VerifiedItem(each.stage, "weights", each.stored, each.replayed, each.equal)
+            VerifiedItem(
+                each.stage,
+                "weights",
+                each.stored,
+                each.replayed,
+                _verdict(each),
+                f"made with {', '.join(each.apart)}" if _verdict(each) is None else "",
+            )
             for each in outcomes
         ),
-        subject.with_run({each.stage_run: each.equal for each in outcomes}),
+        subject.with_run({each.stage_run: _verdict(each) for each in outcomes}),
         {"replayed": len(outcomes)},
     )
+
+
+def _verdict(outcome: ReplayOutcome) -> bool | None:
+    return outcome.equal or (None if outcome.apart else False)
 
 
 def verify_seeds(

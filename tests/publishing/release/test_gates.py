@@ -108,7 +108,10 @@ def test_a_level_is_reached_only_without_a_finding_against_it(evidence, monkeypa
     own = [replace(each, circumstances={"kernels": "own"}) for each in evidence.chain.stages]
     elsewhere = replace(evidence, chain=replace(evidence.chain, stages=tuple(own)))
     gate = ReproducibilityGate(name="r", kind="reproducibility", portable=True)
-    assert "ran with kernels of one processor" in gate.check(elsewhere).remedy
+    refused = gate.check(elsewhere)
+    assert "ran with kernels of one processor" in refused.remedy
+    assert not gate.passes(refused.figures)
+    assert not gate.passes({"refuted": 0.0, "fewest_executions": 1.0})
     refuted = {run.key: [Verification(run.id, "L0", holds=False, verified=1.0)]}
     assert "did not hold" in judged(Ledger(evidence.ledger, verified=refuted)).remedy
     weaker = evidence.chain.recipe.run.model_copy(update={"level": "L3"})

@@ -189,7 +189,9 @@ class ReproducibilityGate(Gate):
 
     def passes(self, figures: Mapping[str, float]) -> bool:
         """Compare the counts that speak against the level at every level."""
-        return figures["refuted"] == 0 and figures["fewest_executions"] >= self.executions
+        portable = figures.get("not_portable", float(self.portable)) == 0
+        enough = figures["fewest_executions"] >= self.executions
+        return portable and enough and figures["refuted"] == 0
 
     def judge_again(self, stored: StoredEvidence, stated: Mapping[str, float]) -> GateResult:
         """Compare the declared level, and the counts that the ledger gave."""
