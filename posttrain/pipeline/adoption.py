@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from posttrain.pipeline.comparison import same_rules
+from posttrain.pipeline.comparison import never_recorded, same_rules
 from posttrain.pipeline.plan import Planner
 from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Adoption, ArtifactRecord, Ledger, Run, StageRun
 
 AdoptionAction = Literal["up to date", "adopt", "ask", "run"]
 
-SAME = "code, parameters and inputs are the same; only names and the rules of keys differ"
+SAME = "what was recorded of code, parameters and inputs is the same; names and rules differ"
 _SHOWN = 20
 
 
@@ -84,10 +84,11 @@ def _candidate(
     found = tuple(each for each in planner.keys.differences(last, key) if each.component != "rules")
     if inputs := [each for each in found if each.component == "inputs"]:
         return Candidate(name, "run", inputs[0].sentence, found, last, key)
-    if not found:
-        return Candidate(name, "adopt", SAME, (), last, key)
-    action: AdoptionAction = "adopt" if anyway else "ask"
-    return Candidate(name, action, _tally(found), found, last, key)
+    closure = planner.keys.closure(name, key.components["inputs"])
+    unknown = never_recorded(last.components, key.components, closure)
+    reason = "; ".join(filter(None, (_tally(found) if found else SAME, unknown)))
+    action: AdoptionAction = "adopt" if anyway or not found else "ask"
+    return Candidate(name, action, reason, found, last, key)
 
 
 def _tally(differences: Sequence[Difference]) -> str:
@@ -159,9 +160,9 @@ def _record(source: StageRun, key: Key) -> StageRun:
 def _adoption(record: StageRun, candidate: Candidate, now: float, why: str) -> Adoption:
     assert candidate.source is not None
     if not candidate.differences:
-        return Adoption(record.id, candidate.source.id, SAME, now)
+        return Adoption(record.id, candidate.source.id, candidate.reason, now)
     sentences = [each.sentence for each in candidate.differences[:_SHOWN]]
     if more := len(candidate.differences) - len(sentences):
         sentences.append(f"and {more} more")
-    reason = f"{why} ({_tally(candidate.differences)})"
+    reason = f"{why} ({candidate.reason})"
     return Adoption(record.id, candidate.source.id, reason, now, tuple(sentences))

@@ -1,6 +1,6 @@
 """What really differs between a record of an older version and today, its rules of keys apart."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.spec import Stage
 
 _NAMES = Renaming(MOVED)
+_SHOWN = 4
 _SETTING_UP = (
     "posttrain.pipeline.determinism",
     "posttrain.pipeline.execution.call",
@@ -34,8 +35,8 @@ def real_differences(
 
     Today's code is spelled with the names that modules had: equal digests mean that only names
     differ. Parameters of then are read as a recipe of then is. A package of an extra that nothing
-    asks for counts no more. What older rules did not know is not compared: the packages behind
-    packages, and how a stage's function is called.
+    asks for counts no more. What older rules did not know is not compared (`never_recorded`): the
+    packages behind packages, and how a stage's function is called.
 
     Args:
         before: The key's components as recorded.
@@ -73,6 +74,35 @@ def real_differences(
         _by_its_name_of_today(each) if moved and each.component == "code" else each
         for each in found
     ]
+
+
+def never_recorded(before: Components, after: Components, closure: CodeClosure) -> str:
+    """Say what of today's key cannot be compared, as older rules recorded nothing of it.
+
+    Args:
+        before: The key's components as recorded.
+        after: Today's.
+        closure: The stage's code now.
+
+    Returns:
+        A sentence; empty where everything was compared.
+
+    """
+    behind = after["packages"].keys() - before.get("packages", {}).keys() - closure.packages
+    known = {_by_its_name_of_today(Difference("code", n, "", "")).name for n in before["code"]}
+    new = after["code"].keys() - known
+    set_up = {name.partition(":")[0] for name in new if not _counted(name)}
+    parts = []
+    if behind:
+        parts.append(f"the versions of {len(behind)} packages behind packages ({_few(behind)})")
+    if set_up:
+        parts.append(f"code that sets a stage up ({_few(set_up)})")
+    return f"not compared, as it was never recorded: {'; '.join(parts)}" if parts else ""
+
+
+def _few(names: Collection[str]) -> str:
+    first = sorted(names)[:_SHOWN]
+    return ", ".join([*first, *(["..."] if len(names) > _SHOWN else [])])
 
 
 def _counted(symbol: str) -> bool:

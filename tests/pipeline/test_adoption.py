@@ -42,6 +42,42 @@ def old(toy, monkeypatch):
     return toy
 
 
+def key_of_rules_2(**parts):
+    """A key as rules 2 made it: packages that the code imports itself, and a seed for all."""
+    key = stage_key(**parts)
+    code, packages = key.components["code"], key.components["packages"]
+    runtime = {n: v for n, v in key.components["runtime"].items() if n != "stage_seed"}
+    components = {
+        **key.components,
+        "rules": {"keys": "2"},
+        "code": {n: v for n, v in code.items() if ".execution.call:" not in n},
+        "packages": {n: v for n, v in packages.items() if n in parts["code"].packages},
+        "runtime": {**runtime, "level": "L0"},
+    }
+    return Key(f"of-2-{key.digest}"[:64], components)
+
+
+def test_what_rules_2_never_recorded_is_said(toy, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr(stage_keys, "stage_key", key_of_rules_2)
+        made = toy.run()
+    before = made["first"].components["packages"].keys()
+    behind = toy.plan()["first"].key.components["packages"].keys() - before
+    assert "sympy" in behind
+    first = candidates(toy)["first"]
+    assert first.action == "adopt"
+    names = ", ".join(sorted(behind)[:4])
+    assert first.reason == (
+        f"{SAME}; not compared, as it was never recorded: the versions of {len(behind)} packages"
+        f" behind packages ({names}, ...); code that sets a stage up"
+        " (posttrain.pipeline.execution.call)"
+    )
+    take(toy)
+    with open_session(toy.root) as session:
+        kept = session.ledger.annotations.adoptions().values()
+        assert [each.reason for each in kept] == [first.reason] * 3
+
+
 def candidates(project, *anyway):
     with open_session(project.root) as session:
         return {each.stage: each for each in find_candidates(session.planner, anyway)}
@@ -70,6 +106,7 @@ def test_plan_names_the_rules_and_what_it_took(old):
 def test_what_only_moved_is_adopted_and_then_up_to_date(old):
     assert actions(old) == ["adopt"] * 3
     assert [decision.action for decision in old.plan().values()] == ["run"] * 3
+    found = candidates(old).values()
     taken = take(old)
     assert [record.stage for record in taken] == STAGES
     assert {record.status for record in taken} == {"restored"}
@@ -77,7 +114,7 @@ def test_what_only_moved_is_adopted_and_then_up_to_date(old):
     assert take(old) == []
     with open_session(old.root) as session:
         adoptions = session.ledger.annotations.adoptions()
-        assert [adoptions[record.id].reason for record in taken] == [SAME] * 3
+        assert [adoptions[record.id].reason for record in taken] == [each.reason for each in found]
         sources = [session.ledger.stage_run(adoptions[record.id].source) for record in taken]
         assert [source.status for source in sources] == ["succeeded"] * 3
         assert [source.outputs for source in sources] == [record.outputs for record in taken]
