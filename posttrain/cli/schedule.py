@@ -10,8 +10,8 @@ from rich.table import Table
 
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.operations.schedule.clock import instant
-from posttrain.operations.schedule.declared import Schedule, apply, declared
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
+from posttrain.operations.schedule.recipes import Schedule, apply, declared
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.formatting import duration

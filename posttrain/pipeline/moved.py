@@ -184,7 +184,7 @@ TAKEN_APART: Mapping[str, str] = {
     "posttrain.schedule.journal": "posttrain.operations.schedule.notes",
     "posttrain.schedule.reconcile": "posttrain.operations.schedule.keeper",
     "posttrain.schedule.running": "posttrain.operations.schedule.outcome",
-    "posttrain.schedule.schedule": "posttrain.operations.schedule.declared",
+    "posttrain.schedule.schedule": "posttrain.operations.schedule.recipes",
     "posttrain.schedule.serve": "posttrain.operations.schedule.worker",
     "posttrain.schedule.spawn": "posttrain.operations.schedule.admission",
     "posttrain.schedule.tables": "posttrain.operations.schedule.notes",

@@ -12,10 +12,10 @@ from typing import Any
 from filelock import Timeout
 
 from posttrain.operations.schedule.clock import instant
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
 from posttrain.operations.schedule.notes import ENVIRONMENT, Tick
 from posttrain.operations.schedule.outcome import Desk, conclude, run_lock
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import BEAT_SECONDS
 from posttrain.operations.schedule.worktree import Checkout, link_inputs, prepare, shared
 from posttrain.stage.errors import UserError, first_line

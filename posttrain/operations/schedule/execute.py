@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.data.sources.base import Source
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
 from posttrain.operations.schedule.outcome import here
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.worktree import record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.operations.schedule.clock import ClockWatch
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.missed import admit, settle
 from posttrain.operations.schedule.notes import Declaration, Tick
 from posttrain.operations.schedule.outcome import (
@@ -25,6 +24,7 @@ from posttrain.operations.schedule.outcome import (
     note_crash,
     tick_of,
 )
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import is_away, is_paused, version_of
 from posttrain.stage.errors import UserError, first_line
 

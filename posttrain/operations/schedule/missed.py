@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 from posttrain.operations.schedule.clock import instant
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.notes import Declaration, Tick
 from posttrain.operations.schedule.outcome import FINAL, SLACK_SECONDS, Desk
 from posttrain.operations.schedule.policy import TickDecision, decide
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import clocks
 from posttrain.operations.schedule.times import ticks_between
 

@@ -16,8 +16,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from posttrain.operations.schedule.clock import instant
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import Server
 from posttrain.operations.schedule.worktree import STATE
 from posttrain.stage.errors import first_line

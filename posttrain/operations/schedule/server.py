@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from posttrain.operations.schedule.declared import Schedule
 from posttrain.operations.schedule.notes import Tick
+from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.times import Clock
 from posttrain.stage.hashing import sha256_of_parts
 

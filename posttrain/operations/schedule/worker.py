@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.operations.schedule.admission import begin
-from posttrain.operations.schedule.declared import apply
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.outcome import end_group, held_back
+from posttrain.operations.schedule.recipes import apply
 from posttrain.operations.schedule.server import away, connect
 from posttrain.stage.errors import first_line
 

@@ -17,9 +17,9 @@ from types import SimpleNamespace
 import pytest
 
 from posttrain.operations.schedule import notes as noting
-from posttrain.operations.schedule.declared import Schedule, ScheduleConfig
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
+from posttrain.operations.schedule.recipes import Schedule, ScheduleConfig
 from posttrain.operations.schedule.server import SETTINGS, version_of
 
 
