@@ -1,4 +1,4 @@
-"""Decide at the start of a run: is there anything to do, and of which commit is it the run."""
+"""Decide at the start of a run: may it start, is there anything to do, and at which commit."""
 
 import json
 import os
@@ -12,8 +12,9 @@ from typing import Any
 from filelock import Timeout
 
 from posttrain.operations.schedule.clock import instant
+from posttrain.operations.schedule.missed import was_taken
 from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
-from posttrain.operations.schedule.notes import ENVIRONMENT, Tick
+from posttrain.operations.schedule.notes import ENVIRONMENT, Declaration, Tick
 from posttrain.operations.schedule.outcome import Desk, conclude, run_lock
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import BEAT_SECONDS
@@ -32,6 +33,49 @@ class Begun:
     place: Path
     command: Sequence[str]
     environment: Mapping[str, str]
+
+
+def admit(desk: Desk, declarations: dict[str, Declaration], run: Any) -> bool:
+    """Return whether a flow run that is due may start now; its tick has a note then."""
+    name = run.parameters.get("schedule")
+    if name is None or run.deployment_id is None:
+        return True  # Somebody else's deployment in this pool.
+    if name not in declarations:
+        desk.server.skip(str(run.id), f"no recipe declares the schedule '{name}'")
+        return False
+    each, due = declarations[name], run.expected_start_time.timestamp()
+    schedule = Schedule.from_text(each.text)
+    tick = desk.notes.tick(name, due)
+    if tick is None and run.auto_scheduled and due not in desk.notes.known(name, due, [due]):
+        if time.time() - due > schedule.config.grace_seconds and not was_taken(run):
+            reason = "it was laid out before the schedule was declared, changed or resumed"
+            desk.notes.add(name, due, "skipped", reason)
+            desk.server.skip(str(run.id), reason)
+            return False
+    elif tick is None and run.auto_scheduled:
+        desk.server.skip(str(run.id), "it was missed, and skipped with others")
+        return False
+    if tick is None:
+        kind = "scheduled" if run.auto_scheduled else "manual"
+        said = "its time has come" if run.auto_scheduled else "asked for in Prefect"
+        desk.notes.add(name, due, "waiting", said, kind=kind, flow_run_id=str(run.id))
+        return True
+    return _may_start(desk, tick, run)
+
+
+def _may_start(desk: Desk, tick: Tick, run: Any) -> bool:
+    holder = tick.data.get("flow_run_id")
+    if tick.over:
+        desk.server.close(str(run.id), tick)
+    elif tick.status == "waiting" and holder is None:
+        desk.notes.about(tick, "note", "its flow run is there", flow_run_id=str(run.id))
+    elif holder != str(run.id):
+        desk.server.skip(str(run.id), f"flow run {holder} is of the same instant")
+    return (
+        tick.status == "waiting"
+        and holder in (None, str(run.id))
+        and tick.data.get("not_before", 0.0) <= time.time() + 1.0
+    )
 
 
 def begin(desk: Desk, run: Any) -> Begun | None:

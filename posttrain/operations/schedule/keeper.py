@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from posttrain.operations.schedule.admission import admit
 from posttrain.operations.schedule.clock import ClockWatch
-from posttrain.operations.schedule.missed import admit, settle
+from posttrain.operations.schedule.missed import settle
 from posttrain.operations.schedule.notes import Declaration, Tick
 from posttrain.operations.schedule.outcome import (
     FINAL,
@@ -41,7 +42,6 @@ class Keeper(Desk):
     """The processes of those that have one."""
     _kept: float = float("-inf")
     _troubles: dict[str, str] = field(default_factory=dict)
-    _paused: dict[str, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._clock = ClockWatch(self.root)
@@ -101,17 +101,18 @@ class Keeper(Desk):
             paused = each.paused if deployment is None else is_paused(deployment)
             self.server.deploy(schedule, str(self.root), paused=paused)
             self.say(f"{each.name}: {'made' if deployment is None else 'changed'} in Prefect")
+            if deployment is None and paused != each.paused_in_prefect:
+                self.notes.add(each.name, 0.0, "shown", "", paused_in_prefect=paused)
             return None
-        paused, seen = is_paused(deployment), self._paused.get(each.name, False)
-        self._paused[each.name] = paused
-        if paused == each.paused:
+        paused = is_paused(deployment)
+        if paused == each.paused == each.paused_in_prefect:
             return deployment
-        if paused != seen:
+        if paused != each.paused_in_prefect:
             event = "paused" if paused else "resumed"
-            self.notes.add(each.name, 0.0, event, f"{event} in Prefect")
+            self.notes.add(each.name, 0.0, event, f"{event} in Prefect", paused_in_prefect=paused)
         else:
             self.server.pause(deployment, paused=each.paused)
-            self._paused[each.name] = each.paused
+            self.notes.add(each.name, 0.0, "shown", "", paused_in_prefect=each.paused)
         return None
 
     def _close_if_over(self, run: Any) -> None:

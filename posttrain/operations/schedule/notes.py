@@ -123,6 +123,8 @@ class Declaration:
     text: str
     since: float
     paused: bool = False
+    paused_in_prefect: bool = False
+    """What was seen there last: a difference is somebody's change in its pages."""
 
 
 class ScheduleNotes:
@@ -236,17 +238,20 @@ class ScheduleNotes:
         """Every schedule that is declared, by name."""
         found: dict[str, Declaration] = {}
         for row in self._rows(NOTES.c.due == 0):
-            told = json.loads(row.data).get("declaration")
+            data = json.loads(row.data)
+            told, shown = data.get("declaration"), data.get("paused_in_prefect")
             before = found.get(row.schedule)
             if row.event == "removed":
                 found.pop(row.schedule, None)
             elif told is not None:
                 since = before.since if before and row.event == "changed" else row.at
-                paused = before is not None and before.paused
-                found[row.schedule] = Declaration(row.schedule, told, since, paused)
+                known = before or Declaration(row.schedule, told, since)
+                found[row.schedule] = replace(known, text=told, since=since)
             elif before is not None and row.event in ("paused", "resumed"):
                 since = row.at if row.event == "resumed" else before.since
                 found[row.schedule] = replace(before, paused=row.event == "paused", since=since)
+            if shown is not None and row.schedule in found:
+                found[row.schedule] = replace(found[row.schedule], paused_in_prefect=shown)
         return found
 
     def _rows(self, condition: Any) -> Sequence[Row[Any]]:

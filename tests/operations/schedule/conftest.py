@@ -160,6 +160,10 @@ def desk(tmp_path, declare, quiet):
         lines = []
         made = Keeper(tmp_path, notes, Remembering(), lines.append)
 
+        def restart():
+            nonlocal made
+            made = Keeper(tmp_path, notes, made.server, lines.append)
+
         def given(*schedules, minutes=0.0):
             now = time.time
             noting.time.time, begun = (lambda: begun), now() - minutes * 60.0
@@ -175,7 +179,8 @@ def desk(tmp_path, declare, quiet):
             return made.cycle(list(runs))
 
         yield SimpleNamespace(keeper=made, notes=notes, server=made.server, given=given,
-                              cycle=cycle, lines=lines, root=tmp_path, declare=declare)  # fmt: skip
+                              cycle=cycle, restart=restart, lines=lines, root=tmp_path,
+                              declare=declare)  # fmt: skip
 
 
 def _free_port():

@@ -179,6 +179,24 @@ def test_a_pause_in_prefects_pages_and_one_by_hand(desk):
     assert not desk.notes.declarations()["s"].paused
 
 
+def test_what_is_resumed_while_no_worker_is_up_is_not_paused_again(desk):
+    desk.given(desk.declare())
+    desk.notes.add("s", 0.0, "paused", "by hand")
+    desk.cycle()
+    assert desk.server.made["s"].paused
+    # The worker ends, a word by hand, and the next worker.
+    desk.notes.add("s", 0.0, "resumed", "by hand")
+    desk.restart()
+    desk.cycle()
+    desk.cycle()
+    assert (desk.server.made["s"].paused, desk.notes.declarations()["s"].paused) == (False, False)
+    # In Prefect's pages while no worker is up.
+    desk.server.made["s"].paused = True
+    desk.restart()
+    desk.cycle()
+    assert desk.notes.declarations()["s"].paused
+
+
 def test_a_clock_that_jumps_decides_nothing_until_it_has_stood(desk, monkeypatch):
     desk.given(desk.declare())
     before = desk.notes.history("s")
