@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from posttrain.provenance import key as key_module
-from posttrain.provenance.code import CodeClosure
+from posttrain.provenance.code import CodeClosure, installed_versions
 from posttrain.provenance.key import Difference, differences, stage_key
 
 CODE = CodeClosure({"a:f": "11", "a:g": "22"}, frozenset({"torch"}), frozenset({"a"}), {}, "33")
@@ -137,3 +137,20 @@ def test_a_value_that_json_does_not_know_is_a_mistake_of_the_programmer():
 def test_long_values_are_shortened_in_the_sentence():
     found = Difference("params", "prompt", '"' + "x" * 500 + '"', '"y"')
     assert len(found.sentence) < 120
+
+
+def test_a_module_that_only_lies_on_the_path_counts_by_its_files(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "lying_module.py").write_text("A = 1\n")
+    (tmp_path / "lying_package").mkdir()
+    (tmp_path / "lying_package/__init__.py").write_text("")
+    (tmp_path / "lying_package/table.json").write_text("1")
+    names = ("lying_module", "lying_package")
+    before = installed_versions(names)
+    assert all(text.startswith("content ") for text in before.values())
+    assert installed_versions(names) == before
+    (tmp_path / "lying_module.py").write_text("A = 2\n")
+    (tmp_path / "lying_package/table.json").write_text("2")
+    after = installed_versions(names)
+    assert all(after[name] != before[name] for name in names)
+    assert installed_versions(["lying_nowhere"]) == {"lying_nowhere": "not installed"}

@@ -12,7 +12,7 @@ from functools import cache as memoize
 from importlib.util import find_spec
 from pathlib import Path
 
-from posttrain.provenance.code.distributions import version
+from posttrain.provenance.code.distributions import ABSENT, version
 from posttrain.provenance.code.seen import signature_of
 from posttrain.stage.hashing import sha256_of_file, sha256_of_parts
 
@@ -46,7 +46,7 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
 
     Returns:
         Version by name; with a digest of the files of one that is installed for editing, or was
-        edited in place.
+        edited in place. Of a module that no distribution provides, the digest of its files.
 
     """
     found = {name: _installed(name) for name in packages}
@@ -58,7 +58,20 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
             if (each := _installed(name)) is not None:
                 found[name] = each
                 pending.append(name)
-    return {name: found[name] or version(name) for name in sorted(found)}
+    return {name: found[name] or _lying_about(name) for name in sorted(found)}
+
+
+def _lying_about(name: str) -> str:
+    """What stands for a module that lies in a folder on the path: the digest of its files."""
+    installed = version(name)
+    if installed != ABSENT or name in sys.stdlib_module_names:
+        return installed
+    files = list(_files_of(name))
+    if not any(file.name == "__init__.py" for file in files):
+        # Any folder may be imported, one of logs, too.
+        files = [file for file in files if file.suffix in _CODE]
+    present = [file for file in files if "__pycache__" not in file.parts]
+    return f"content {_digest(present)[:12]}" if present else ABSENT
 
 
 @memoize
@@ -139,12 +152,16 @@ def _is_recorded(file: Path, digest: str) -> bool:
 
 
 def _code_of(name: str) -> Iterator[Path]:
+    return (file for file in _files_of(name) if file.suffix in _CODE)
+
+
+def _files_of(name: str) -> Iterator[Path]:
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
         return
     for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-        yield from (file for file in Path(folder).rglob("*") if file.suffix in _CODE)
+        yield from Path(folder).rglob("*")
     if spec is not None and spec.origin and not spec.submodule_search_locations:
         yield Path(spec.origin)
 
