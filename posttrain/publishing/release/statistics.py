@@ -120,8 +120,10 @@ def lower_bound(values_P: np.ndarray, tail: float, *, lowest: float) -> float:
     The ``tail`` quantile of ``D_0 lowest + D_1 x_1 + ... + D_P x_P`` with D uniform on the simplex:
     what resampling gives once one more problem, as bad as a problem can be, may have gone unseen.
     Proposed by Gaffke (2005, Math. Methods Statist. 14), rewritten for bounded values by
-    Learned-Miller and Thomas (arXiv 1905.06208); that it fails at most as often as stated, for any
-    sample size and population, is the theorem of Vlassis and Thomas (arXiv 2607.08415).
+    Learned-Miller and Thomas (arXiv 1905.06208), who conjecture that it fails at most as often as
+    stated; Vlassis and Thomas (arXiv 2607.08415) prove it for any sample size and population.
+    `benchmarks.reliability.gates` checks it by weighing every outcome of rights and wrongs, and by
+    draws of problems and samples where there are more values.
 
     Args:
         values_P: One number per problem.
