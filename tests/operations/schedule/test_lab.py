@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sqlite3
+import time
 
 import pytest
 
@@ -86,3 +88,34 @@ def _is_free(lab, name):
             return True
     except Timeout:
         return False
+
+
+@pytest.mark.slow
+def test_of_two_workers_one_runs_what_is_due(lab):
+    first, lab.worker = lab.worker, None
+    lab.start_worker()
+    try:
+        lab.declare(one={"cron": "0 0 1 1 *"})
+        for _ in range(3):
+            lab.schedule("run", "one")
+        lab.until(lambda: [t.status for t in lab.ticks("one")] == ["succeeded"] * 3)
+    finally:
+        lab.kill(first, signal.SIGTERM)
+    for tick in lab.ticks("one"):
+        said = [line for _, line in tick.story]
+        assert (said.count("attempt 1 starts"), tick.attempt, tick.num_crashed) == (1, 1, 0)
+        assert lab.until(lambda tick=tick: lab.flow_run(tick)["state_type"] == "COMPLETED")
+
+
+@pytest.mark.slow
+def test_a_locked_database_of_prefect_is_waited_for(lab):
+    lab.declare(patient={"cron": "0 0 1 1 *"})
+    lab.until(lambda: lab.deployment("patient"))
+    held = sqlite3.connect(lab.root / ".posttrain/prefect/prefect.db", isolation_level=None)
+    held.execute("BEGIN IMMEDIATE")
+    lab.schedule("run", "patient")
+    time.sleep(15)
+    held.rollback()
+    held.close()
+    assert lab.tick("patient", "succeeded").num_failed == 0
+    assert lab.worker.poll() is None
