@@ -46,10 +46,13 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
 
 
 def _run(assignment: Assignment, channel: Channel) -> None:
-    # Before anything is given up: these two threads run no code of the stage.
+    # Before anything is given up: Landlock holds the thread that asks for it and those that come
+    # of it, so that these two stay free; they run no code of the stage.
     _start_watchers(channel)
     with logged(assignment.log), _exclusive(assignment.scratch), used(assignment.gpus):
-        final = concluded(assignment, lambda: _perform(assignment, channel), _hold(assignment))
+        final = concluded(
+            assignment, lambda: _perform(assignment, channel), lambda: _hold(assignment)
+        )
         sys.stdout.flush()
         sys.stderr.flush()
         channel.send(final)
@@ -66,10 +69,14 @@ def _hold(assignment: Assignment) -> Guard | None:
 
 
 def concluded(
-    assignment: Assignment, perform: Callable[[], dict[str, object]], guard: Guard | None
+    assignment: Assignment,
+    perform: Callable[[], dict[str, object]],
+    hold: Callable[[], Guard | None],
 ) -> dict[str, object]:
-    """The final event of a performance, also where it raises; `guard` knows what was refused."""
+    """The final event of a performance, also where it raises or cannot be held to its view."""
+    guard = None
     try:
+        guard = hold()
         with plugged(assignment.plugins):
             return perform()
     except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported

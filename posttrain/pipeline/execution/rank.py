@@ -33,9 +33,10 @@ def main() -> None:
     channel = Channel(link)
     with logged(rank_log(assignment.log, rank)) if rank else contextlib.nullcontext():
         # What this process may reach it has from the one that started it.
-        guard = listen(assignment.view) if assignment.view is not None else None
         final = concluded(
-            assignment, lambda: _perform(_own(assignment, rank), rank, channel), guard
+            assignment,
+            lambda: _perform(_own(assignment, rank), rank, channel),
+            lambda: listen(assignment.view) if assignment.view is not None else None,
         )
         sys.stdout.flush()
         sys.stderr.flush()

@@ -5,14 +5,15 @@ import os
 import py_compile
 import sys
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib.util import cache_from_source
+from importlib.util import cache_from_source, source_hash
 from pathlib import Path
 
 from posttrain.pipeline.hermetic.process import holds_here
 from posttrain.pipeline.hermetic.view import StageView
 from posttrain.pipeline.plan import Planner
 from posttrain.pipeline.verifiers import VERIFIES
+from posttrain.provenance.code import Signature
+from posttrain.provenance.code.seen import signature_of
 from posttrain.provenance.ledger import StageRun
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.config import configs_in
@@ -21,6 +22,12 @@ from posttrain.stage.spec import Stage
 
 TEMPORARY = ".tmp"
 """Folder beside the outputs of a stage for its temporary files, which go when it has ended."""
+
+# The flags of a compiled module (PEP 552) that names the hash of its source, and is checked by it.
+_CHECKED_HASH = (3).to_bytes(4, "little")
+
+# What was looked at, and its source, as both were then.
+_compiled: dict[Path, tuple[Signature | None, Signature | None]] = {}
 
 
 def view_of(
@@ -48,7 +55,7 @@ def view_of(
     """
     stage = planner.dag.stages[base.stage]
     code = _code(planner, base)
-    compile_all(tuple(sorted(code)))
+    compile_all(code)
     reach = {name for config in configs_in(stage.config) for name in config.reaches()}
     names = {name for config in configs_in(stage.config) for name in config.secret_names()}
     if _rows_ask(planner, base):
@@ -114,22 +121,36 @@ def declared_files(inputs: Mapping[str, Path]) -> set[str]:
     return {role for role in inputs if role.partition(".")[0] == READS}
 
 
-@cache
-def compile_all(files: tuple[Path, ...]) -> None:
-    """Compile modules beside their source, once: the stage that imports them may write nothing.
+def compile_all(files: Iterable[Path]) -> None:
+    """Compile modules beside their source: the stage that imports them may write nothing.
+
+    What is compiled knows its source by content. Python's own way, by size and whole seconds, runs
+    old code after an edit that keeps both.
 
     Args:
         files: Sources.
 
     """
-    if sys.dont_write_bytecode:
-        return
     for file in files:
-        compiled = Path(cache_from_source(str(file)))
-        try:
-            old = compiled.stat().st_mtime < file.stat().st_mtime
-        except FileNotFoundError:
-            old = True
-        if old and file.suffix == ".py":
+        if file.suffix == ".py":
             with contextlib.suppress(OSError):  # of a project that is read-only
-                py_compile.compile(str(file), quiet=2)
+                _compile(file, Path(cache_from_source(str(file))))
+
+
+def _compile(source: Path, compiled: Path) -> None:
+    found = signature_of(compiled)
+    if found is None and sys.dont_write_bytecode:
+        return
+    if found is not None and _compiled.get(compiled) == (signature_of(source), found):
+        return
+    if found is None or not _is_of(source, compiled):
+        by_content = py_compile.PycInvalidationMode.CHECKED_HASH
+        py_compile.compile(str(source), quiet=2, invalidation_mode=by_content)
+    _compiled[compiled] = signature_of(source), signature_of(compiled)
+
+
+def _is_of(source: Path, compiled: Path) -> bool:
+    """Return whether a compiled module is checked by its source's content, and is of it now."""
+    with compiled.open("rb") as stream:
+        head = stream.read(16)
+    return head[4:8] == _CHECKED_HASH and head[8:] == source_hash(source.read_bytes())

@@ -44,7 +44,7 @@ def isolation(*, held: bool) -> str:
 
 
 def hold(view: StageView) -> Guard:
-    """Give up all that a stage has not declared; begun before any thread is.
+    """Give up all that a stage has not declared, in this thread and all that it begins.
 
     Args:
         view: What the stage may reach.

@@ -1,12 +1,19 @@
 """Changes, connections and variables that a key does not know; and places that are odd."""
 
+import compileall
+import errno
+import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from posttrain.pipeline.execution.child import concluded
 
 
 def refused(toy, **options):
@@ -127,3 +134,29 @@ def test_a_stage_with_an_endpoint_keeps_answers_and_nothing_else_of_the_project(
             [sys.executable, "-c", ASKED], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert done.stdout.split() == [known, "held"], done.stderr
+
+
+def test_an_edit_that_keeps_size_and_time_runs_new_code(toy, monkeypatch):
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+    helper = toy.root / f"{toy.helper.replace('.', '/')}.py"
+    helper.write_text("def add(a, b):\n    return a + 1 * b\n")
+    compileall.compile_file(helper, quiet=1)  # as any other run of Python leaves it
+    kept = helper.stat()
+    assert toy.cli("run", "--local", "--only", "first").returncode == 0
+    result = toy.root / "data/first/result.json"
+    before = json.loads(result.read_text())["sum"]
+    for factor in (2, 3):
+        helper.write_text(f"def add(a, b):\n    return a + {factor} * b\n")
+        os.utime(helper, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+        assert toy.cli("run", "--local", "--only", "first").returncode == 0
+        assert json.loads(result.read_text())["sum"] == factor * before
+
+
+def test_a_stage_that_cannot_be_held_ends_with_a_sentence(tmp_path, capsys):
+    def hold():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assignment = SimpleNamespace(plugins=(), stage="first", log=tmp_path / "first.log")
+    final = concluded(assignment, lambda: {"kind": "done"}, hold)
+    assert final["kind"] == "refused"
+    assert "stage 'first': no space left on the disk of" in final["error"]
