@@ -119,3 +119,26 @@ def test_a_locked_database_of_prefect_is_waited_for(lab):
     held.close()
     assert lab.tick("patient", "succeeded").num_failed == 0
     assert lab.worker.poll() is None
+
+
+@pytest.mark.slow
+def test_a_corrupt_database_of_prefect_is_said_and_one_that_is_lost_made_anew(lab):
+    lab.declare(lost={"cron": "0 0 1 1 *"})
+    before = lab.until(lambda: lab.deployment("lost"))
+    lab.kill(lab.server, signal.SIGTERM)
+    for file in (lab.root / ".posttrain/prefect").glob("prefect.db*"):
+        file.unlink()
+    (lab.root / ".posttrain/prefect/prefect.db").write_text("garbage" * 1000)
+    host = ("--host", "127.0.0.1", "--port", str(lab._port))
+    corrupt = lab._start("corrupt", "prefect", "server", "start", *host)
+    assert corrupt.wait(90) != 0
+    assert "file is not a database" in (lab.root / ".posttrain/corrupt.log").read_text()
+    # What is asked for meanwhile is in the notes; the worker says in a line that it waits.
+    assert lab.schedule("run", "lost").returncode == 0
+    log = lab.root / ".posttrain/worker.log"
+    lab.until(lambda: "trying again: ConnectError" in log.read_text())
+    assert lab.worker.poll() is None
+    (lab.root / ".posttrain/prefect/prefect.db").unlink()
+    lab.start_server()
+    assert lab.tick("lost", "succeeded").attempt == 1
+    assert lab.deployment("lost")["id"] != before["id"]
