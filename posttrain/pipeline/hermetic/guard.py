@@ -164,6 +164,6 @@ class DeclaredVariables:
 
 def _asked_by(code: frozenset[str], frame: FrameType | None) -> bool:
     """Whether one of these files asks, by `os.environ` or through functions of `os`."""
-    while frame is not None and frame.f_globals.get("__name__") in ("os", "_collections_abc"):
+    while frame is not None and frame.f_globals.get("__name__") in ("os", "collections.abc"):
         frame = frame.f_back
     return frame is not None and os.path.realpath(frame.f_code.co_filename) in code
