@@ -5,7 +5,7 @@ import os
 import random
 from collections.abc import Mapping
 
-from posttrain.stage.kernels import Kernels, bind_kernels, kernel_environment
+from posttrain.stage.kernels import REPEATABLE, THREADS, Kernels, bind_kernels, kernel_environment
 from posttrain.stage.seeds import derived_seed
 
 # Parameters of glibc's mallopt, as <malloc.h> numbers them.
@@ -35,15 +35,9 @@ def stage_seed(runtime: Mapping[str, str], stage: str) -> int:
 
 def library_environment(threads: int, kernels: Kernels) -> dict[str, str]:
     """Variables that native libraries read once, when they are loaded."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
-    quiet = {
-        "TOKENIZERS_PARALLELISM": "false",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
-        "PYTHONHASHSEED": "0",
-    }
-    return dict.fromkeys(names, str(threads)) | quiet | kernel_environment(kernels)
+    quiet = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    counted = {**dict.fromkeys(THREADS, str(threads)), **kernel_environment(kernels)}
+    return {**counted, **REPEATABLE, **quiet}
 
 
 def make_deterministic(seed: int, threads: int, kernels: Kernels) -> None:

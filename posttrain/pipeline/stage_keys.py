@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from posttrain.pipeline.comparison import real_differences, same_rules
+from posttrain.pipeline.determinism import library_environment
+from posttrain.pipeline.hermetic.environment import decisive
 from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
 from posttrain.pipeline.workspace import Workspace
@@ -24,7 +26,6 @@ from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.records import StageRun
 from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
-from posttrain.stage.kernels import PORTABLE, Kernels
 from posttrain.stage.seeds import derived_seed
 from posttrain.stage.slots import parts_in
 from posttrain.stage.spec import ArtifactKind, Dag, Stage
@@ -171,11 +172,15 @@ class StageKeys:
 
     def _runtime(self, stage: Stage) -> dict[str, str]:
         seed = derived_seed(self.recipe.run.seed, stage.seed_as or stage.name)
+        run, declared = self.recipe.run, stage.declared
+        own = library_environment(run.threads, run.kernels)
+        known = {*own, *declared.environment, *declared.secrets}
         return {
-            **self.recipe.run.keyed(),
+            **run.keyed(),
             **stage.resources.keyed(),
-            **_chosen_kernels(self.recipe.run.kernels),
-            **stage.declared.keyed(),
+            # Variables by which a person chooses how libraries compute.
+            **decisive(os.environ, known),
+            **declared.keyed(),
             # However it was computed: two arms of a comparison may share their randomness.
             "stage_seed": str(seed),
             "stage": stage.name,
@@ -262,13 +267,6 @@ def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClos
         if all(module.startswith(f"{FRAMEWORK}.") for module in closure.lazy[name])
     }
     return replace(closure, packages=closure.packages - unused, unused=frozenset(unused))
-
-
-def _chosen_kernels(kernels: Kernels) -> dict[str, str]:
-    """Variables by which a person chooses kernels, as far as the recipe leaves the choice."""
-    if kernels == "portable":
-        return {}
-    return {name: os.environ[name] for name in PORTABLE if name in os.environ}
 
 
 def _entries(config: StageConfig) -> list[str]:

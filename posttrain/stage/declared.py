@@ -9,9 +9,17 @@ from pydantic import field_validator, model_validator
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.hashing import sha256_of
+from posttrain.stage.kernels import PORTABLE, REPEATABLE, THREADS
 
 READS = "reads"
 """Role under which declared files are among the inputs of a stage, as `reads.path`."""
+
+_SET: Mapping[str, str] = {
+    **dict.fromkeys(THREADS, "run.threads"),
+    **dict.fromkeys(PORTABLE, "run.kernels"),
+    **dict.fromkeys(REPEATABLE, "the framework"),
+}
+"""What sets a variable in every stage's process, whatever it was."""
 
 
 class Declared(StageConfig):
@@ -35,6 +43,8 @@ class Declared(StageConfig):
         for name in names:
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise ValueError(f"'{name}' is no name of a variable; give names, never values")
+            if setting := _SET.get(name):
+                raise ValueError(f"{name} is set by {setting}, which counts; leave it out here")
         return names
 
     @model_validator(mode="after")

@@ -28,6 +28,16 @@ PORTABLE: Mapping[str, str] = {
 }
 """Variables that bind each library to AVX2; they are read when it is loaded or first used."""
 
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS")
+"""Variables that say how many threads a library may use."""
+
+REPEATABLE: Mapping[str, str] = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    "PYTHONHASHSEED": "0",
+}
+"""Variables without which a stage would not come to equal bytes again."""
+
 # MKL_CBWR_BRANCH and the branches, as <mkl_types.h> numbers them.
 _BRANCH = 1
 _BRANCHES = {1: "any", 2: "any", 3: "COMPATIBLE", 8: "AVX", 10: "AVX2", 12: "AVX512"}

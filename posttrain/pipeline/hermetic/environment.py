@@ -9,7 +9,19 @@ PASSED: Mapping[str, str] = {
     "PATH": "where programs are found",
     "LD_LIBRARY_PATH": "where libraries are found",
     "LD_PRELOAD": "an allocator or a profiler of the machine",
-    "PYTHON*": "where modules are found, which the key follows by their content",
+    "PYTHONPATH": "where modules are found, which the key follows by their content",
+    "PYTHONHOME": "where modules are found, which the key follows by their content",
+    "PYTHONNOUSERSITE": "where modules are found, which the key follows by their content",
+    "PYTHONUSERBASE": "where modules are found, which the key follows by their content",
+    "PYTHONSAFEPATH": "where modules are found, which the key follows by their content",
+    "PYTHONPYCACHEPREFIX": "where compiled modules lie",
+    "PYTHONDONTWRITEBYTECODE": "whether compiled modules are kept",
+    "PYTHONUNBUFFERED": "when text is shown",
+    "PYTHONIOENCODING": "how text is shown",
+    "PYTHONWARNINGS": "what is shown",
+    "PYTHONFAULTHANDLER": "what is shown",
+    "PYTHONTRACEMALLOC": "what is shown",
+    "PYTHONMALLOC": "how memory is kept",
     "VIRTUAL_ENV": "where modules are found",
     "CONDA_*": "where modules are found",
     "HOME": "where caches lie; nothing else below it can be read",
@@ -22,10 +34,6 @@ PASSED: Mapping[str, str] = {
     "COLUMNS": "how text is shown",
     "LINES": "how text is shown",
     "NO_COLOR": "how text is shown",
-    "LANG": "the language of messages, and UTF-8",
-    "LANGUAGE": "the language of messages",
-    "LC_*": "the language of messages, and UTF-8",
-    "TZ": "times in logs",
     "CXX": "a compiler of kernels, told by the records of the run",
     "CC": "a compiler of kernels, told by the records of the run",
     "CUDA_VISIBLE_DEVICES": "which device; its class is in the key",
@@ -33,10 +41,16 @@ PASSED: Mapping[str, str] = {
     "CUDA_HOME": "where libraries are found",
     "CUDA_PATH": "where libraries are found",
     "CUDA_CACHE_PATH": "the place of a cache",
-    "NVIDIA_*": "which devices a container shows",
+    "NVIDIA_VISIBLE_DEVICES": "which devices a container shows",
+    "NVIDIA_DRIVER_CAPABILITIES": "which devices a container shows",
     "PYTORCH_CUDA_ALLOC_CONF": "how memory is kept",
     "PYTORCH_ALLOC_CONF": "how memory is kept",
-    "NCCL_*": "how processes reach each other",
+    "NCCL_DEBUG*": "what is shown",
+    "NCCL_SOCKET_*": "how processes reach each other",
+    "NCCL_IB_*": "how processes reach each other",
+    "KMP_DUPLICATE_LIB_OK": "set by libraries when they are imported",
+    "KMP_INIT_AT_FORK": "set by libraries when they are imported",
+    "KMP_WARNINGS": "what is shown",
     "GLOO_SOCKET_IFNAME": "how processes reach each other",
     "TORCHINDUCTOR_CACHE_DIR": "the place of a cache",
     "TRITON_CACHE_DIR": "the place of a cache",
@@ -44,7 +58,10 @@ PASSED: Mapping[str, str] = {
     "MPLCONFIGDIR": "the place of a cache",
     "XDG_CACHE_HOME": "the place of caches",
     "RAY_*": "how Ray works; no result depends on where it is computed",
-    "POSTTRAIN_*": "this framework's own; each is documented",
+    "POSTTRAIN_ISOLATION": "how a stage is kept to its key, as the records say",
+    "POSTTRAIN_REQUESTS": "the place of a cache",
+    "POSTTRAIN_GPU_LOCKS": "the place of locks",
+    "POSTTRAIN_TRACKING": "where metrics are shown",
 }
 """Names or patterns, and why a variable may be seen that no key knows."""
 
@@ -62,9 +79,21 @@ DECISIVE: Mapping[str, str] = {
     "CUBLAS_WORKSPACE_CONFIG": "kernels of cuBLAS",
     "POLARS_*": "threads of polars",
     "TOKENIZERS_PARALLELISM": "threads of tokenizers",
+    "NVIDIA_TF32_OVERRIDE": "precision of cuBLAS and cuDNN",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "precision of torch on GPUs",
+    "NCCL_*": "the order of sums over processes",
+    "PYTHONHASHSEED": "the order of sets",
+    "PYTHONOPTIMIZE": "whether assertions run",
+    "PYTHONUTF8": "the encoding of files",
+    "PYTHONCOERCECLOCALE": "the encoding of files",
+    "PYTHONINTMAXSTRDIGITS": "which numbers can be read",
 }
-"""Seen by every stage as well: set from the recipe, counted by value, or told by the records of
-the run, in `posttrain.pipeline.determinism`."""
+"""Seen by every stage as well: set from the recipe (`posttrain.pipeline.determinism`), or counted
+in its key by value. What `PASSED` names is not among them."""
+
+FIXED: Mapping[str, str] = {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
+"""What every stage sees of a variable that it does not declare: times, order and encoding of text
+are the same wherever it runs."""
 
 NETWORKED: Mapping[str, str] = {
     "HF_*": "how the hub is reached, and where its cache lies",
@@ -80,7 +109,8 @@ NETWORKED: Mapping[str, str] = {
 }
 """Seen by stages that declare a hub or an endpoint."""
 
-_SEEN = re.compile("|".join(map(translate, (*PASSED, *DECISIVE))))
+_PASSED = re.compile("|".join(map(translate, PASSED)))
+_DECISIVE = re.compile("|".join(map(translate, DECISIVE)))
 _SEEN_NETWORKED = re.compile("|".join(map(translate, NETWORKED)))
 
 
@@ -101,7 +131,28 @@ def passed(
     return {
         name: value
         for name, value in present.items()
-        if name in declared or _SEEN.match(name) or (networked and _SEEN_NETWORKED.match(name))
+        if name in declared
+        or _PASSED.match(name)
+        or _DECISIVE.match(name)
+        or (networked and _SEEN_NETWORKED.match(name))
+    }
+
+
+def decisive(present: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Choose the variables that count in every key by value.
+
+    Args:
+        present: All variables that are set.
+        known: Names that count otherwise: the framework sets them, or the recipe declares them.
+
+    Returns:
+        Values by name.
+
+    """
+    return {
+        name: present[name]
+        for name in sorted(present)
+        if name not in known and _DECISIVE.match(name) and not _PASSED.match(name)
     }
 
 

@@ -1,16 +1,18 @@
 """Hold the present process to its view, for good."""
 
 import contextlib
+import locale
 import os
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from multiprocessing import current_process
 from pathlib import Path
 
 from posttrain.backends.endpoint.cache import RequestCache, default_path
 from posttrain.pipeline.hermetic import landlock
-from posttrain.pipeline.hermetic.environment import passed, withhold
+from posttrain.pipeline.hermetic.environment import FIXED, passed, withhold
 from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
@@ -117,10 +119,13 @@ def _set_environment(view: StageView) -> frozenset[str]:
     seen = passed(os.environ, declared, networked=bool(view.reach & {"hub", "endpoint"}))
     withheld = frozenset(os.environ.keys() - seen.keys())
     withhold(withheld)
-    os.environ.update(declared)
+    os.environ.update({**FIXED, **declared})
+    time.tzset()
+    with contextlib.suppress(locale.Error):  # of a system without it
+        locale.setlocale(locale.LC_CTYPE, "")
     if view.temporary is not None:
         view.temporary.mkdir(parents=True, exist_ok=True)
         os.environ["TMPDIR"] = tempfile.tempdir = str(view.temporary)
         # Where listeners have their sockets: what it inherited is the executor's.
         vars(current_process())["_config"].pop("tempdir", None)
-    return withheld - declared.keys()
+    return withheld - declared.keys() - FIXED.keys()

@@ -12,6 +12,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
+from posttrain.pipeline.hermetic.process import holds_here, isolation
 from posttrain.provenance.circumstances import processor
 from posttrain.publishing.release.licenses import license_of
 from posttrain.stage.hashing import digest_of_files, digest_of_stream
@@ -39,6 +40,7 @@ def environment_lock() -> dict[str, Any]:
         "processor": processor(),
         "accelerator": accelerator(),
         "system": platform.system(),
+        "isolation": isolation(held=holds_here()),
         "packages": dict(sorted(packages.items())),
     }
 

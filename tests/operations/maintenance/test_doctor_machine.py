@@ -12,6 +12,7 @@ import pytest
 from posttrain.operations.maintenance.checks import clock, gpu, installation, machine
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
+from posttrain.publishing.release.environment import environment_lock
 
 GB = 10**9
 NOWHERE = CheckScope(None)
@@ -245,3 +246,13 @@ def test_a_driver_that_fails(driver):
     found = the(gpu.gpu(NOWHERE))
     assert found.state == "warning"
     assert "Driver/library version mismatch" in found.says
+
+
+def test_whether_stages_are_held_is_said(monkeypatch):
+    monkeypatch.setenv("POSTTRAIN_ISOLATION", "observed")
+    found = the(machine.stages(NOWHERE))
+    assert (found.state, found.says.partition(":")[0]) == ("warning", "observed")
+    assert environment_lock()["isolation"] == "observed"
+    monkeypatch.delenv("POSTTRAIN_ISOLATION")
+    monkeypatch.setattr("posttrain.pipeline.hermetic.landlock.abi", lambda: 4)
+    assert the(machine.stages(NOWHERE)).state == "ok"

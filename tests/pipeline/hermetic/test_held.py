@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from posttrain.pipeline.execution.child import concluded
+from posttrain.stage.declared import Declared
 
 
 def refused(toy, **options):
@@ -160,3 +161,55 @@ def test_a_stage_that_cannot_be_held_ends_with_a_sentence(tmp_path, capsys):
     final = concluded(assignment, lambda: {"kind": "done"}, hold)
     assert final["kind"] == "refused"
     assert "stage 'first': no space left on the disk of" in final["error"]
+
+
+def test_variables_that_decide_how_libraries_compute_count_by_value(toy, monkeypatch):
+    for name in ("NVIDIA_TF32_OVERRIDE", "NCCL_ALGO", "GLIBC_TUNABLES", "PYTHONOPTIMIZE"):
+        monkeypatch.delenv(name, raising=False)
+    toy.run()
+    for name, value in {
+        "NVIDIA_TF32_OVERRIDE": "1",
+        "NCCL_ALGO": "Tree",
+        "KMP_BLOCKTIME": "0",
+        "MKL_DYNAMIC": "FALSE",
+        "POLARS_ENGINE_AFFINITY": "streaming",
+        "GLIBC_TUNABLES": "glibc.malloc.check=0",
+        "PYTHONOPTIMIZE": "1",
+    }.items():
+        with monkeypatch.context() as patched:
+            patched.setenv(name, value)
+            assert toy.plan()["first"].action == "run", name
+    for name in ("OMP_NUM_THREADS", "NCCL_DEBUG", "PYTHONUNBUFFERED", "KMP_INIT_AT_FORK", "TZ"):
+        with monkeypatch.context() as patched:
+            patched.setenv(name, "3")
+            assert toy.plan()["first"].action == "cached", name
+
+
+def test_times_and_text_are_the_same_in_any_zone_and_language(doing):
+    body = """
+        import locale, os, time
+        seen = time.strftime("%z", time.localtime(0)), os.environ["TZ"], locale.getencoding()
+        assert seen == ("+0000", "UTC", "UTF-8"), seen
+    """
+    toy = doing(body)
+    odd = {"TZ": "Asia/Tokyo", "LC_ALL": "POSIX", "LANG": "de_DE.ISO-8859-1"}
+    done = toy.cli("run", "--local", "--only", "first", env=odd)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_declared_zone_is_the_one_that_is_seen(doing):
+    toy = doing('import os\nassert os.environ["TZ"] == "Asia/Tokyo"', "environment: [TZ]")
+    assert toy.cli("run", "--local", "--only", "first", env={"TZ": "Asia/Tokyo"}).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "setting"),
+    [
+        ("OMP_NUM_THREADS", "run.threads"),
+        ("MKL_CBWR", "run.kernels"),
+        ("PYTHONHASHSEED", "the framework"),
+    ],
+)
+def test_a_variable_that_is_set_whatever_it_was_cannot_be_declared(name, setting):
+    with pytest.raises(ValueError, match=f"{name} is set by {setting}, which counts; leave it out"):
+        Declared(environment=(name,))

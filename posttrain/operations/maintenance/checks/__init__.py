@@ -25,6 +25,7 @@ ANYWHERE: Mapping[str, Check] = {
     "path": installation.commands,
     "extras": installation.extras,
     "gpu": gpu.gpu,
+    "stages": machine.stages,
 }
 IN_PROJECT: Mapping[str, Check] = {
     "versions": installation.versions,

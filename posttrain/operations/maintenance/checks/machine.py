@@ -1,4 +1,4 @@
-"""Disk and git."""
+"""How stages are held, disk and git."""
 
 import os
 import shutil
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
+from posttrain.pipeline.hermetic.process import ISOLATION, holds_here, isolation
 from posttrain.provenance.git import ask_git
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.lineage.artifacts import object_folder
@@ -17,6 +18,16 @@ _LITTLE, _NEXT_TO_NOTHING = 2 * 10**9, 2 * 10**8
 _COPIES = 2
 _FEW_FILES = 10_000
 _REMEDY = "posttrain gc --dry-run shows what can go; or move the cache: dvc cache dir --local"
+
+
+def stages(_place: CheckScope) -> Iterator[Finding]:
+    """Whether the kernel holds stages to what their keys know."""
+    how = isolation(held=holds_here())
+    if how == "held":
+        yield Finding("stages", "ok", "held to what their keys know")
+        return
+    remedy = f"Linux 6.7 or later with Landlock, and {ISOLATION} not set"
+    yield Finding("stages", "warning", f"{how}: a read or a connection may go unnoticed", remedy)
 
 
 def disk(place: CheckScope) -> Iterator[Finding]:
