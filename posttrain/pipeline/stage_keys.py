@@ -129,6 +129,13 @@ class StageKeys:
             self._closures.clear()
             self._closures_by_name.clear()
 
+    def files_of(self, run: StageRun) -> frozenset[Path]:
+        """The first-party files that a stage may read: of its key, and of what lists parts."""
+        parts = [plugin.split(".") for plugin in self.recipe.plugins]
+        modules = {".".join(each[:n]) for each in parts for n in range(1, len(each) + 1)}
+        read = self.closure(run.stage, run.components["inputs"]).files
+        return read.union(*map(self.reader.imported, modules))
+
     def refuse_changed(self, run: StageRun, loaded: Mapping[str, Signature]) -> None:
         """Refuse the outputs of a stage whose code is not the one in its key.
 

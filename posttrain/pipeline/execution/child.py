@@ -96,13 +96,14 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     _require_device(assignment)
     begun = started = time.perf_counter()
     before = set(sys.modules)
+    loaded: Mapping[str, object] = {}
     if assignment.processes > 1:
         from posttrain.pipeline.execution.ranks import run_ranks
 
         final = run_ranks(assignment, channel)
         if final["kind"] != "done":
             return dict(final)
-        metrics = final["metrics"]
+        metrics, loaded = final["metrics"], final["imported"]
     else:
         importlib.import_module(assignment.entry.partition(":")[0])
         started = time.perf_counter()
@@ -119,7 +120,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "metrics": {name: float(value) for name, value in metrics.items()},
         "rows": rows,
         "parts": parts,
-        "imported": imported.first_party(),
+        "imported": {**imported.first_party(), **loaded},
         "circumstances": {**observed(assignment.device), **_isolation(assignment)},
         "timings": {"import": started - begun, "run": ran - started, "verify": verified - ran},
         # What this process held at most.

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from posttrain.pipeline.execution.publish import publish
 from posttrain.pipeline.execution.supervise import StageOutcome
 from posttrain.pipeline.plan import Planner
 from posttrain.pipeline.verifiers import verifier_digest
+from posttrain.provenance.code import FRAMEWORK
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.provenance.lineage.recalls import refuse_recalled
@@ -54,14 +55,15 @@ class OutputPublisher:
             The complete record of the run, not yet in the ledger.
 
         Raises:
-            UserError: If its code or an input changed while it ran, or a part of an output was
-                recalled or does not fit the inputs'.
+            UserError: If its code or an input changed while it ran, it imported code that no key
+                knows, or a part of an output was recalled or does not fit the inputs'.
 
         """
         stage = self.planner.dag.stages[base.stage]
         finals = finals_of(self.planner, base.stage)
         with timings.phase("key"), self.reading:
             self.planner.keys.refuse_changed(base, outcome.imported)
+            self._refuse_unseen(base, outcome.imported)
             self._refuse_changed_inputs(base)
         with timings.phase("digest"):
             known = self.planner.stat_cache
@@ -100,6 +102,22 @@ class OutputPublisher:
             circumstances=outcome.circumstances,
             timings=dict(timings) | {f"stage.{k}": v for k, v in outcome.timings.items()},
         )
+
+    def _refuse_unseen(self, base: StageRun, loaded: Iterable[str]) -> None:
+        """Refuse what may have been made by code of the project that no key knows."""
+        keys, workspace = self.planner.keys, self.planner.workspace
+        root, known = workspace.root.resolve(), {file.resolve() for file in keys.files_of(base)}
+        given = (ref.path for ref in self.planner.dag.stages[base.stage].inputs.values())
+        places = [root / FRAMEWORK, workspace.state, *filter(None, given)]
+        passed = known | {each.resolve() for each in places}
+        for file in sorted(Path(each).resolve() for each in loaded):
+            if root in file.parents and passed.isdisjoint((file, *file.parents)):
+                shown = file.relative_to(root)
+                raise UserError(
+                    f"stage '{base.stage}' imported {shown}, code that its key was not seen to"
+                    " reach; nothing of it was published; import it by its name, or declare it in"
+                    f" the recipe: reads: [{shown}]"
+                )
 
     def _refuse_changed_inputs(self, base: StageRun) -> None:
         """Refuse what may have read other bytes than those in its key."""

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from multiprocessing import connection
 
+from posttrain.pipeline.execution import imported
 from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.child import concluded, emitter, logged
@@ -60,7 +61,7 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
     final: dict[str, object]
     try:
         metrics = perform(assignment, emitter(channel if rank == 0 else None))
-        final = {"kind": "done", "metrics": metrics}
+        final = {"kind": "done", "metrics": metrics, "imported": imported.first_party()}
     except Dismissed:
         final = {"kind": "dismissed"}
     close_group()

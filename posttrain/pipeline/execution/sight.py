@@ -54,7 +54,8 @@ def view_of(
 
     """
     stage = planner.dag.stages[base.stage]
-    code = _code(planner, base)
+    root = planner.workspace.root
+    code = {file for file in planner.keys.files_of(base) if root in file.parents}
     compile_all(code)
     reach = {name for config in configs_in(stage.config) for name in config.reaches()}
     names = {name for config in configs_in(stage.config) for name in config.secret_names()}
@@ -66,7 +67,7 @@ def view_of(
     reach |= _resources(stage)
     return StageView(
         stage=stage.name,
-        root=planner.workspace.root,
+        root=root,
         folder=planner.recipe.directory,
         inputs=tuple(inputs.values()),
         code=tuple(sorted(code)),
@@ -85,16 +86,6 @@ def view_of(
 def _resources(stage: Stage) -> set[str]:
     processes = {"processes"} if stage.resources.processes > 1 else set()
     return processes | ({"ray"} if stage.resources.ray else set())
-
-
-def _code(planner: Planner, base: StageRun) -> set[Path]:
-    """Files of the code that the key knows, and of the plug-ins, which list parts."""
-    closure = planner.keys.closure(base.stage, base.components["inputs"])
-    root = planner.workspace.root
-    heads = {plugin.partition(".")[0] for plugin in planner.recipe.plugins}
-    plugins = [file for head in heads for file in (root / head).rglob("*.py")]
-    single = [file for head in heads if (file := root / f"{head}.py").is_file()]
-    return {file for file in (*closure.files, *plugins, *single) if root in file.parents}
 
 
 def _rows_ask(planner: Planner, base: StageRun) -> bool:

@@ -27,7 +27,8 @@ def distributions(imports: Iterable[str], *, cache: Path | None = None) -> froze
         installing it may change what runs.
 
     """
-    third_party = {name for name in imports if name not in sys.stdlib_module_names}
+    # An empty parameter of code that imports by name names nothing.
+    third_party = {name for name in imports if name and name not in sys.stdlib_module_names}
     return frozenset(found for name in third_party for found in _providers(name, cache))
 
 

@@ -68,6 +68,57 @@ def test_a_declared_file_is_read_and_counts_by_its_content(doing, declares):
     assert decision.reasons[0].startswith(f"input reads.{role} has other bytes")
 
 
+LIST = """
+from typing import Literal
+from posttrain.stage.shapes.base import ScheduleShape
+class Early(ScheduleShape):
+    kind: Literal["early"] = "early"
+    def value(self, start, end, progress):
+        return start
+PARTS = {"schedule": {"early": Early}}
+"""
+HIDING = "import importlib\nAMOUNT = importlib.import_module('pl' + 'ug.dee' + 'per').AMOUNT\n"
+
+
+def test_what_lies_beside_a_plugin_is_not_imported_unseen(doing, isolation):
+    toy = doing("name = 'pl' + 'ug.dee' + 'per'\nimport importlib\nimportlib.import_module(name)")
+    toy.recipe("plugins: [plug.parts]\n")
+    toy.write("plug/parts.py", LIST)
+    toy.write("plug/deeper.py", "AMOUNT = 1\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 2
+    said = re.sub(r"\s+", " ", done.stderr)
+    assert "stage 'first' reads plug/deeper.py, code that its key was not seen to reach" in said
+
+
+def test_what_was_imported_unseen_before_the_stage_was_held_is_not_published(toy, isolation):
+    """Its parameters come before it is held, and their module is imported with them."""
+    config = toy.root / toy.package / "config.py"
+    config.write_text(HIDING + config.read_text())
+    toy.write("plug/deeper.py", "AMOUNT = 1\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 2
+    said = re.sub(r"\s+", " ", done.stderr)
+    assert "stage 'first' imported plug/deeper.py, code that its key was not seen to reach" in said
+    assert not (toy.root / "data/first/result.json").exists()
+    toy.recipe("reads: [plug/deeper.py]\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_plugin_that_only_lists_parts_may_be_imported(doing, isolation):
+    """Where a kind is looked for while the stage runs, all plug-ins are imported."""
+    toy = doing(
+        "from posttrain.stage.shapes.registry import SCHEDULE_SHAPES\n"
+        "total = len(SCHEDULE_SHAPES.offered())"
+    )
+    toy.recipe("plugins: [plug.parts]\n")
+    toy.write("plug/parts.py", f"from plug.behind import ONE\n{LIST}")
+    toy.write("plug/behind.py", "ONE = 1\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 0, done.stderr
+
+
 def test_records_say_whether_a_stage_was_held_or_observed(toy, isolation):
     runs = toy.run()
     assert {run.circumstances["isolation"] for run in runs.values()} == {isolation}
