@@ -161,9 +161,11 @@ def _running(root: Path) -> int:
     if not ledger.is_file():
         return 0
     with sqlite3.connect(ledger) as database:
+        # A run that was interrupted early may have made the file and no table yet.
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
         return sum(
             database.execute(f"SELECT count(*) FROM {table} WHERE status = 'running'").fetchone()[0]
-            for table in ("runs", "stage_runs")
+            for table in tables & {"runs", "stage_runs"}
         )
 
 
