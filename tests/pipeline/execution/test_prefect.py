@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import socket
 import sqlite3
+import tempfile
 
 import pytest
 
@@ -51,14 +53,16 @@ def prefect(toy, monkeypatch):
 
 
 @pytest.fixture
-def meeting(toy, edit, tmp_path_factory):
+def meeting(toy, edit, tmp_path_factory, request):
     """Write the recipe of the flow above; each call gives the two roots a new meeting point."""
     edit(toy.root / toy.package / "stage.py", "    context.progress(1, 1)\n", MOODS.lstrip("\n"))
     flow = toy.flow.replace("chain", "meeting")
     toy.write(f"{flow.replace('.', '/')}.py", FLOW.replace("PACKAGE", toy.package))
 
     def recipe(middle):
-        place = tmp_path_factory.mktemp("place")
+        # Memory that processes share is all that two held stages have in common.
+        place = tempfile.mkdtemp(dir="/dev/shm", prefix=tmp_path_factory.mktemp("place").name)
+        request.addfinalizer(lambda: shutil.rmtree(place))
         toy.recipe(
             f"flow: {flow}\n"
             "run: {threads: 1, retries: 1}\n"
