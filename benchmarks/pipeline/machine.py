@@ -4,13 +4,14 @@ import os
 import platform
 import sqlite3
 from importlib.metadata import version
-from pathlib import Path
+
+from posttrain.provenance.circumstances import processor
 
 
 def described() -> dict[str, object]:
     """Processor, cores, load and the versions that matter."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "load": [round(load, 1) for load in os.getloadavg()],
         "system": f"{platform.system()} {platform.release()}",
@@ -18,11 +19,3 @@ def described() -> dict[str, object]:
         "sqlite": sqlite3.sqlite_version,
         **{name: version(name) for name in ("dvc", "prefect", "mlflow", "torch", "polars")},
     }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if "model name" in line), "unknown")

@@ -3,15 +3,16 @@
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
+
+from posttrain.provenance.circumstances import processor
 
 
 def described(threads: int) -> dict[str, object]:
     """Processor, cores, load and the versions that matter."""
     return {
-        "processor": _processor(),
+        "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": threads,
         "instructions": torch.backends.cpu.get_cpu_capability(),
@@ -28,11 +29,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(": ")[2] for line in lines if "model name" in line), "unknown")

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock
 
 from posttrain.stage.errors import UserError, first_line
@@ -53,6 +54,31 @@ def connected(resources: RayResources) -> Iterator[Any]:
             yield ray
         finally:
             ray.shutdown()
+
+
+def session_folders(address: str) -> list[Path]:
+    """Find where clusters that run on this machine keep logs, sockets and ports.
+
+    Who connects writes there too.
+
+    Args:
+        address: As in `RayResources`.
+
+    Returns:
+        The folder of each daemon of the cluster at this address; of all that are found for `auto`.
+
+    """
+    if address == "local":
+        return []
+    folders = []
+    for process in psutil.process_iter(["name", "cmdline"]):
+        if process.info["name"] == "raylet":
+            given = dict(word.partition("=")[::2] for word in process.info["cmdline"] or ())
+            port = given.get("--gcs-address", "").rpartition(":")[2]
+            # The machine has many names, of which one may be given; a port has one cluster.
+            if "--session_dir" in given and address.rpartition(":")[2] in ("auto", port):
+                folders.append(Path(given["--session_dir"]))
+    return folders
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from importlib.util import cache_from_source, source_hash
 from pathlib import Path
 
+from posttrain.backends.cluster.connection import session_folders
 from posttrain.pipeline.hermetic.process import holds_here
 from posttrain.pipeline.hermetic.view import StageView
 from posttrain.pipeline.plan import Planner
@@ -64,6 +65,8 @@ def view_of(
         reach.add("endpoint")
         every = (each for s in planner.dag.stages.values() for each in configs_in(s.config))
         names |= {name for config in every for name in config.secret_names()}
+    ray = stage.resources.ray
+    joined = session_folders(ray.address) if ray else []
     reach |= _resources(stage)
     return StageView(
         stage=stage.name,
@@ -71,7 +74,7 @@ def view_of(
         folder=planner.recipe.directory,
         inputs=tuple(inputs.values()),
         code=tuple(sorted(code)),
-        writes=(staging, scratch),
+        writes=(staging, scratch, *joined),
         temporary=staging / TEMPORARY,
         logs=tuple(logs),
         reach=frozenset(reach),

@@ -58,11 +58,6 @@ class CodeClosure:
         """Every first-party file that this code is known to read: nothing else may be."""
         return self.sources | self.data
 
-    @property
-    def folders(self) -> frozenset[Path]:
-        """The folders of these files, which are listed where modules are looked for."""
-        return frozenset(file.parent for file in self.files)
-
 
 class CodeReader:
     """Closures over one snapshot of the source files; what they share is computed once.

@@ -8,7 +8,7 @@ import numpy as np
 
 from posttrain.publishing.release.gates.metrics import MetricGate
 from posttrain.publishing.release.results import Results
-from posttrain.publishing.release.statistics import problem_values, sign_test
+from posttrain.publishing.release.statistics import paired, problem_values, sign_test
 
 RESAMPLED = frozenset({"low", "high", "p_value", "p_flipped"})
 """Figures that random numbers have a part in, but for the p-value of the exact sign test."""
@@ -23,21 +23,12 @@ def resampled_figures(gate: MetricGate, ours: Results, theirs: Results | None) -
     settings = gate.model_dump()
     if theirs is None or "against" not in settings:
         return resampled_estimate(gate.metric, ours, gate.confidence)
-    first_P, second_P = (problem_values(gate.metric, each.pooled()) for each in (ours, theirs))
-    differences_P = first_P - second_P
+    differences_P, figures = paired(gate.metric, ours, theirs)
     low, high, means_R = bootstrap(differences_P, gate.confidence)
     crossings = min(int((means_R <= 0).sum()), int((means_R >= 0).sum()))
-    figures = {
-        "value": float(first_P.mean()),
-        "against": float(second_P.mean()),
-        "difference": float(differences_P.mean()),
-        "low": low,
-        "high": high,
-        # Koehn 2004; Davison and Hinkley 1997, section 4.2.
-        "p_value": min(1.0, 2 * (1 + crossings) / (1 + len(means_R))),
-        "problems": float(len(first_P)),
-        "seeds": float(min(len(ours.by_seed), len(theirs.by_seed))),
-    }
+    # Koehn 2004; Davison and Hinkley 1997, section 4.2.
+    p_value = min(1.0, 2 * (1 + crossings) / (1 + len(means_R)))
+    figures |= {"low": low, "high": high, "p_value": p_value}
     if settings.get("test") == "sign":
         figures["p_value"] = sign_test(differences_P - settings["margin"])
     elif "test" in settings:

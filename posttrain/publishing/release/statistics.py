@@ -47,22 +47,25 @@ def compare(
     metric: str, ours: Results, theirs: Results, confidence: float
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Differences by problem, and their mean with its interval and two-sided p-value."""
+    differences_P, figures = paired(metric, ours, theirs)
+    low, high = interval(differences_P, confidence, lowest=-1.0, highest=1.0)
+    tails = (chance_at_most(0.0, sign * differences_P, lowest=-1.0) for sign in (1, -1))
+    figures |= {"low": low, "high": high, "p_value": min(1.0, 2 * min(tails))}
+    return differences_P, figures
+
+
+def paired(metric: str, ours: Results, theirs: Results) -> tuple[np.ndarray, dict[str, float]]:
+    """Differences by problem, and the figures that no statistics decide."""
     first_P = problem_values(metric, ours.pooled())
     second_P = problem_values(metric, theirs.pooled())
     differences_P = first_P - second_P
-    low, high = interval(differences_P, confidence, lowest=-1.0, highest=1.0)
-    tails = (chance_at_most(0.0, sign * differences_P, lowest=-1.0) for sign in (1, -1))
-    figures = {
+    return differences_P, {
         "value": float(first_P.mean()),
         "against": float(second_P.mean()),
         "difference": float(differences_P.mean()),
-        "low": low,
-        "high": high,
-        "p_value": min(1.0, 2 * min(tails)),
         "problems": float(len(first_P)),
         "seeds": float(min(len(ours.by_seed), len(theirs.by_seed))),
     }
-    return differences_P, figures
 
 
 def problem_values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -109,3 +110,15 @@ def test_a_stage_without_work_for_ray_refuses_it_and_the_run_skips_it(toy):
     toy.recipe("run: {resources: {ray: auto}}\n")
     stages = load_recipe(toy.root).resolve(toy.root).stages
     assert stages["first"].resources.ray is None
+
+
+@pytest.mark.slow
+def test_the_folder_of_a_cluster_that_a_stage_is_to_join(ray):
+    from posttrain.backends.cluster.connection import session_folders
+
+    context = ray.get_runtime_context()
+    port = context.gcs_address.rpartition(":")[2]
+    folder = Path(ray._private.worker.global_worker.node.get_session_dir_path())
+    assert session_folders(f"localhost:{port}") == [folder]
+    assert folder in session_folders("auto")
+    assert session_folders("127.0.0.1:1") == session_folders("local") == []

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -196,3 +197,11 @@ def release_twice(place):
     assert project.create("mini").tag == parse_tag("mini@v1.1.0")
     sys.path[:] = saved
     return project
+
+
+@pytest.fixture
+def free_port():
+    """A port of this machine that nothing listens at."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]

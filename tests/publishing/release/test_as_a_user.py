@@ -118,15 +118,6 @@ def test_a_release_is_served_and_checked(project, tmp_path, free_port):
 
 
 @pytest.fixture
-def free_port():
-    import socket
-
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
-
-
-@pytest.fixture
 def other_environment(tmp_path):
     """Another environment: an interpreter with a prefix and scripts of its own, and this library.
 

@@ -41,14 +41,6 @@ HTTPServer((arguments["--host"], int(arguments["--port"])), Handler).serve_forev
 """
 
 
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture
 def fake_vllm(tmp_path):
     def write(*, sane):
@@ -70,27 +62,27 @@ def test_the_command_states_what_decides_a_token(released):
     assert "--max-model-len" in line
 
 
-def test_a_server_that_answers_as_stored_serves_on(released, fake_vllm):
-    port = free_port()
-    command = serve_command(released.second, "mini@v1.1.0", host="127.0.0.1", port=port)
+def test_a_server_that_answers_as_stored_serves_on(released, fake_vllm, free_port):
+    command = serve_command(released.second, "mini@v1.1.0", host="127.0.0.1", port=free_port)
     process = serve(
-        released.second, [fake_vllm(sane=True), *command[1:]], host="127.0.0.1", port=port
+        released.second, [fake_vllm(sane=True), *command[1:]], host="127.0.0.1", port=free_port
     )
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5) as response:
             assert response.status == 200
     finally:
         process.terminate()
         process.wait(10)
 
 
-def test_a_server_that_answers_otherwise_is_stopped(released, fake_vllm):
-    port = free_port()
-    command = serve_command(released.second, "mini@v1.1.0", host="127.0.0.1", port=port)
+def test_a_server_that_answers_otherwise_is_stopped(released, fake_vllm, free_port):
+    command = serve_command(released.second, "mini@v1.1.0", host="127.0.0.1", port=free_port)
     with pytest.raises(UserError, match="serves another model"):
-        serve(released.second, [fake_vllm(sane=False), *command[1:]], host="127.0.0.1", port=port)
+        serve(
+            released.second, [fake_vllm(sane=False), *command[1:]], host="127.0.0.1", port=free_port
+        )
     with pytest.raises(OSError, match=r"refused|Connection"):
-        urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+        urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5)
 
 
 def test_a_server_that_ends_at_once_is_said(released):
