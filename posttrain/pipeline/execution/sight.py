@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from importlib.util import cache_from_source, source_hash
 from pathlib import Path
 
-from posttrain.backends.cluster.connection import session_folders
 from posttrain.pipeline.hermetic.process import holds_here
 from posttrain.pipeline.hermetic.view import StageView
 from posttrain.pipeline.plan import Planner
@@ -65,8 +64,7 @@ def view_of(
         reach.add("endpoint")
         every = (each for s in planner.dag.stages.values() for each in configs_in(s.config))
         names |= {name for config in every for name in config.secret_names()}
-    ray = stage.resources.ray
-    joined = session_folders(ray.address) if ray else []
+    joined = _clusters(stage)
     reach |= _resources(stage)
     return StageView(
         stage=stage.name,
@@ -84,6 +82,15 @@ def view_of(
         },
         held=holds_here(),
     )
+
+
+def _clusters(stage: Stage) -> list[Path]:
+    """Folders of the Ray cluster that a stage joins: its driver writes there."""
+    if stage.resources.ray is None:
+        return []
+    from posttrain.backends.cluster.connection import session_folders
+
+    return session_folders(stage.resources.ray.address)
 
 
 def _resources(stage: Stage) -> set[str]:
