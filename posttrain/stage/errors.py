@@ -35,6 +35,23 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
 
 
+def sentence(error: BaseException) -> str:
+    """Say any error in a line: a refusal in its own words, another one after its class.
+
+    >>> sentence(UserError("no recipe here")), sentence(KeyError("a"))
+    ('no recipe here', "KeyError: 'a'")
+
+    Args:
+        error: What was raised.
+
+    Returns:
+        The line.
+
+    """
+    known = isinstance(error, UserError)
+    return str(error) if known else f"{type(error).__name__}: {first_line(error)}"
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Suggest the closest candidate to a name that is unknown.
 

@@ -2,9 +2,8 @@
 
 import json
 import os
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.missed import was_taken
 from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, moved
 from posttrain.operations.schedule.notes import ENVIRONMENT, Declaration, Tick
-from posttrain.operations.schedule.outcome import Desk, conclude, run_lock
+from posttrain.operations.schedule.outcome import Desk, run_lock, schedule_of, tick_of
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import BEAT_SECONDS
 from posttrain.operations.schedule.worktree import Checkout, link_inputs, prepare, shared
-from posttrain.stage.errors import UserError, first_line
+from posttrain.stage.errors import UserError, sentence
 
 TICK = "POSTTRAIN_TICK"
 _BUSY_SECONDS = 10.0
@@ -27,46 +26,38 @@ _BUSY_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Begun:
-    """A process to start for an attempt: where, by which command, with which variables."""
+    """A process to start for an attempt: where, with which log and which variables."""
 
     tick: Tick
     place: Path
-    command: Sequence[str]
+    log: Path
     environment: Mapping[str, str]
 
 
-def admit(desk: Desk, declarations: dict[str, Declaration], run: Any) -> bool:
+def admit(desk: Desk, declarations: Mapping[str, Declaration], run: Any) -> bool:
     """Return whether a flow run that is due may start now; its tick has a note then."""
-    name = run.parameters.get("schedule")
-    if name is None or run.deployment_id is None:
-        return True  # Somebody else's deployment in this pool.
-    if name not in declarations:
-        desk.server.skip(str(run.id), f"no recipe declares the schedule '{name}'")
-        return False
-    each, due = declarations[name], run.expected_start_time.timestamp()
-    schedule = Schedule.from_text(each.text)
+    name, due = run.parameters["schedule"], run.expected_start_time.timestamp()
+    grace = Schedule.from_text(declarations[name].text).config.grace_seconds
     tick = desk.notes.tick(name, due)
-    if tick is None and run.auto_scheduled and due not in desk.notes.known(name, due, [due]):
-        if time.time() - due > schedule.config.grace_seconds and not was_taken(run):
-            reason = "it was laid out before the schedule was declared, changed or resumed"
-            desk.notes.add(name, due, "skipped", reason)
-            desk.server.skip(str(run.id), reason)
-            return False
-    elif tick is None and run.auto_scheduled:
+    if tick is not None:
+        return _may_start(desk, tick, run)
+    if run.auto_scheduled and desk.notes.known(name, due, [due]):
         desk.server.skip(str(run.id), "it was missed, and skipped with others")
-        return False
-    if tick is None:
+    elif run.auto_scheduled and time.time() - due > grace and not was_taken(run):
+        reason = "it was laid out before the schedule was declared, changed or resumed"
+        desk.notes.add(name, due, "skipped", reason)
+        desk.server.skip(str(run.id), reason)
+    else:
         kind = "scheduled" if run.auto_scheduled else "manual"
         said = "its time has come" if run.auto_scheduled else "asked for in Prefect"
-        desk.notes.add(name, due, "waiting", said, kind=kind, flow_run_id=str(run.id))
-        return True
-    return _may_start(desk, tick, run)
+        return desk.notes.add(name, due, "waiting", said, kind=kind, flow_run_id=str(run.id))
+    return False
 
 
 def _may_start(desk: Desk, tick: Tick, run: Any) -> bool:
     holder = tick.data.get("flow_run_id")
     if tick.over:
-        desk.server.close(str(run.id), tick)
+        desk.server.show(str(run.id), tick)
     elif tick.status == "waiting" and holder is None:
         desk.notes.about(tick, "note", "its flow run is there", flow_run_id=str(run.id))
     elif holder != str(run.id):
@@ -80,41 +71,27 @@ def _may_start(desk: Desk, tick: Tick, run: Any) -> bool:
 
 def begin(desk: Desk, run: Any) -> Begun | None:
     """Decide about a flow run that Prefect lets start; None where no process is to be started."""
-    name, due = run.parameters["schedule"], run.expected_start_time.timestamp()
-    tick = desk.notes.tick(name, due)
-    declaration = desk.notes.declarations().get(name)
-    if tick is None or declaration is None or tick.status != "waiting":
-        desk.server.skip(str(run.id), "it was decided elsewhere; see posttrain schedule history")
+    tick = tick_of(desk, run)
+    schedule = schedule_of(desk, run)
+    if tick is None or schedule is None or tick.status != "waiting":
         return None
-    schedule = Schedule.from_text(declaration.text)
     try:
-        with run_lock(desk.root, name).acquire(timeout=0):
-            checkout = prepare(desk.root, name)
+        with run_lock(desk.root, schedule.name).acquire(timeout=0):
+            checkout = prepare(desk.root, schedule.name)
             link_inputs(desk.root, checkout.root, schedule.recipe, schedule.config.watch)
             asks = tick.kind != "manual" and schedule.config.only_if_moved
             reason = _unmoved(desk, schedule, checkout) if asks else None
             if reason is None:
                 return _process(desk, schedule, tick, run, checkout)
         desk.notes.about(tick, "unchanged", reason)
-        desk.server.close(str(run.id), desk.notes.tick(name, due) or tick)
     except Timeout:
         reason = "the process of an attempt before still ends"
-        desk.notes.about(tick, "note", reason)
-        desk.server.again(str(run.id), time.time() + _BUSY_SECONDS, reason)
+        desk.notes.about(tick, "waiting", reason, not_before=time.time() + _BUSY_SECONDS)
     except Exception as error:  # noqa: BLE001
-        _refuse(desk, schedule, tick, error)
+        # What is refused stays refused until it is mended.
+        refused = isinstance(error, UserError) and not isinstance(error, DoesNotAnswer)
+        desk.notes.about(tick, "failed", sentence(error), refused=refused)
     return None
-
-
-def _refuse(desk: Desk, schedule: Schedule, tick: Tick, error: Exception) -> None:
-    """Note what kept an attempt from starting; what is refused stays refused until it is mended."""
-    known = isinstance(error, UserError)
-    said = str(error) if known else f"{type(error).__name__}: {first_line(error)}"
-    refused = known and not isinstance(error, DoesNotAnswer)
-    desk.notes.about(tick, "failed", said, refused=refused)
-    failed = desk.notes.tick(tick.schedule, tick.due)
-    if failed is not None:
-        conclude(desk, failed, schedule)
 
 
 def _process(
@@ -126,12 +103,11 @@ def _process(
         desk.notes.about(tick, "note", said)
     logs = root / ".posttrain" / "services" / "runs"
     logs.mkdir(parents=True, exist_ok=True)
-    log = (
-        logs / f"{schedule.name}-{instant(tick.due, 'UTC').replace(' ', '-').replace(':', '')}.log"
-    )
+    when = instant(tick.due, "UTC").replace(" ", "-").replace(":", "")
+    log = logs / f"{schedule.name}-{when}.log"
     given = {
-        "schedule": schedule.as_text(), "due": tick.due, "attempt": tick.attempt + 1,
-        "root": str(root), "log": str(log), "worker": os.getpid(), "flow_run_id": str(run.id),
+        "schedule": schedule.as_text(), "due": tick.due, "root": str(root), "log": str(log),
+        "worker": os.getpid(), "flow_run_id": str(run.id),
     }  # fmt: skip
     code = filter(None, [str(checkout.root), os.environ.get("PYTHONPATH", "")])
     environment = {
@@ -146,8 +122,7 @@ def _process(
         "PREFECT__FLOW_RUN_ID": str(run.id),
         "PYTHONPATH": os.pathsep.join(code),
     }
-    command = [sys.executable, "-m", "posttrain.operations.schedule.flow"]
-    return Begun(tick, checkout.root, command, environment)
+    return Begun(tick, checkout.root, log, environment)
 
 
 def _unmoved(desk: Desk, schedule: Schedule, checkout: Checkout) -> str | None:

@@ -16,6 +16,12 @@ def instant(moment: float, timezone: str, *, seconds: bool = False) -> str:
     return datetime.fromtimestamp(moment, ZoneInfo(timezone)).strftime(form)
 
 
+def boot_id() -> str:
+    """Name the time since the machine was started; empty where the kernel does not say."""
+    place = Path("/proc/sys/kernel/random/boot_id")
+    return place.read_text(encoding="ascii").strip() if place.is_file() else ""
+
+
 class ClockWatch:
     """Compares the clock with the time since boot, across restarts of the worker.
 
@@ -29,8 +35,7 @@ class ClockWatch:
 
     def jumped(self) -> float | None:
         """Seconds by which the clock has jumped and is not yet believed; None where all is well."""
-        boot = Path("/proc/sys/kernel/random/boot_id")
-        name = boot.read_text(encoding="ascii").strip() if boot.is_file() else ""
+        name = boot_id()
         since_boot = time.clock_gettime(time.CLOCK_BOOTTIME)
         offset = time.time() - since_boot
         try:

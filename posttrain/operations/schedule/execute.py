@@ -6,7 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.worktree import record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
-from posttrain.pipeline.execution.executor import Executor, StageFailed
+from posttrain.pipeline.execution.executor import StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.provenance.git import revision_of
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, sentence
 from posttrain.stage.slots import parts_in
 from posttrain.views.tracking import open_tracker
 
@@ -32,67 +33,41 @@ class TickFailed(Exception):
     """The run of a tick failed; the notes say how, and Prefect is to see it as well."""
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """What the worker tells the process that it starts."""
-
-    schedule: Schedule
-    due: float
-    attempt: int
-    root: Path
-    log: str
-    flow_run_id: str
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Any]) -> "Attempt":
-        """Read what was passed on as JSON."""
-        return cls(
-            Schedule.from_text(values["schedule"]), values["due"], values["attempt"],
-            Path(values["root"]), values["log"], values["flow_run_id"],
-        )  # fmt: skip
-
-    def end(self, notes: ScheduleNotes, status: str, said: str, **data: Any) -> None:
-        """Note how it ended, unless that was noted already."""
-        tick = notes.tick(self.schedule.name, self.due)
-        if tick is not None and tick.attempt == self.attempt:
-            notes.about(tick, status, said, claim="!", **data)
-
-
-def claim(attempt: Attempt) -> bool:
+def claim(given: Mapping[str, Any]) -> bool:
     """Note that an attempt begins; False where it is not this process that is to make it."""
-    with open_notes(attempt.root) as notes:
-        tick = notes.tick(attempt.schedule.name, attempt.due)
-        if tick is None or tick.status != "waiting" or tick.attempt != attempt.attempt - 1:
+    with open_notes(Path(given["root"])) as notes:
+        tick = notes.tick(Schedule.from_text(given["schedule"]).name, given["due"])
+        if tick is None or tick.status != "waiting":
             return False
-        begins = Tick(**{**vars(tick), "attempt": attempt.attempt})
-        told = {"log": attempt.log, "flow_run_id": attempt.flow_run_id, **here()}
+        begins = replace(tick, attempt=tick.attempt + 1)
+        told = {"log": given["log"], "flow_run_id": given["flow_run_id"], **here()}
         return notes.about(begins, "running", "", claim="begins", **told)
 
 
-def execute(attempt: Attempt, project: Path) -> str:
-    """Run the recipe in `project` to its end and note how it ended."""
-    schedule = attempt.schedule
-    with open_notes(attempt.root) as notes:
+def execute(given: Mapping[str, Any], project: Path) -> str:
+    """Run the recipe in `project` to its end and note how it ended, if that was not noted yet."""
+    schedule = Schedule.from_text(given["schedule"])
+    with open_notes(Path(given["root"])) as notes:
+        tick = notes.tick(schedule.name, given["due"])
+        if tick is None:
+            raise UserError("the notes about this run are gone; it ends")
         try:
             recipe = project / schedule.recipe
             with open_session(recipe, schedule.config.overrides) as session:
-                _freeze(notes, attempt, session)
+                _freeze(notes, tick, schedule, session)
                 promote = session.recipe.release.get("promote")
                 with session.workspace.locked(f"schedule {schedule.name}"):
                     run_id, said = _bring_up_to_date(session, schedule)
-        except StageFailed as failure:
-            attempt.end(notes, "failed", str(failure))
-            raise TickFailed(str(failure)) from None
-        except UserError as error:
-            refused = not isinstance(error, DoesNotAnswer)
-            attempt.end(notes, "failed", str(error), refused=refused)
+        except (StageFailed, UserError) as error:
+            refused = isinstance(error, UserError) and not isinstance(error, DoesNotAnswer)
+            notes.about(tick, "failed", str(error), claim="!", refused=refused)
             raise TickFailed(str(error)) from None
         except Exception as error:
-            attempt.end(notes, "failed", f"{type(error).__name__}: {error}")
+            notes.about(tick, "failed", sentence(error), claim="!")
             raise
         if schedule.config.release:
             said = f"{said}; {_release(schedule, project, promote)}"
-        attempt.end(notes, "succeeded", said, run_id=run_id)
+        notes.about(tick, "succeeded", said, claim="!", run_id=run_id)
     return said
 
 
@@ -105,15 +80,10 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
         session.settle(decisions)
         return None, f"everything was up to date: {len(decisions)} stages"
     tracker = open_tracker(session.workspace.state)
-    lanes = session.recipe.run.lanes()
-
-    def runner(executor: Executor, names: Any) -> None:
-        run_with_prefect(executor, names, slots=lanes)
-
     try:
         run = session.run(
             decisions,
-            runner=runner,
+            runner=partial(run_with_prefect, slots=session.recipe.run.lanes()),
             tracker=tracker,
             display=PlainDisplay(),
             command=f"posttrain schedule ({schedule.name})",
@@ -125,9 +95,9 @@ def _bring_up_to_date(session: Session, schedule: Schedule) -> tuple[str | None,
     return run.id, f"{len(made)} of {len(decisions)} stages ran"
 
 
-def _freeze(notes: ScheduleNotes, attempt: Attempt, session: Session) -> None:
+def _freeze(notes: ScheduleNotes, tick: Tick, schedule: Schedule, session: Session) -> None:
     """Note what this run starts from, and what of it is not as it was the last time."""
-    config = attempt.schedule.config
+    config = schedule.config
     root = session.workspace.root
     frozen = {
         "commit": revision_of(root).commit,
@@ -135,10 +105,7 @@ def _freeze(notes: ScheduleNotes, attempt: Attempt, session: Session) -> None:
         "params": dict(_flat(session.recipe.resolved(session.dag))),
         "watched": fingerprint(root, [*config.watch, *_inputs(session)]),
     }
-    last = notes.last_success(attempt.schedule.name)
-    tick = notes.tick(attempt.schedule.name, attempt.due)
-    if tick is None:
-        raise UserError("the notes about this run are gone; it ends")
+    last = notes.last_success(schedule.name)
     for line in _differences(last.data.get("frozen", {}) if last else {}, frozen):
         notes.about(tick, "note", line)
     notes.about(tick, "note", f"commit {str(frozen['commit'])[:10]}", frozen=frozen)

@@ -33,32 +33,29 @@ def _scheduled(schedule: str) -> str:
     from prefect import tags
 
     from posttrain.operations.schedule.admission import TICK
-    from posttrain.operations.schedule.execute import Attempt, execute
+    from posttrain.operations.schedule.execute import execute
 
     given = os.environ.pop(TICK, None)
     if given is None:
         raise RuntimeError(f"{schedule}: its runs are started by `posttrain worker`, in a worktree")
-    attempt = Attempt.from_values(json.loads(given))
-    with tags(f"recipe:{attempt.schedule.title}", f"schedule:{schedule}"):
-        return execute(attempt, Path.cwd())
+    values = json.loads(given)
+    title = json.loads(values["schedule"])["title"]
+    with tags(f"recipe:{title}", f"schedule:{schedule}"):
+        return execute(values, Path.cwd())
 
 
 def main() -> None:
     """Hold the schedule's lock, note that the attempt begins, and become Prefect's engine."""
     given = json.loads(os.environ["POSTTRAIN_TICK"])
-    os.setsid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != given["worker"]:
         sys.exit("the worker is gone; the next one starts this again")
-    log = os.open(given["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    from posttrain.operations.schedule.execute import Attempt, claim
+    from posttrain.operations.schedule.execute import claim
     from posttrain.operations.schedule.outcome import run_lock
 
-    attempt = Attempt.from_values(given)
-    with run_lock(attempt.root, attempt.schedule.name).acquire(timeout=_LOCK_SECONDS):
-        if claim(attempt):
+    name = json.loads(given["schedule"])["name"]
+    with run_lock(Path(given["root"]), name).acquire(timeout=_LOCK_SECONDS):
+        if claim(given):
             runpy.run_module("prefect.engine", run_name="__main__", alter_sys=True)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from posttrain.operations.schedule.admission import admit
+from posttrain.operations.schedule.admission import Begun, admit
 from posttrain.operations.schedule.clock import ClockWatch
 from posttrain.operations.schedule.missed import settle
 from posttrain.operations.schedule.notes import Declaration, Tick
@@ -23,13 +23,15 @@ from posttrain.operations.schedule.outcome import (
     look_after_running,
     look_after_waiting,
     note_crash,
+    schedule_of,
     tick_of,
 )
 from posttrain.operations.schedule.recipes import Schedule
-from posttrain.operations.schedule.server import is_away, is_paused, version_of
-from posttrain.stage.errors import UserError, first_line
+from posttrain.operations.schedule.server import clocks, is_away, is_paused, version_of
+from posttrain.stage.errors import UserError, sentence
 
 _UPKEEP_SECONDS = 10.0
+_LEFT_SECONDS = 20.0
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Keeper(Desk):
     children: dict[str, int] = field(default_factory=dict)
     """The processes of those that have one."""
     _kept: float = float("-inf")
+    _ours: set[str] = field(default_factory=set)
     _troubles: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -58,8 +61,12 @@ class Keeper(Desk):
             self._kept = time.monotonic()
         chosen = []
         for run in found:
-            with self._guarded(str(run.parameters.get("schedule"))):
-                chosen += [run] * admit(self, declarations, run)
+            name = str(run.parameters.get("schedule"))
+            if run.deployment_id is None or "schedule" not in run.parameters:
+                chosen.append(run)  # Somebody else's, in this pool.
+            elif str(run.deployment_id) in self._ours and name in declarations:
+                with self._guarded(name):
+                    chosen += [run] * admit(self, declarations, run)
         return chosen
 
     def _keep(self, declarations: dict[str, Declaration]) -> None:
@@ -67,7 +74,7 @@ class Keeper(Desk):
         deployments = self.server.deployments()
         for name in set(deployments) - set(declarations):
             with self._guarded(name):
-                if _owner(deployments[name]) == str(self.root):
+                if self._owns(deployments[name]):
                     self.say(f"{name}: no recipe declares it; taken out of Prefect")
                     self.server.withdraw(deployments[name])
         for name, each in declarations.items():
@@ -76,30 +83,38 @@ class Keeper(Desk):
                 deployment = self._in_step(each, schedule, deployments.get(name))
                 if deployment is not None and not is_paused(deployment):
                     settle(self, each, schedule, deployment)
-        live = self.notes.live()
-        runs = self.server.runs([str(tick.data.get("flow_run_id")) for tick in live
-                                 if tick.data.get("flow_run_id")])  # fmt: skip
-        for tick in live:
-            with self._guarded(tick.schedule):
-                self._look_after(tick, runs, declarations, deployments)
-        ours = {str(each.id) for each in deployments.values()}
-        for run in runs.values():
-            if str(run.deployment_id) in ours and run.state_type.value not in FINAL:
-                with self._guarded(str(run.parameters.get("schedule"))):
-                    self._close_if_over(run)
+        self._ours = {str(each.id) for each in deployments.values() if self._owns(each)}
+        live = {str(tick.data.get("flow_run_id", number)): tick
+                for number, tick in enumerate(self.notes.live())}  # fmt: skip
+        runs = self.server.runs([tick.data["flow_run_id"] for tick in live.values()
+                                 if "flow_run_id" in tick.data])  # fmt: skip
+        for flow_run_id in dict.fromkeys([*live, *runs]):
+            run, tick = runs.get(flow_run_id), live.get(flow_run_id)
+            if tick is None and run is not None and str(run.deployment_id) in self._ours:
+                tick = tick_of(self, run)
+            if tick is not None:
+                with self._guarded(tick.schedule):
+                    self._look_after(tick, run, declarations, deployments.get(tick.schedule))
+
+    def _owns(self, deployment: Any) -> bool:
+        """Return whether a deployment was made from these notes, wherever they lay then."""
+        given = deployment.job_variables
+        place = str(given.get("working_dir"))
+        # A copy of a project has a copy of its notes.
+        copied = f"sqlite:///{self.root}/" in self.notes.url and (Path(place) / ".dvc").is_dir()
+        return place == str(self.root) or (given.get("notes") == self.notes.id and not copied)
 
     def _in_step(self, each: Declaration, schedule: Schedule, deployment: Any) -> Any:
         """Bring the deployment to what is declared, and note a pause in Prefect's pages."""
-        owner = str(self.root) if deployment is None else _owner(deployment)
-        moved_here = owner != str(self.root)
-        if moved_here and (Path(owner) / ".dvc").is_dir():
+        if deployment is not None and not self._owns(deployment):
             raise UserError(
-                f"the deployment '{each.name}' of this Prefect server is of {owner}; "
+                f"the deployment '{each.name}' of this Prefect server is of "
+                f"{deployment.job_variables.get('working_dir')}; "
                 "give the schedule of one of the two another name"
             )
-        if deployment is None or moved_here or deployment.version != version_of(schedule):
+        if deployment is None or deployment.version != version_of(schedule):
             paused = each.paused if deployment is None else is_paused(deployment)
-            self.server.deploy(schedule, str(self.root), paused=paused)
+            self._deploy(schedule, paused=paused)
             self.say(f"{each.name}: {'made' if deployment is None else 'changed'} in Prefect")
             if deployment is None and paused != each.paused_in_prefect:
                 self.notes.add(each.name, 0.0, "shown", "", paused_in_prefect=paused)
@@ -111,40 +126,40 @@ class Keeper(Desk):
             event = "paused" if paused else "resumed"
             self.notes.add(each.name, 0.0, event, f"{event} in Prefect", paused_in_prefect=paused)
         else:
-            self.server.pause(deployment, paused=each.paused)
+            if each.paused or clocks(deployment):
+                self.server.pause(deployment, paused=each.paused)
+            else:
+                self._deploy(schedule, paused=False)  # Its clock was taken away there.
             self.notes.add(each.name, 0.0, "shown", "", paused_in_prefect=each.paused)
         return None
 
-    def _close_if_over(self, run: Any) -> None:
-        tick = tick_of(self, run)
-        if tick is None or not tick.over:
-            return
-        if (pid := self.children.get(str(run.id))) is not None and tick.status == "cancelled":
-            end_group(pid)
-        elif str(run.id) not in self.busy:
-            self.server.close(str(run.id), tick)
+    def _deploy(self, schedule: Schedule, *, paused: bool) -> None:
+        owner = {"working_dir": str(self.root), "notes": self.notes.id}
+        self.server.deploy(schedule, owner, paused=paused)
 
     def _look_after(
-        self, tick: Tick, runs: dict[str, Any], declarations: dict[str, Declaration],
-        deployments: dict[str, Any],
+        self, tick: Tick, run: Any, declarations: dict[str, Declaration], deployment: Any
     ) -> None:  # fmt: skip
-        """See that a tick which is not over comes to its end."""
-        run = runs.get(str(tick.data.get("flow_run_id")))
+        """See that a tick comes to its end, and that Prefect says so."""
+        each = declarations.get(tick.schedule)
+        schedule = Schedule.from_text(each.text) if each is not None else None
         if run is not None and str(run.id) in self.busy:
-            over = run.state_type.value in ("CANCELLING", "CANCELLED", "CRASHED")
-            if over and (pid := self.children.get(str(run.id))):
-                self.say(f"{tick.schedule}: {run.state_name} in Prefect; its process is ended")
-                end_group(pid)
-            return
-        if tick.status == "running":
-            look_after_running(self, tick, run)
-        elif tick.schedule not in declarations:
+            stopped = run.state_type.value in ("CANCELLING", "CANCELLED", "CRASHED")
+            if (stopped or tick.status == "cancelled") and str(run.id) in self.children:
+                end_group(self.children[str(run.id)])
+        elif tick.over:
+            if run is not None and run.state_type.value not in FINAL:
+                self.server.show(str(run.id), tick)
+        elif tick.status == "running":
+            look_after_running(self, tick, run, schedule)
+        elif schedule is None:
             self.notes.about(tick, "cancelled", f"the schedule was removed ({tick.reason})")
         elif tick.status != "waiting":
-            conclude(self, tick, Schedule.from_text(declarations[tick.schedule].text))
-        elif (made := deployments.get(tick.schedule)) is not None and not is_paused(made):
-            schedule = Schedule.from_text(declarations[tick.schedule].text)
-            look_after_waiting(self, tick, run, schedule, made)
+            # Who noted it concludes it, unless that one is gone.
+            if time.time() - (tick.ended or 0.0) > _LEFT_SECONDS:
+                conclude(self, tick, run, schedule)
+        elif deployment is not None and not is_paused(deployment):
+            look_after_waiting(self, tick, run, schedule, deployment)
 
     def beat(self) -> None:
         """Show that the worker lives."""
@@ -152,27 +167,24 @@ class Keeper(Desk):
         place.parent.mkdir(parents=True, exist_ok=True)
         place.touch()
 
-    def ended(self, run: Any, before: Tick, stopping: bool) -> None:
-        """Conclude an attempt whose process is gone, however it went."""
+    def ended(self, run: Any, begun: Begun | None, *, stopping: bool) -> None:
+        """Conclude an attempt that was not begun, or whose process is gone, however it went."""
         try:
-            # What it started may outlive it.
-            end_group(self.children.pop(str(run.id)))
-            tick = self.notes.tick(before.schedule, before.due)
-            declaration = self.notes.declarations().get(before.schedule)
-            if tick is None or declaration is None:
+            if (pid := self.children.pop(str(run.id), None)) is not None:
+                end_group(pid)  # What it started may outlive it.
+            tick = tick_of(self, run)
+            if tick is None:
                 return
-            now = self.server.runs([str(run.id)]).get(str(run.id))
-            if stopping and tick.status == "running":
+            if tick.status == "running" and stopping:
                 reason = f"attempt {tick.attempt} was stopped with the worker; it goes on"
                 self.notes.about(tick, "waiting", reason, claim="!")
-                self.server.again(str(run.id), time.time(), reason)
             elif tick.status == "running":
+                now = self.server.runs([str(run.id)]).get(str(run.id))
                 note_crash(self, tick, now, "its process ended without a word; see its log")
-                tick = self.notes.tick(before.schedule, before.due) or tick
-            if tick.over:
-                self.server.close(str(run.id), tick)
-            elif tick.status in ("failed", "crashed"):
-                conclude(self, tick, Schedule.from_text(declaration.text))
+            elif begun is not None and not stopping and tick.status == "waiting":
+                said = "its process ended before it began; see its log"
+                self.notes.about(tick, "crashed", said, log=str(begun.log))
+            conclude(self, tick_of(self, run), run, schedule_of(self, run))
         finally:
             self.busy.discard(str(run.id))
 
@@ -184,12 +196,7 @@ class Keeper(Desk):
         except Exception as error:  # noqa: BLE001 - the boundary of one schedule
             if is_away(error):
                 raise
-            said = (
-                str(error)
-                if isinstance(error, UserError)
-                else f"{type(error).__name__}: {first_line(error)}"
-            )
-            self._trouble(name, said)
+            self._trouble(name, sentence(error))
         else:
             self._troubles.pop(name, None)
 
@@ -199,7 +206,3 @@ class Keeper(Desk):
             self.say(f"{name or 'all schedules'}: {said}")
             if name:
                 self.notes.add(name, time.time(), "skipped", said, kind="trouble")
-
-
-def _owner(deployment: Any) -> str:
-    return str(deployment.job_variables.get("working_dir"))

@@ -11,8 +11,10 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
+from uuid import uuid4
 
 from sqlalchemy import (
     Column,
@@ -23,6 +25,7 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Row,
+    Select,
     String,
     Table,
     Text,
@@ -133,16 +136,16 @@ class ScheduleNotes:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._engine.dispose()
-
     @property
     def url(self) -> str:
         """Where the notes are, for a child process."""
         return self._engine.url.render_as_string(hide_password=False)
+
+    @cached_property
+    def id(self) -> str:
+        """Name of these notes, wherever they lie."""
+        self.add("", 0.0, "made", "", claim="made", id=uuid4().hex)
+        return str(json.loads(self._rows(NOTES.c.claim == "made")[0].data)["id"])
 
     def add(  # noqa: PLR0913
         self,
@@ -193,9 +196,7 @@ class ScheduleNotes:
         last = select(func.max(NOTES.c.num)).where(telling).group_by(NOTES.c.schedule, NOTES.c.due)
         open_ = NOTES.c.event.in_(("waiting", "running", "failed", "crashed"))
         query = select(NOTES.c.schedule, NOTES.c.due).where(NOTES.c.num.in_(last), open_)
-        with self._engine.connect() as connection:
-            found = [(row.schedule, row.due) for row in connection.execute(query)]
-        ticks = [self.tick(*each) for each in found]
+        ticks = [self.tick(row.schedule, row.due) for row in self._read(query)]
         return sorted((each for each in ticks if each), key=lambda tick: tick.due)
 
     def known(self, schedule: str, after: float, ticks: Iterable[float]) -> set[float]:
@@ -203,8 +204,7 @@ class ScheduleNotes:
         telling = NOTES.c.event.in_(_STATUSES) & (NOTES.c.at < time.time() + _AHEAD_SECONDS)
         here = (NOTES.c.schedule == schedule) & (NOTES.c.until >= after) & telling
         query = select(NOTES.c.due, NOTES.c.until).where(here).distinct()
-        with self._engine.connect() as connection:
-            spans = [(row.due, row.until) for row in connection.execute(query)]
+        spans = [(row.due, row.until) for row in self._read(query)]
         singles = {due for due, until in spans if due == until}
         ranges = [(due, until) for due, until in spans if due != until]
         return {t for t in ticks if t in singles or any(a <= t <= b for a, b in ranges)}
@@ -214,15 +214,14 @@ class ScheduleNotes:
         now = time.time()
         here = (NOTES.c.schedule == schedule) & (NOTES.c.kind == "scheduled") & (NOTES.c.due > 0)
         told = here & (NOTES.c.until <= now) & (NOTES.c.at < now + _AHEAD_SECONDS)
-        with self._engine.connect() as connection:
-            return connection.execute(select(func.max(NOTES.c.until)).where(told)).scalar() or 0.0
+        return self._read(select(func.max(NOTES.c.until)).where(told))[0][0] or 0.0
 
     def history(self, schedule: str | None = None, *, limit: int = 20) -> list[Tick]:
         """The newest ticks by their time, newest first."""
         here = (NOTES.c.due > 0) & ((NOTES.c.schedule == schedule) if schedule else True)
         query = select(NOTES.c.due).where(here).distinct().order_by(NOTES.c.due.desc())
+        dues = [row.due for row in self._read(query.limit(limit))]
         with self._engine.connect() as connection:
-            dues = list(connection.execute(query.limit(limit)).scalars())
             old = _of_format_1(connection, schedule, limit)
         found = _ticks(self._rows(here & (NOTES.c.due >= min(dues)))) if dues else []
         return sorted([*found, *old], key=lambda tick: -tick.due)[:limit]
@@ -230,8 +229,7 @@ class ScheduleNotes:
     def last_success(self, schedule: str) -> Tick | None:
         """The newest tick of a schedule that ran to its end."""
         here = (NOTES.c.schedule == schedule) & (NOTES.c.event == "succeeded")
-        with self._engine.connect() as connection:
-            due = connection.execute(select(func.max(NOTES.c.due)).where(here)).scalar()
+        due = self._read(select(func.max(NOTES.c.due)).where(here))[0][0]
         return None if due is None else self.tick(schedule, due)
 
     def declarations(self) -> dict[str, Declaration]:
@@ -255,8 +253,11 @@ class ScheduleNotes:
         return found
 
     def _rows(self, condition: Any) -> Sequence[Row[Any]]:
+        return self._read(select(NOTES).where(condition).order_by(NOTES.c.num))
+
+    def _read(self, query: Select[Any]) -> Sequence[Row[Any]]:
         with self._engine.connect() as connection:
-            return connection.execute(select(NOTES).where(condition).order_by(NOTES.c.num)).all()
+            return connection.execute(query).all()
 
 
 def _ticks(rows: Iterable[Row[Any]]) -> list[Tick]:
@@ -305,11 +306,12 @@ def open_notes(root: Path) -> Iterator[ScheduleNotes]:
         engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
     try:
         _METADATA.create_all(engine)
-        with ScheduleNotes(engine) as notes:
-            yield notes
+        yield ScheduleNotes(engine)
     except DBAPIError as error:
         reason = first_line(error.orig or error)
         raise UserError(
             f"the schedules' notes at {masked(location)} cannot be used: {reason}; "
             "free the disk, or restore a copy (docs/operations.md)"
         ) from None
+    finally:
+        engine.dispose()

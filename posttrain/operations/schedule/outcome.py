@@ -15,7 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from posttrain.operations.schedule.clock import instant
+from posttrain.operations.schedule.clock import boot_id, instant
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick
 from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.server import Server
@@ -41,10 +41,7 @@ class Desk:
 
 def here() -> dict[str, str]:
     """Name this machine: the kernel that runs, and what it is called."""
-    with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return {"boot": boot, "host": socket.gethostname()}
-    return {"boot": "", "host": socket.gethostname()}
+    return {"boot": boot_id(), "host": socket.gethostname()}
 
 
 def run_lock(root: Path, schedule: str) -> FileLock:
@@ -64,26 +61,27 @@ def look_after_waiting(
     elif run.state_type.value == "CANCELLED":
         desk.notes.about(tick, "cancelled", f"cancelled in Prefect: {run.state.message}")
     elif run.state_type.value in FINAL:
-        desk.server.again(str(run.id), tick.data.get("not_before") or time.time(), tick.reason)
+        desk.server.show(str(run.id), tick)
     elif run.state_type.value in ("PENDING", "RUNNING"):
         # A worker took it and is gone, before its process could say that it is there.
         since = time.time() - run.state.timestamp.timestamp()
         if since > SLACK_SECONDS and _is_free(desk, tick):
-            desk.server.again(str(run.id), time.time(), "its worker is gone")
+            desk.server.show(str(run.id), tick)
 
 
-def look_after_running(desk: Desk, tick: Tick, run: Any) -> None:
+def look_after_running(desk: Desk, tick: Tick, run: Any, schedule: Schedule | None) -> None:
     """A run of another worker's, or of one that is gone."""
     begun, now = tick.data, here()
-    state = run.state_type.value if run is not None else None
     if begun.get("boot") == now["boot"]:
         gone = _is_free(desk, tick)
     elif begun.get("host") == now["host"]:
         gone = True  # The machine was started again since.
     else:
-        gone = state in (None, "CRASHED", "FAILED", "CANCELLED")
-    if gone:
-        note_crash(desk, tick, run, "its process is gone (killed, or the machine went down)")
+        gone = run is None or run.state_type.value in FINAL[1:]
+    if gone and note_crash(
+        desk, tick, run, "its process is gone (killed, or the machine went down)"
+    ):
+        conclude(desk, desk.notes.tick(tick.schedule, tick.due), run, schedule)
 
 
 def _is_free(desk: Desk, tick: Tick) -> bool:
@@ -113,31 +111,42 @@ def tick_of(desk: Desk, run: Any) -> Tick | None:
     return desk.notes.tick(str(run.parameters.get("schedule")), due)
 
 
-def note_crash(desk: Desk, tick: Tick, run: Any, why: str) -> None:
-    """Note that an attempt ended without a word of its own."""
+def schedule_of(desk: Desk, run: Any) -> Schedule | None:
+    """The schedule that a flow run is of, if it is declared still."""
+    each = desk.notes.declarations().get(str(run.parameters.get("schedule")))
+    return None if each is None else Schedule.from_text(each.text)
+
+
+def note_crash(desk: Desk, tick: Tick, run: Any, why: str) -> bool:
+    """Note that an attempt ended without a word of its own; False where it was noted before."""
     if run is not None and run.state_type.value in ("CANCELLING", "CANCELLED"):
-        desk.notes.about(tick, "cancelled", "cancelled in Prefect", claim="!")
+        return desk.notes.about(tick, "cancelled", "cancelled in Prefect", claim="!")
+    return desk.notes.about(tick, "crashed", f"attempt {tick.attempt}: {why}", claim="!")
+
+
+def conclude(desk: Desk, tick: Tick | None, run: Any, schedule: Schedule | None) -> None:
+    """Try a failure again while the policy allows it, else tell of it, once; Prefect hears of it.
+
+    Who notes an end concludes it, so that of two workers one does.
+    """
+    if tick is None or schedule is None:
         return
-    desk.notes.about(tick, "crashed", f"attempt {tick.attempt}: {why}", claim="!")
-
-
-def conclude(desk: Desk, tick: Tick, schedule: Schedule) -> None:
-    """Try a failure again while the policy allows it, else tell of it, once."""
     config = schedule.config
-    allowed = tick.num_failed <= config.retries
-    allowed = allowed and tick.num_crashed <= config.retries + _CRASHES
-    flow_run_id = str(tick.data.get("flow_run_id"))
-    if allowed and not tick.data.get("refused"):
-        at = time.time() + config.retry_seconds
-        reason = f"{tick.reason}; again in {config.retry_seconds:g} s"
-        desk.notes.about(tick, "waiting", reason, not_before=at)
-        desk.server.again(flow_run_id, at, reason)
-        return
-    said = notify(schedule, tick, desk.root)
-    desk.notes.about(tick, "over", said)
-    desk.say(f"{tick.schedule} {instant(tick.due, config.timezone)}: {tick.status}: "
-             f"{tick.reason}; {said}; log: {tick.data.get('log')}")  # fmt: skip
-    desk.server.close(flow_run_id, tick)
+    if tick.status in ("failed", "crashed") and not tick.over:
+        allowed = tick.num_failed <= config.retries
+        allowed = allowed and tick.num_crashed <= config.retries + _CRASHES
+        if allowed and not tick.data.get("refused"):
+            at = time.time() + config.retry_seconds
+            reason = f"{tick.reason}; again in {config.retry_seconds:g} s"
+            desk.notes.about(tick, "waiting", reason, not_before=at)
+        else:
+            said = notify(schedule, tick, desk.root)
+            desk.notes.about(tick, "over", said)
+            desk.say(f"{tick.schedule} {instant(tick.due, config.timezone)}: {tick.status}: "
+                     f"{tick.reason}; {said}; log: {tick.data.get('log')}")  # fmt: skip
+        tick = desk.notes.tick(tick.schedule, tick.due) or tick
+    if run is not None:
+        desk.server.show(str(run.id), tick)
 
 
 def end_group(pid: int, *, gently: bool = False) -> None:

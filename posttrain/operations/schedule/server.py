@@ -4,7 +4,8 @@ Calls go through Prefect's own synchronous client and may fail while the server 
 try again, since every call here can be repeated without harm.
 """
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -59,7 +60,7 @@ class Server:
         if not self.client.request("POST", "/automations/filter", json=_named(_SILENT)).json():
             self.client.request("POST", "/automations/", json=_silent_is_crashed())
 
-    def deploy(self, schedule: Schedule, root: str, *, paused: bool) -> None:
+    def deploy(self, schedule: Schedule, owner: Mapping[str, str], *, paused: bool) -> None:
         """Make or change the deployment of a schedule, with its clock and its limit of one."""
         from prefect.client.schemas.actions import DeploymentScheduleCreate
         from prefect.client.schemas.objects import ConcurrencyOptions
@@ -82,7 +83,7 @@ class Server:
             f"Story of every run: `posttrain schedule history {schedule.name}`.",
             tags=[f"recipe:{schedule.title}", f"schedule:{schedule.name}"],
             work_pool_name=self._pool,
-            job_variables={"working_dir": root},
+            job_variables=dict(owner),
             enforce_parameter_schema=False,
         )
 
@@ -136,14 +137,13 @@ class Server:
         )
         return str(made.id)
 
-    def again(self, flow_run_id: str, at: float, reason: str) -> None:
-        """Let a flow run start at `at`, whatever became of it."""
-        self._put(flow_run_id, "SCHEDULED", "AwaitingRetry", reason, at)
-
-    def close(self, flow_run_id: str, tick: Tick) -> None:
+    def show(self, flow_run_id: str, tick: Tick) -> None:
         """Let Prefect say about a flow run what the notes say about its tick."""
-        kind, name = _OUTCOMES[tick.status]
-        self._put(flow_run_id, kind, name, tick.reason)
+        if tick.over:
+            self._put(flow_run_id, *_OUTCOMES[tick.status], tick.reason)
+        elif tick.status == "waiting":
+            at = tick.data.get("not_before") or time.time()
+            self._put(flow_run_id, "SCHEDULED", "AwaitingRetry", tick.reason, at)
 
     def skip(self, flow_run_id: str, reason: str) -> None:
         """End a flow run that is not to run."""

@@ -7,18 +7,20 @@ worker starts them again.
 import asyncio
 import os
 import signal
+import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from posttrain.operations.schedule.admission import begin
+from posttrain.operations.schedule.admission import Begun, begin
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.outcome import end_group, held_back
 from posttrain.operations.schedule.recipes import apply
 from posttrain.operations.schedule.server import away, connect
-from posttrain.stage.errors import first_line
+from posttrain.stage.errors import first_line, sentence
 
 _STOP_SECONDS = 20.0
 _BEAT_SECONDS = 30.0
@@ -39,7 +41,7 @@ class AskingNotes:
             found = [] if self.stopping else await super().get_and_submit_flow_runs()  # type: ignore[misc]
             return list(found)
         except away() as error:
-            self.keeper.say(f"trying again: {type(error).__name__}: {first_line(error)}")
+            self.keeper.say(f"trying again: {sentence(error)}")
             return []
         finally:
             self._polled = time.monotonic()
@@ -91,26 +93,29 @@ class AskingNotes:
 
         if flow_run.parameters.get("schedule") is None:
             return await super().run(flow_run, configuration, task_status)  # type: ignore[misc]
+        process, begun = None, None
         self.keeper.busy.add(str(flow_run.id))
-        begun = await asyncio.to_thread(begin, self.keeper, flow_run)
-        if begun is None:
-            self.keeper.busy.discard(str(flow_run.id))
-            task_status.started(os.getpid())
-            return ProcessWorkerResult(status_code=0, identifier="decided")
-        given = {name: text for name, text in configuration.env.items() if text is not None}
-        nothing = asyncio.subprocess.DEVNULL
-        process = await asyncio.create_subprocess_exec(
-            *begun.command, cwd=begun.place, env={**given, **begun.environment},
-            stdin=nothing, stdout=nothing, stderr=nothing,
-        )  # fmt: skip
-        self.keeper.children[str(flow_run.id)] = process.pid
-        task_status.started(process.pid)
         try:
-            await process.wait()
+            begun = await asyncio.to_thread(begin, self.keeper, flow_run)
+            if begun is not None:
+                process = await self._start(begun, configuration.env)
+                self.keeper.children[str(flow_run.id)] = process.pid
+            task_status.started(process.pid if process is not None else os.getpid())
+            if process is not None:
+                await process.wait()
         finally:
-            await asyncio.to_thread(self.keeper.ended, flow_run, begun.tick, self.stopping)
+            await asyncio.to_thread(self.keeper.ended, flow_run, begun, stopping=self.stopping)
         # How it ended is in the notes: what Prefect says follows them.
-        return ProcessWorkerResult(status_code=0, identifier=str(process.pid))
+        return ProcessWorkerResult(status_code=0, identifier="decided")
+
+    async def _start(self, begun: Begun, given: Mapping[str, str | None]) -> Any:
+        known = {name: text for name, text in given.items() if text is not None}
+        with begun.log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "posttrain.operations.schedule.flow",
+                cwd=begun.place, env={**known, **begun.environment}, start_new_session=True,
+                stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
 
     async def end_runs(self) -> None:
         """End the runs; the notes still have them, and the next worker lets them go on."""

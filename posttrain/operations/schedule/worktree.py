@@ -49,13 +49,6 @@ def prepare(root: Path, name: str) -> Checkout:
     return Checkout(project, commit, tuple(line[2:].strip() for line in changed))
 
 
-def remove(root: Path, name: str) -> None:
-    """Take a schedule's worktree away; what its runs made stays in the cache."""
-    place = root / STATE / name / "tree"
-    if place.exists():
-        _answer(root, "worktree", "remove", "--force", str(place))
-
-
 def link_inputs(root: Path, project: Path, recipe: str, watched: Sequence[str] = ()) -> None:
     """Let files that the recipe names and git does not have appear where the recipe expects them.
 

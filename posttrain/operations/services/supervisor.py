@@ -8,10 +8,10 @@ import shutil
 import sqlite3
 import threading
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,51 +39,49 @@ _TAIL_BYTES, _WORDS = 4096, 200
 _ERROR = re.compile(r"[\w.]*(Error|Exception)\b.*: ")
 
 
-class Health:
-    """Asks a service how it is: a URL answers 200, or a file was touched since it was last asked.
+@dataclass
+class _Watched:
+    """A service as the supervisor knows it; times are of the monotonic clock."""
 
-    No clock is read, which may be set while a service runs.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self._at = service.health
-        self._touched = self._sign()
+    service: Service
+    process: "Popen[bytes] | None" = None
+    up: bool = False
+    trouble: str | None = None
+    """What keeps it down, as it was said; empty once it is up."""
+    touched: int | None = None
+    due: float = 0.0
+    """When it is to be started."""
+    begun: float = 0.0
+    asked: float = 0.0
+    heard: float = 0.0
+    failures: int = 0
 
     def answers(self) -> bool:
-        """Return whether there was an answer, or a sign since the last call."""
-        if not self._at.startswith("http"):
-            before, self._touched = self._touched, self._sign()
-            return self._touched not in (None, before)
-        try:
-            with urllib.request.urlopen(self._at, timeout=_ANSWER_SECONDS) as answer:
-                return bool(answer.status == 200)
-        except (urllib.error.URLError, OSError):
-            return False
+        """Return whether a URL answers, or a file was touched since this was asked last.
 
-    def _sign(self) -> int | None:
-        with contextlib.suppress(OSError):
-            return Path(self._at).stat().st_mtime_ns
-        return None
+        No clock is read, which may be set while a service runs.
+        """
+        at = self.service.health
+        if at.startswith("http"):
+            with contextlib.suppress(OSError), urllib.request.urlopen(at, timeout=_ANSWER_SECONDS):
+                return True
+            return False
+        before, self.touched = self.touched, _sign(at)
+        return self.touched not in (None, before)
 
 
 class Supervisor:
-    """Holds the services of one plan, a thread each; `stop` may come from a signal."""
+    """Holds the services of one plan; `stop` may come from a signal."""
 
     def __init__(self, plan: ServicePlan, say: Callable[[str], None]) -> None:
         self._plan = plan
         self._say = say
         self._stopping = threading.Event()
-        self._starting = threading.Lock()
-        # Set once a service is up, or has failed to come up for the first time.
-        self._known = {service.name: threading.Event() for service in plan.services()}
-        self._up = {name: threading.Event() for name in self._known}
-        self._troubles: dict[str, str] = {}
+        self._all = {service.name: _Watched(service) for service in plan.services()}
 
     def stop(self) -> None:
         """End everything as soon as possible."""
         self._stopping.set()
-        for event in (*self._up.values(), *self._known.values()):
-            event.set()
 
     def run(self) -> None:
         """Bring everything up, watch it until `stop`, take it down again."""
@@ -93,84 +91,83 @@ class Supervisor:
             self._plan.require_free_ports()
             process.remember(folder, SUPERVISOR, os.getpid())
             self._plan.save()
+            announced = False
             try:
-                for service in self._plan.services():
-                    threading.Thread(target=self._keep, args=[service], daemon=True).start()
-                self._announce()
-                self._stopping.wait()
+                while not self._stopping.wait(_POLL_SECONDS):
+                    for each in self._all.values():
+                        self._look_after(each)
+                    announced = announced or self._announce()
             finally:
-                self._stopping.set()
-                with self._starting:
-                    take_down(self._plan.root, supervisor=False)
+                take_down(self._plan.root, supervisor=False)
                 (folder / f"{SUPERVISOR}.pid").unlink(missing_ok=True)
 
-    def _announce(self) -> None:
-        for event in self._known.values():
-            event.wait()
-        lacking = [f"{name}: {trouble}" for name, trouble in self._troubles.items()]
-        if not self._stopping.is_set():
-            self._say(f"{UP_WITHOUT} {'; '.join(lacking)}" if lacking else UP)
+    def _announce(self) -> bool:
+        """Say that all is up, once it is known of each service whether it came up."""
+        if any(each.trouble is None for each in self._all.values()):
+            return False
+        lacking = [f"{name}: {each.trouble}" for name, each in self._all.items() if each.trouble]
+        self._say(f"{UP_WITHOUT} {'; '.join(lacking)}" if lacking else UP)
+        return True
 
-    def _keep(self, service: Service) -> None:
-        """Start a service again and again, later each time that it does not come up."""
-        if service.after is not None:
-            self._known[service.after].wait()
-            if not self._up[service.after].is_set():
-                self._tell(service.name, f"waits for {service.after}")
-            self._up[service.after].wait()
-        failures = 0
-        while not self._stopping.is_set():
-            begun = time.monotonic()
-            if (trouble := _damage(service)) is None:
-                with self._starting:
-                    if self._stopping.is_set():
-                        return
-                    health = Health(service)
-                    started = process.start(service, self._plan.folder, self._plan.root)
-                trouble = self._watch(service, started, health)
-            if self._stopping.is_set():
-                return
-            if time.monotonic() - begun > _STABLE_SECONDS and self._up[service.name].is_set():
-                failures = 0
-            pause = _RESTART_SECONDS[min(failures, len(_RESTART_SECONDS) - 1)]
-            failures += 1
-            log = self._plan.folder / f"{service.name}.log"
-            self._tell(service.name, f"{trouble}; it is started again; log: {log}")
-            process.end(self._plan.folder, service.name, grace=_ANSWER_SECONDS)
-            self._stopping.wait(pause)
+    def _look_after(self, each: _Watched) -> None:
+        """Start a service that is due, and end one that is not well: it is due again, later."""
+        first = self._all.get(each.service.after or "")
+        if each.process is not None:
+            trouble = self._trouble_of(each, each.process)
+        elif time.monotonic() < each.due:
+            return
+        elif first is not None and not first.up:
+            if first.trouble:
+                self._tell(each, f"waits for {first.service.name}")
+            return
+        elif (trouble := _damage(each.service)) is None:
+            each.touched = _sign(each.service.health)
+            each.begun = each.heard = each.asked = time.monotonic()
+            each.process = process.start(each.service, self._plan.folder, self._plan.root)
+        if trouble is None:
+            return
+        log = self._plan.folder / f"{each.service.name}.log"
+        self._tell(each, f"{trouble}; it is started again; log: {log}")
+        process.end(self._plan.folder, each.service.name, grace=_ANSWER_SECONDS)
+        now = time.monotonic()
+        each.failures = 0 if each.up and now - each.begun > _STABLE_SECONDS else each.failures
+        each.due = now + _RESTART_SECONDS[min(each.failures, len(_RESTART_SECONDS) - 1)]
+        each.failures += 1
+        each.process, each.up = None, False
 
-    def _watch(self, service: Service, started: "Popen[bytes]", health: Health) -> str:
-        """Wait until a service has ended or does not answer any more; returns what happened."""
-        begun = heard = asked = time.monotonic()
-        log = self._plan.folder / f"{service.name}.log"
-        up = False
-        while not self._stopping.wait(_POLL_SECONDS):
-            if (code := started.poll()) is not None:
-                # It is gone, and its port must be free: so must be what it started.
-                process.sweep(started.pid)
-                return f"ended with exit code {code}" + _last_words(log)
-            now = time.monotonic()
-            if up and now - asked < _ASK_SECONDS:
-                continue
-            asked = now
-            if health.answers():
-                heard = time.monotonic()
-                if not up:
-                    up = True
-                    self._say(f"{service.name}: up after {heard - begun:.1f} s")
-                    self._troubles.pop(service.name, None)
-                    self._up[service.name].set()
-                    self._known[service.name].set()
-            elif now - heard > (service.hung_seconds if up else service.ready_seconds):
-                return f"did not answer for {now - heard:.0f} s" + _last_words(log)
-        return "was stopped"
+    def _trouble_of(self, each: _Watched, started: "Popen[bytes]") -> str | None:
+        """Say that a service has ended or does not answer any more; None where it is well."""
+        log = self._plan.folder / f"{each.service.name}.log"
+        if (code := started.poll()) is not None:
+            # It is gone, and its port must be free: so must be what it started.
+            process.sweep(started.pid)
+            return f"ended with exit code {code}" + _last_words(log)
+        now = time.monotonic()
+        if each.up and now - each.asked < _ASK_SECONDS:
+            return None
+        each.asked = now
+        if each.answers():
+            each.heard = time.monotonic()
+            if not each.up:
+                self._say(f"{each.service.name}: up after {each.heard - each.begun:.1f} s")
+                each.up, each.trouble = True, ""
+        elif now - each.heard > (
+            each.service.hung_seconds if each.up else each.service.ready_seconds
+        ):
+            return f"did not answer for {now - each.heard:.0f} s" + _last_words(log)
+        return None
 
-    def _tell(self, name: str, trouble: str) -> None:
+    def _tell(self, each: _Watched, trouble: str) -> None:
         """Say what keeps a service down, once for as long as it is the same."""
-        if self._troubles.get(name) != trouble:
-            self._say(f"{name}: {trouble}")
-        self._troubles[name] = trouble
-        self._known[name].set()
+        if each.trouble != trouble:
+            self._say(f"{each.service.name}: {trouble}")
+        each.trouble = trouble
+
+
+def _sign(place: str) -> int | None:
+    with contextlib.suppress(OSError):
+        return Path(place).stat().st_mtime_ns
+    return None
 
 
 def _last_words(log: Path) -> str:

@@ -92,16 +92,16 @@ class Remembering:
     """A server as the keeper sees it."""
 
     def __init__(self):
-        self.made, self.flow_runs, self.said, self.owner = {}, {}, [], None
+        self.made, self.flow_runs, self.said = {}, {}, []
 
     def require_pool(self):
         pass
 
-    def deploy(self, schedule, root, *, paused):
+    def deploy(self, schedule, owner, *, paused):
         clock = SimpleNamespace(cron=schedule.clock.cron, timezone=schedule.clock.timezone)
         self.made[schedule.name] = SimpleNamespace(
             id=f"d-{schedule.name}", name=schedule.name, version=version_of(schedule),
-            paused=paused, job_variables={"working_dir": self.owner or root},
+            paused=paused, job_variables=dict(owner),
             schedules=[SimpleNamespace(active=True, schedule=clock)], tags=[],
         )  # fmt: skip
 
@@ -143,11 +143,11 @@ class Remembering:
             self.flow_runs[run_id].state_name = label
         self.said.append((run_id, state))
 
-    def again(self, run_id, at, reason):
-        self.put(run_id, "SCHEDULED", "AwaitingRetry")
-
-    def close(self, run_id, tick):
-        self.put(run_id, tick.status.upper(), tick.status)
+    def show(self, run_id, tick):
+        if tick.over:
+            self.put(run_id, tick.status.upper(), tick.status)
+        elif tick.status == "waiting":
+            self.put(run_id, "SCHEDULED", "AwaitingRetry")
 
     def skip(self, run_id, reason):
         self.put(run_id, "CANCELLED", "Skipped")

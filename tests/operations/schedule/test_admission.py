@@ -24,6 +24,8 @@ def begin(desk, project):
         flow_run = desk.server.add(name, due)
         assert flow_run in desk.cycle(flow_run)
         begun = admission.begin(desk.keeper, flow_run)
+        if begun is None:
+            desk.keeper.ended(flow_run, None, stopping=False)
         return begun, desk.notes.tick(name, due)
 
     def succeed(tick, *watched):

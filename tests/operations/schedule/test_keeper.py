@@ -1,11 +1,14 @@
 """What the notes make of what Prefect says, with a server that only remembers what it was told."""
 
+import shutil
 import time
 from types import SimpleNamespace
 
 import pytest
 
 from posttrain.operations.schedule import admission
+from posttrain.operations.schedule.keeper import Keeper
+from posttrain.operations.schedule.notes import open_notes
 from posttrain.operations.schedule.outcome import here, run_lock
 
 
@@ -77,11 +80,9 @@ def test_a_run_that_is_gone_is_crashed_and_tried_again_while_a_live_one_is_left(
         desk.cycle()
         assert desk.notes.tick("s", due).status == "running"
     desk.cycle()
-    crashed = desk.notes.tick("s", due)
-    assert crashed.status == "crashed"
-    assert "its process is gone" in crashed.reason
-    desk.cycle()
-    assert desk.notes.tick("s", due).status == "waiting"
+    again = desk.notes.tick("s", due)
+    assert (again.status, again.num_crashed) == ("waiting", 1)
+    assert any("crashed: attempt 1: its process is gone" in said for _, said in again.story)
     assert desk.server.said[-1] == (run.id, "SCHEDULED")
 
 
@@ -90,7 +91,7 @@ def test_a_run_under_another_name_of_the_machine_blocks_nothing(desk):
     # The host was renamed: the kernel is the same, and nobody holds the lock.
     _, due = begun(desk, host="before")
     desk.cycle()
-    assert desk.notes.tick("s", due).status == "crashed"
+    assert desk.notes.tick("s", due).num_crashed == 1
 
 
 def test_a_run_of_another_machine_is_believed_until_prefect_gives_it_up(desk):
@@ -100,7 +101,7 @@ def test_a_run_of_another_machine_is_believed_until_prefect_gives_it_up(desk):
     assert desk.notes.tick("s", due).status == "running"
     run.state_type.value = "CRASHED"
     desk.cycle()
-    assert desk.notes.tick("s", due).status == "crashed"
+    assert desk.notes.tick("s", due).num_crashed == 1
 
 
 def test_an_end_that_prefect_did_not_hear_is_told_later(desk):
@@ -118,7 +119,10 @@ def test_a_failure_is_tried_again_and_then_told_once(desk, tmp_path):
     for attempt in (1, 2):
         tick = desk.notes.tick("s", due)
         desk.notes.about(tick, "failed", "stage 'x' failed", claim="!")
+        # Another worker leaves it to the one whose run it is.
         desk.cycle()
+        assert desk.notes.tick("s", due).status == "failed"
+        desk.keeper.ended(run, None, stopping=False)
         after = desk.notes.tick("s", due)
         assert (after.status, after.over) == (
             ("waiting", False) if attempt == 1 else ("failed", True)
@@ -153,8 +157,7 @@ def test_a_deployment_that_was_deleted_is_made_again_and_a_foreign_one_left_alon
     assert set(desk.server.made) == {"a"}
     other = desk.root / "elsewhere"
     (other / ".dvc").mkdir(parents=True)
-    desk.server.owner = str(other)
-    desk.server.deploy(desk.declare("b"), "", paused=False)
+    desk.server.deploy(desk.declare("b"), {"working_dir": str(other)}, paused=False)
     desk.cycle()
     assert set(desk.server.made) == {"a", "b"}
     desk.given(desk.declare("b"))
@@ -224,11 +227,88 @@ def test_after_a_crash_there_may_be_nothing_to_do(desk, monkeypatch):
     run, due = begun(desk)
     # Gone, and put back.
     desk.cycle()
-    desk.cycle()
     assert desk.notes.tick("s", due).status == "waiting"
     for name in ("prepare", "link_inputs"):
         monkeypatch.setattr(admission, name, lambda *_: SimpleNamespace(root=desk.root))
     monkeypatch.setattr(admission, "_unmoved", lambda *_: "no input moved")
     assert admission.begin(desk.keeper, run) is None
+    desk.keeper.ended(run, None, stopping=False)
     assert desk.notes.tick("s", due).status == "unchanged"
     assert desk.server.said[-1] == (run.id, "UNCHANGED")
+
+
+def test_who_is_gone_leaves_a_failure_to_the_next_worker(desk, monkeypatch):
+    desk.given(desk.declare(retries=0))
+    run, due = begun(desk)
+    desk.notes.about(desk.notes.tick("s", due), "failed", "stage 'x' failed", claim="!")
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 30)
+    desk.cycle()
+    assert desk.notes.tick("s", due).over
+    assert desk.server.said[-1] == (run.id, "FAILED")
+
+
+def test_a_process_that_ends_before_it_begins_is_tried_again_and_told(desk):
+    desk.given(desk.declare(retries=0, retry_seconds=0, notify_command="tee told.json"))
+    due = last_minute()
+    run = desk.server.add("s", due)
+    assert desk.cycle(run) == [run]
+    begun = SimpleNamespace(log=desk.root / "the.log")
+    for attempt in range(6):
+        assert not desk.notes.tick("s", due).over, attempt
+        desk.keeper.ended(run, begun, stopping=False)
+    over = desk.notes.tick("s", due)
+    assert (over.status, over.over, over.num_crashed) == ("crashed", True, 6)
+    assert "the.log" in (desk.root / "told.json").read_text()
+    assert desk.server.said[-1] == (run.id, "CRASHED")
+
+
+def test_runs_of_another_project_on_this_prefect_server_are_left_alone(desk):
+    desk.given(desk.declare("mine"))
+    theirs = {"working_dir": "/elsewhere", "notes": "another"}
+    for name in ("mine", "theirs"):
+        desk.server.deploy(desk.declare(name), theirs, paused=False)
+    runs = [desk.server.add(name, last_minute()) for name in ("mine", "theirs")]
+    assert desk.cycle(*runs) == []
+    assert desk.server.said == []
+    assert set(desk.server.made) == {"mine", "theirs"}
+    assert any(
+        "'mine' of this Prefect server is of /elsewhere; give" in line for line in desk.lines
+    )
+
+
+def test_two_clones_that_share_notes_share_the_deployment(desk, tmp_path_factory):
+    desk.given(desk.declare(missed="backfill:9"), minutes=10)
+    made = desk.server.made["s"]
+    clone = tmp_path_factory.mktemp("clone")
+    other = Keeper(clone, desk.notes, desk.server, desk.lines.append)
+    run = desk.server.add("s", last_minute())
+    assert other.cycle([run]) == [run]
+    desk.cycle()
+    # Neither takes it from the other, again and again; what was missed is decided.
+    assert desk.server.made["s"] is made
+    assert len(desk.notes.history("s", limit=100)) > 5
+
+
+def test_a_copy_of_a_project_takes_no_deployment_of_the_original(desk, tmp_path_factory):
+    desk.given(desk.declare())
+    (desk.root / ".dvc").mkdir()
+    copy = tmp_path_factory.mktemp("copy") / "project"
+    shutil.copytree(desk.root, copy)
+    with open_notes(copy) as notes:
+        assert notes.id == desk.notes.id
+        Keeper(copy, notes, desk.server, desk.lines.append).cycle([])
+    assert f"is of {desk.root}; give the schedule" in desk.lines[-1]
+
+
+def test_a_clock_that_was_taken_away_in_prefects_pages_comes_back_with_a_resume(desk):
+    desk.given(desk.declare())
+    desk.cycle()
+    desk.server.made["s"].schedules = []
+    desk.cycle()
+    assert desk.notes.declarations()["s"].paused
+    desk.notes.add("s", 0.0, "resumed", "by hand")
+    desk.cycle()
+    desk.cycle()
+    assert not desk.notes.declarations()["s"].paused
+    assert [each.active for each in desk.server.made["s"].schedules] == [True]

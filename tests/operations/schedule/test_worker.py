@@ -67,3 +67,18 @@ def test_a_beat_that_cannot_be_written_ends_nothing():
 
     made.keeper.beat = full
     assert asyncio.run(made.get_and_submit_flow_runs()) == []
+
+
+def test_a_decision_that_is_interrupted_leaves_the_run_to_the_next_cycle(monkeypatch, desk):
+    """A database that is away when a run begins must not make this worker hold it for ever."""
+    made, _, _ = polling(refused)
+    made.keeper = desk.keeper
+    run = desk.server.add("s", 60.0)
+
+    def away(*_):
+        raise ConnectionError("refused")
+
+    monkeypatch.setattr(worker, "begin", away)
+    with pytest.raises(ConnectionError):
+        asyncio.run(made.run(run, SimpleNamespace(env={})))
+    assert desk.keeper.busy == set()

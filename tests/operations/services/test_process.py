@@ -18,7 +18,7 @@ from posttrain.operations.services import process
 from posttrain.operations.services import supervisor as supervisors
 from posttrain.operations.services.plan import FOLDER, ServicePlan, addresses
 from posttrain.operations.services.process import Service
-from posttrain.operations.services.supervisor import Health, Supervisor, take_down
+from posttrain.operations.services.supervisor import Supervisor, _sign, _Watched, take_down
 from posttrain.stage.errors import UserError
 
 # A service with a child of its own, which both ignore the polite request to end.
@@ -98,7 +98,7 @@ def test_a_supervisor_that_is_killed_leaves_nobody_behind(tmp_path):
 
 def test_a_service_that_is_not_well_is_seen(tmp_path):
     beat = tmp_path / "beat"
-    health = Health(service("", health=str(beat)))
+    health = _Watched(service("", health=str(beat)))
     assert not health.answers()
     beat.touch()
     assert health.answers()
@@ -106,11 +106,11 @@ def test_a_service_that_is_not_well_is_seen(tmp_path):
     assert not health.answers()
     os.utime(beat, (1, 1))
     assert health.answers()
-    assert not Health(service("", health=str(beat))).answers()
+    assert not _Watched(service("", health=str(beat)), touched=_sign(str(beat))).answers()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    assert not Health(service("", health=f"http://127.0.0.1:{port}/health")).answers()
+    assert not _Watched(service("", health=f"http://127.0.0.1:{port}/health")).answers()
 
 
 def test_a_process_of_another_machine_is_never_signalled(tmp_path):
