@@ -122,7 +122,7 @@ def _make_here(kernels: Kernels) -> dict[str, object]:
     from posttrain.pipeline.execution.assignment import Assignment
     from posttrain.pipeline.execution.call import perform, set_up
     from posttrain.pipeline.recipe import load_recipe
-    from posttrain.provenance.circumstances import observed
+    from posttrain.provenance.circumstances import circumstances_here
     from posttrain.stage.hashing import digest_path
     from posttrain.stage.seeds import derived_seed
 
@@ -162,7 +162,7 @@ def _make_here(kernels: Kernels) -> dict[str, object]:
             digests |= {
                 str(path.relative_to(folder)): digest_path(path).sha256 for path in outputs.values()
             }
-    return {"bound": observed(), "digests": digests}
+    return {"bound": circumstances_here(), "digests": digests}
 
 
 def _options() -> argparse.Namespace:

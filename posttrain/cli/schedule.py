@@ -11,7 +11,7 @@ from rich.table import Table
 from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.operations.schedule.clock import instant
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
-from posttrain.operations.schedule.recipes import Schedule, apply, declared
+from posttrain.operations.schedule.recipes import Schedule, apply, read_schedules
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.formatting import duration
@@ -68,7 +68,7 @@ def list_() -> None:
             when = f"{config.cron} {config.timezone}"
             table.add_row(each.name, found.recipe, when, config.missed, told, coming)
     _print(table)
-    schedules, wrong = declared(root)
+    schedules, wrong = read_schedules(root)
     new = [each.name for each in schedules
            if each.name not in known or known[each.name].text != each.as_text()]  # fmt: skip
     for line in [

@@ -27,7 +27,7 @@ _BOUND = {"torch": "AVX2", "mkl": "AVX2", "onednn": "AVX2"}
 """What a learner computes with where it does not ask which processor it is."""
 
 
-def observed(device: str = "cpu") -> dict[str, str]:
+def circumstances_here(device: str = "cpu") -> dict[str, str]:
     """What this process computes with, as its libraries say of themselves; imports torch.
 
     Args:

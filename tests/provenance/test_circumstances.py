@@ -10,7 +10,8 @@ AVX512 = {"processor": "AMD EPYC 9B45", "torch": "AVX512", "mkl": "any"}
 
 
 def observed(**environment):
-    code = "from posttrain.provenance.circumstances import observed; print(observed()['torch'])"
+    code = "from posttrain.provenance.circumstances import circumstances_here as here\n"
+    code += "print(here()['torch'])"
     run = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )

@@ -93,7 +93,7 @@ def _is_free(desk: Desk, tick: Tick) -> bool:
         return False
 
 
-def held_back(desk: Desk, run: Any) -> None:
+def note_limit(desk: Desk, run: Any) -> None:
     """Note what Prefect's limit of one made of a run that is due."""
     tick = tick_of(desk, run)
     if tick is None or tick.status != "waiting":

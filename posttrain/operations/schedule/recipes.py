@@ -117,7 +117,7 @@ class Schedule:
         return cls(**{**values, "config": ScheduleConfig.noted(values["config"])})
 
 
-def declared(root: Path) -> tuple[list[Schedule], list[str]]:
+def read_schedules(root: Path) -> tuple[list[Schedule], list[str]]:
     """Read the schedules of every recipe of the commit that is checked out.
 
     Args:
@@ -158,7 +158,7 @@ def apply(root: Path) -> list[str]:
         A sentence for each schedule that is new, changed or gone, and for each that is refused.
 
     """
-    schedules, wrong = declared(root)
+    schedules, wrong = read_schedules(root)
     with open_notes(root) as notes:
         known = notes.declarations()
         said = [each for schedule in schedules for each in _declare(notes, known, schedule)]

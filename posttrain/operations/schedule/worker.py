@@ -17,7 +17,7 @@ from typing import Any
 from posttrain.operations.schedule.admission import Begun, begin
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
-from posttrain.operations.schedule.outcome import end_group, held_back
+from posttrain.operations.schedule.outcome import end_group, note_limit
 from posttrain.operations.schedule.recipes import apply
 from posttrain.operations.schedule.server import away, connect
 from posttrain.stage.errors import first_line, sentence
@@ -84,7 +84,7 @@ class AskingNotes:
         if not ready:
             with suppress(*away()):
                 now = await self.client.read_flow_run(flow_run.id)  # type: ignore[attr-defined]
-                await asyncio.to_thread(held_back, self.keeper, now)
+                await asyncio.to_thread(note_limit, self.keeper, now)
         return bool(ready)
 
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:

@@ -24,7 +24,7 @@ from posttrain.pipeline.execution.parts import parts_of
 from posttrain.pipeline.hermetic.guard import Guard
 from posttrain.pipeline.hermetic.process import hold, isolation
 from posttrain.pipeline.hermetic.refusal import explain
-from posttrain.provenance.circumstances import observed
+from posttrain.provenance.circumstances import circumstances_here
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 from posttrain.stage.started import traced
@@ -121,7 +121,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "rows": rows,
         "parts": parts,
         "imported": {**imported.first_party(), **loaded},
-        "circumstances": {**observed(assignment.device), **_isolation(assignment)},
+        "circumstances": {**circumstances_here(assignment.device), **_isolation(assignment)},
         "timings": {"import": started - begun, "run": ran - started, "verify": verified - ran},
         # What this process held at most.
         "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -122,8 +122,8 @@ class StageRunReader:
         del fields["num"], fields["derivation"]
         fields |= {name: json.loads(fields[name]) for name in ("timings", "metrics")}
         fields["components"] = {name: self._documents[sha] for name, sha in groups.items()}
-        observed = fields["circumstances"]
-        fields["circumstances"] = self._documents[observed] if observed else {}
+        sha = fields["circumstances"]
+        fields["circumstances"] = self._documents[sha] if sha else {}
         fields["inputs"], fields["outputs"] = edges
         return StageRun(**fields)
 

@@ -37,19 +37,17 @@ def write_stage_runs(store: Store, runs: Sequence[StageRun]) -> None:
 
     """
     groups = [{name: document(group) for name, group in run.components.items()} for run in runs]
-    observed = [document(run.circumstances) for run in runs]
+    beside = [document(run.circumstances) for run in runs]
     with store.transaction():
         documents = {pair for named in groups for pair in named.values()}
-        documents |= {pair for pair, run in zip(observed, runs, strict=True) if run.circumstances}
+        documents |= {pair for pair, run in zip(beside, runs, strict=True) if run.circumstances}
         intern_rows(store, "documents", ("sha", "body"), documents, key=1)
         derivations = intern_derivations(
             store, [Derivation(run.key, run.inputs, run.outputs) for run in runs]
         )
         rows = [
             _row(run, number, {name: sha for name, (sha, _) in named.items()}, sha)
-            for run, number, named, (sha, _) in zip(
-                runs, derivations, groups, observed, strict=True
-            )
+            for run, number, named, (sha, _) in zip(runs, derivations, groups, beside, strict=True)
         ]
         insert_rows(store, "stage_runs", rows)
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from posttrain.pipeline.execution.session import Session
+from posttrain.pipeline.hermetic.environment import FIXED, passed
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.git import require_git
 from posttrain.provenance.ledger import ArtifactRecord, StageRun, read_ledger
@@ -23,17 +24,6 @@ from posttrain.stage.hashing import StatCache, digest_path
 
 _DVC_CONFIG = "[core]\n    analytics = false\n    autostage = false\n    check_update = false\n"
 _LEFT_OUT = ("POSTTRAIN_LEDGER", "PYTHONPATH")
-# What code from elsewhere is given of our environment: where things lie, and how to compute. These
-# names, and those that begin with one of the others, unless they sound like a secret.
-_GIVEN = (
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "COLUMNS",
-    "NO_COLOR", "VIRTUAL_ENV", "LD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NO_PROXY", "HTTP_PROXY", "HTTPS_PROXY",
-)  # fmt: skip
-_GIVEN_GROUPS = (
-    "LC_", "XDG_", "CUDA_", "NVIDIA_", "NCCL_", "OMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_",
-    "ATEN_", "TORCH_", "PYTORCH_", "HF_", "TRANSFORMERS_", "TOKENIZERS_", "POSTTRAIN_",
-)  # fmt: skip
 _SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH", re.IGNORECASE)
 
 
@@ -83,6 +73,8 @@ def clean_environment() -> dict[str, str]:
 def foreign_environment(given: Collection[str] = ()) -> dict[str, str]:
     """Return what code from elsewhere is given of our environment: no token, key or password.
 
+    These are the variables that stages see, as they say where things lie and how to compute.
+
     Args:
         given: Names of variables that it is given all the same.
 
@@ -90,13 +82,18 @@ def foreign_environment(given: Collection[str] = ()) -> dict[str, str]:
         The variables.
 
     """
-    kept = {}
-    for name, value in clean_environment().items():
-        is_known = name.upper() in _GIVEN or name.startswith(_GIVEN_GROUPS)
-        is_secret = _SECRET.search(name.removeprefix("TOKENIZERS_")) or masked(value) != value
-        if name in given or (is_known and not is_secret):
-            kept[name] = value
-    return kept
+    present = clean_environment()
+    known = passed(present, FIXED, networked=True)
+    return {
+        name: value
+        for name, value in present.items()
+        if name in given or (name in known and not _is_secret(name, value))
+    }
+
+
+def _is_secret(name: str, value: str) -> bool:
+    named = _SECRET.search(name.removeprefix("TOKENIZERS_")) is not None
+    return named or masked(value) != value
 
 
 class Restorer:

@@ -11,7 +11,7 @@ from typing import Any
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.recipe_formats import parse_recorded
 from posttrain.pipeline.slots import parts_in_code
-from posttrain.provenance.circumstances import differences, observed
+from posttrain.provenance.circumstances import circumstances_here, differences
 from posttrain.provenance.key import nested
 from posttrain.provenance.ledger import Ledger, StageRun
 from posttrain.publishing.reproduction.project import Restorer
@@ -138,7 +138,10 @@ def replay_stage(record: StageRun, root: Path, display: Display) -> ReplayOutcom
     others = ("numpy", "openblas")
     here, there = (
         {name: value for name, value in each.items() if name not in others}
-        for each in (observed(record.components["runtime"]["device"]), record.circumstances)
+        for each in (
+            circumstances_here(record.components["runtime"]["device"]),
+            record.circumstances,
+        )
     )
     apart = tuple(differences(there, here))
     return ReplayOutcome(

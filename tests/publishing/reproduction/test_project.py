@@ -38,6 +38,8 @@ def test_code_from_elsewhere_is_given_no_secret(monkeypatch):
         "LC_ALL": "C",
         "HF_HOME": "/cache",
         "MKL_CBWR": "AVX2",
+        "NPY_DISABLE_CPU_FEATURES": "X86_V4",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX512F",
         "TOKENIZERS_PARALLELISM": "false",
         "https_proxy": "http://proxy:80",
     }
@@ -50,6 +52,8 @@ def test_code_from_elsewhere_is_given_no_secret(monkeypatch):
         "POSTTRAIN_KEY_PASSPHRASE": "x",
         "POSTTRAIN_LEDGER": "postgresql://me:x@db/y",
         "POSTTRAIN_DATABASE": "postgresql://me:x@db/y",
+        "POSTTRAIN_SCHEDULES": "/elsewhere/schedules.db",
+        "RAY_AUTH_TOKEN": "x",
         "http_proxy": "http://me:x@proxy:80",
         "SSH_AUTH_SOCK": "/run/agent",
         "MY_OWN": "x",
