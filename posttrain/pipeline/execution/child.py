@@ -23,7 +23,7 @@ from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
 from posttrain.pipeline.hermetic.guard import Guard
 from posttrain.pipeline.hermetic.process import hold, isolation
-from posttrain.pipeline.hermetic.refusal import explain
+from posttrain.pipeline.hermetic.refusal import explain, explain_unread
 from posttrain.provenance.circumstances import circumstances_here
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
@@ -78,7 +78,11 @@ def concluded(
     try:
         guard = hold()
         with plugged(assignment.plugins):
-            return perform()
+            final = perform()
+        missed = explain_unread(guard) if guard is not None else None
+        if missed is not None and final["kind"] == "done":
+            return {"kind": "refused", "error": missed}
+        return final
     except Exception as error:  # noqa: BLE001 - the boundary: it is logged whole and reported
         undeclared = explain(error, guard) if guard is not None else None
         if undeclared is None and isinstance(error, UserError):
@@ -95,7 +99,6 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     set_up(assignment)
     _require_device(assignment)
     begun = started = time.perf_counter()
-    before = set(sys.modules)
     loaded: Mapping[str, object] = {}
     if assignment.processes > 1:
         from posttrain.pipeline.execution.ranks import run_ranks
@@ -105,11 +108,11 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
             return dict(final)
         metrics, loaded = final["metrics"], final["imported"]
     else:
-        importlib.import_module(assignment.entry.partition(":")[0])
-        started = time.perf_counter()
-        metrics = perform(assignment, emitter(channel))
+        with only_keyed(assignment):
+            importlib.import_module(assignment.entry.partition(":")[0])
+            started = time.perf_counter()
+            metrics = perform(assignment, emitter(channel))
     ran = time.perf_counter()
-    _refuse_unkeyed(assignment, before)
     rows = {name: _verify(assignment, name) for name in assignment.outputs}
     parts = {
         name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
@@ -134,8 +137,11 @@ def _isolation(assignment: Assignment) -> dict[str, str]:
     return {} if view is None else {"isolation": isolation(held=view.held)}
 
 
-def _refuse_unkeyed(assignment: Assignment, before: set[str]) -> None:
-    """What was imported must be in the key, or another version of it would go unnoticed."""
+@contextlib.contextmanager
+def only_keyed(assignment: Assignment) -> Iterator[None]:
+    """Refuse what is imported here and is not in the key: other versions would go unnoticed."""
+    before = set(sys.modules)
+    yield
     heads = {name.partition(".")[0] for name in sys.modules.keys() - before}
     if surplus := sorted(heads & assignment.unkeyed):
         raise UserError(

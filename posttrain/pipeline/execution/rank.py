@@ -13,7 +13,7 @@ from multiprocessing import connection
 from posttrain.pipeline.execution import imported
 from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.call import perform, set_up
-from posttrain.pipeline.execution.child import concluded, emitter, logged
+from posttrain.pipeline.execution.child import concluded, emitter, logged, only_keyed
 from posttrain.pipeline.execution.ranks import threads_of_rank
 from posttrain.pipeline.hermetic.process import listen
 from posttrain.stage.config import StageConfig
@@ -60,10 +60,11 @@ def _perform(assignment: Assignment, rank: int, channel: Channel) -> dict[str, o
     open_group(assignment.device)
     final: dict[str, object]
     try:
-        metrics = perform(assignment, emitter(channel if rank == 0 else None))
+        with only_keyed(assignment):
+            metrics = perform(assignment, emitter(channel if rank == 0 else None))
         final = {"kind": "done", "metrics": metrics, "imported": imported.first_party()}
     except Dismissed:
-        final = {"kind": "dismissed"}
+        final = {"kind": "dismissed", "imported": imported.first_party()}
     close_group()
     return final
 

@@ -11,7 +11,7 @@ import signal
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from multiprocessing import connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.failures import killed_by
+from posttrain.provenance.code.seen import Signature
 
 if TYPE_CHECKING:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 _LAST_WORDS = frozenset({"done", "dismissed", "refused", "failed"})
+_OF_NONE: Signature = (0, 0, 0)
 _TAIL_LINES = 3
 _TAIL_CHARACTERS = 400
 _JOIN_SECONDS = 5.0
@@ -49,7 +51,18 @@ def run_ranks(assignment: Assignment, channel: Channel) -> Mapping[str, Any]:
     desk.close()
     if failures or desk.finals.get(0, {}).get("kind") != "done":
         return _cause(assignment, desk.finals, failures)
-    return desk.finals[0]
+    everyone = [final.get("imported", {}) for final in desk.finals.values()]
+    return {**desk.finals[0], "imported": _imported(everyone)}
+
+
+def _imported(ranks: Iterable[Mapping[str, Signature]]) -> dict[str, Signature]:
+    """The versions of files that all ranks imported; of one that differed, a version of none."""
+    found: dict[str, Signature] = {}
+    for loaded in ranks:
+        for file, version in loaded.items():
+            if found.setdefault(file, version) != version:
+                found[file] = _OF_NONE
+    return found
 
 
 class _Desk:

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import FrameType
 from typing import Any
 
@@ -31,6 +31,9 @@ _CHANGES: Mapping[str, tuple[int, ...]] = {
 """Events of changes, and which of their arguments are the places."""
 _KEPT = 64
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_ENVIRONMENT = frozenset({"os", "collections"})
+_STANDARD = sys.stdlib_module_names
+"""They look into folders and open files for whoever calls them."""
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
@@ -54,12 +57,17 @@ class Guard:
     """Places that were to be changed, the last ones."""
     asked: str = ""
     """The machine that a name was last looked up of, or that a connection was last made to."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """What the project's code was refused, with the program that was to read it, or nothing."""
 
     def __post_init__(self) -> None:
+        self._code = frozenset(os.path.realpath(file) for file in self.view.code)
         self._hearing: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opens,
             "socket.getaddrinfo": self._looks_up,
             "socket.connect": self._connects,
+            "subprocess.Popen": self._starts,
+            "os.system": self._starts,
             **dict.fromkeys(_LISTINGS, self._lists),
         }
         for event, places in _CHANGES.items():
@@ -85,7 +93,13 @@ class Guard:
             self.written.append(place)
             if self.holds and not self.grants.writes(place):
                 raise _refused(place)
-        elif self.holds and os.path.exists(place) and not self.grants.reads(place):  # noqa: PTH110
+            return
+        ours = _asked_by(self._code, sys._getframe(2), through=_STANDARD)
+        if not (ours or self.holds) or not os.path.exists(place) or self.grants.reads(place):  # noqa: PTH110
+            return
+        if ours:
+            self._note(place)
+        if self.holds:
             raise _refused(place)
 
     def _lists(self, given: tuple[Any, ...]) -> None:
@@ -94,7 +108,23 @@ class Guard:
         if place is None or _imports(sys._getframe(2)):
             return
         if os.path.isdir(place) and not self.grants.reads(place):  # noqa: PTH112
+            if _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+                self._note(place)
             raise _refused(place)
+
+    def _starts(self, given: tuple[Any, ...]) -> None:
+        """Note files that a program is given and cannot read: how it ends may be of no interest."""
+        if self.holds or not _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+            return
+        command = given[1] if len(given) > 1 else given[0]
+        parts = [command] if isinstance(command, str | bytes | os.PathLike) else list(command)
+        words = [word for part in parts for word in os.fsdecode(part).split()]
+        for word in words:
+            if os.path.isfile(word) and not self.grants.reads(word):  # noqa: PTH113
+                self._note(word, by=os.path.basename(words[0]))  # noqa: PTH119
+
+    def _note(self, place: str, by: str = "") -> None:
+        self.unread[os.path.abspath(place)] = by  # noqa: PTH100 - links stay as they are written
 
     def _changes(self, places: tuple[int, ...], given: tuple[Any, ...]) -> None:
         for at in places:
@@ -124,6 +154,15 @@ def _refused(place: str) -> PermissionError:
 def _as_text(path: object) -> str | None:
     """A path as text; None of a file that is open already."""
     return os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else None
+
+
+@cache
+def _real(file: str) -> str:
+    return os.path.realpath(file)
+
+
+def _head(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _imports(frame: FrameType | None) -> bool:
@@ -162,8 +201,10 @@ class DeclaredVariables:
         os.environ.__class__ = Environment
 
 
-def _asked_by(code: frozenset[str], frame: FrameType | None) -> bool:
-    """Whether one of these files asks, by `os.environ` or through functions of `os`."""
-    while frame is not None and frame.f_globals.get("__name__") in ("os", "collections.abc"):
+def _asked_by(
+    code: frozenset[str], frame: FrameType | None, through: frozenset[str] = _ENVIRONMENT
+) -> bool:
+    """Whether one of these files asks, by itself or through functions of some modules."""
+    while frame is not None and _head(frame) in through:
         frame = frame.f_back
-    return frame is not None and os.path.realpath(frame.f_code.co_filename) in code
+    return frame is not None and _real(frame.f_code.co_filename) in code

@@ -11,7 +11,7 @@ from posttrain.pipeline.hermetic.guard import Guard
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EXDEV)
 # Rust says "Permission denied (os error 13)", C libraries and programs "Permission denied".
 _SAID = re.compile(r"permission denied|operation not permitted|os error (?:13|1|18)\b", re.I)
-_SHOWN = 120
+_LONGEST = 120
 
 
 def explain(error: BaseException, guard: Guard) -> str | None:
@@ -38,6 +38,22 @@ def explain(error: BaseException, guard: Guard) -> str | None:
                 f" not know, and the library that tried does not say which ({_short(str(each))});"
                 " the stage's log shows where; make the file an input, or declare it: reads: [path]"
             )
+    return None
+
+
+def explain_unread(guard: Guard) -> str | None:
+    """Say what a stage went on without: its code caught the refusal, or never looked at it.
+
+    Args:
+        guard: What was heard.
+
+    Returns:
+        The sentence; None where nothing was refused.
+
+    """
+    for place, program in guard.unread.items():
+        said = _about_read(place, f"lets {program} read" if program else "reads", guard)
+        return f"{said} (it was refused, and the stage went on without it)"
     return None
 
 
@@ -114,19 +130,21 @@ def _is_of_connection(error: BaseException) -> bool:
 
 
 def _about_file(place: str, error: BaseException, guard: Guard) -> str:
-    view = guard.view
-    absolute = os.path.realpath(place)
-    root, folder = os.path.realpath(view.root), os.path.realpath(view.folder)
-    shown = os.path.relpath(absolute, folder) if absolute.startswith(f"{root}/") else absolute
     if place in guard.written or _is_new(place):
         return (
-            f"stage '{view.stage}' writes {shown}, and nothing outside of its outputs and"
-            " `context.scratch` is its to change; write it there, or make it an output of its task"
+            f"stage '{guard.view.stage}' writes {_shown(place, guard)}, and nothing outside of its"
+            " outputs and `context.scratch` is its to change; write it there, or make it an output"
+            " of its task"
         )
     by = "reads"
     if isinstance(error, subprocess.CalledProcessError):
         command = error.cmd if isinstance(error.cmd, list | tuple) else str(error.cmd).split()
         by = f"lets {os.path.basename(os.fsdecode(command[0]))} read"  # noqa: PTH119
+    return _about_read(place, by, guard)
+
+
+def _about_read(place: str, by: str, guard: Guard) -> str:
+    view, absolute, shown = guard.view, os.path.realpath(place), _shown(place, guard)
     if absolute.endswith(".py"):
         return (
             f"stage '{view.stage}' {by} {shown}, code that its key was not seen to reach; import it"
@@ -136,6 +154,13 @@ def _about_file(place: str, error: BaseException, guard: Guard) -> str:
         f"stage '{view.stage}' {by} {shown}, which its key does not know; make it an input of the"
         f" stage, or declare it in the recipe: reads: [{shown}]"
     )
+
+
+def _shown(place: str, guard: Guard) -> str:
+    """A place of the project as the recipe would spell it."""
+    absolute, root = os.path.realpath(place), os.path.realpath(guard.view.root)
+    inside = absolute.startswith(f"{root}/")
+    return os.path.relpath(absolute, os.path.realpath(guard.view.folder)) if inside else absolute
 
 
 def _about_connection(guard: Guard) -> str:
@@ -148,4 +173,4 @@ def _about_connection(guard: Guard) -> str:
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}..."
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."

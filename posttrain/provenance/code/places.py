@@ -87,7 +87,11 @@ class ModulePlaces:
         homes = self._homes_of(head)
         # A project's own package hides an installed one of that name with all that is in it.
         own = [home for home in homes if _source(home.joinpath(head, *rest[:1])) is not None]
-        stems = [home.joinpath(head, *rest) for home in own[:1] or homes]
+        stems = [
+            home.joinpath(head, *rest)
+            for home in own[:1] or homes
+            if not any(_is_a_file(home.joinpath(head, *rest[:n])) for n in range(len(rest)))
+        ]
         files = [file for stem in stems if (file := _source(stem)) is not None]
         return next(iter(files), None) or next((stem for stem in stems if stem.is_dir()), None)
 
@@ -96,6 +100,11 @@ def _source(stem: Path) -> Path | None:
     """The file of a package or module."""
     candidates = (stem / "__init__.py", stem.with_name(f"{stem.name}.py"))
     return next((file for file in candidates if file.is_file()), None)
+
+
+def _is_a_file(stem: Path) -> bool:
+    """True of a module in which nothing lies: a folder of its name is none Python looks into."""
+    return stem.with_name(f"{stem.name}.py").is_file() and not (stem / "__init__.py").is_file()
 
 
 def _homes(root: Path, package: str) -> tuple[Path, ...]:

@@ -123,3 +123,34 @@ def test_records_say_whether_a_stage_was_held_or_observed(toy, isolation):
     runs = toy.run()
     assert {run.circumstances["isolation"] for run in runs.values()} == {isolation}
     assert json.loads((toy.root / "data/third/result.json").read_text()) == {"sum": 3}
+
+
+SWALLOWED = {
+    "open": "try:\n    open(hidden)\nexcept OSError:\n    pass",
+    "os.listdir": "try:\n    os.listdir('assets')\nexcept OSError:\n    pass",
+    "glob": "import glob\nassert glob.glob('ass' + 'ets/*.csv') == []",
+    "pathlib": "from pathlib import Path\nassert [*Path('ass' + 'ets').glob('*.csv')] == []",
+    "pkgutil": "import pkgutil\nassert [*pkgutil.iter_modules(['ass' + 'ets'])] == []",
+    "os.popen": "assert os.popen('cat ' + hidden + ' 2>/dev/null').read() == ''",
+    "unchecked": "subprocess.run(['cat', hidden], stderr=subprocess.DEVNULL)",
+    "os.system": "os.system('cat ' + hidden + ' 2>/dev/null')",
+}
+PROGRAMS = ("os.popen", "unchecked", "os.system")
+
+
+@pytest.mark.parametrize("way", SWALLOWED)
+def test_what_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
+    """It would be published as if it had seen all: a folder without files, a program's silence."""
+    if isolation == "observed" and way in PROGRAMS:
+        pytest.skip("what other programs read is not held there")
+    body = "import os, subprocess\nhidden = os.path.join('assets', 'hid' + 'den.csv')\n"
+    toy = doing(body + SWALLOWED[way])
+    toy.write(HIDDEN, "a\n1\n")
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 2
+    said = re.sub(r"\s+", " ", done.stderr)
+    named = HIDDEN if way in ("open", *PROGRAMS) else "assets"
+    verb = "lets .* read" if way in PROGRAMS else "reads"
+    assert re.search(f"stage 'first' {verb} {named}, which its key does not know; make it", said)
+    assert "(it was refused, and the stage went on without it)" in said
+    assert not (toy.root / "data/first/result.json").exists()

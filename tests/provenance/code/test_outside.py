@@ -193,6 +193,21 @@ def test_a_package_that_is_installed_goes_before_a_folder_without_init(tmp_path)
     assert not any(file.is_relative_to(tmp_path / "numpy") for file in found.files)
 
 
+def test_a_module_hides_a_folder_of_its_name_that_has_no_init(tmp_path):
+    text = """
+    try:
+        from helpers.h import X
+    except ImportError:
+        X = 0
+    def run(): return X
+    """
+    packages = {"tasks/__init__.py": "", "tasks/curate/__init__.py": ""}
+    write(tmp_path, {STAGE: text, "helpers/h.py": "X = 1", **packages})
+    assert "helpers.h:X" in closure(tmp_path).symbols
+    write(tmp_path, {"helpers.py": "Y = 1"})
+    assert "helpers.h:X" not in closure(tmp_path).symbols
+
+
 def test_what_runs_write_is_no_file_that_code_reads(tmp_path):
     made = tmp_path / "data"
     write(tmp_path, {STAGE: 'def run(): return open("data/a/out.json")', "data/a/out.json": "1"})
