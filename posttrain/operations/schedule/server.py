@@ -201,7 +201,9 @@ def away() -> tuple[type[Exception], ...]:
     from prefect.exceptions import PrefectException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (httpx.HTTPError, PrefectException, SQLAlchemyError, OSError)
+    # What a server of another version says may not be what the client reads.
+    unreadable = (ValueError, TypeError, LookupError)
+    return (httpx.HTTPError, PrefectException, SQLAlchemyError, OSError, *unreadable)
 
 
 def is_away(error: Exception) -> bool:

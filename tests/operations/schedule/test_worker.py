@@ -1,10 +1,12 @@
 """The worker shows that it lives while Prefect's server does not."""
 
 import asyncio
+import json
 from types import SimpleNamespace
 
 import httpx
 import pytest
+from pydantic import BaseModel
 
 from posttrain.operations.schedule import worker
 from posttrain.operations.schedule.worker import AskingNotes
@@ -41,6 +43,29 @@ def test_a_server_that_refuses_is_asked_again_and_the_worker_is_not_silent():
     assert asyncio.run(made.get_and_submit_flow_runs()) == []
     assert len(beats) == 1
     assert said == ["trying again: ConnectError: connection refused"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said_of_it"),
+    [
+        ({"results": [{"name": 3}]}, "trying again: ValidationError: 2 validation errors for "),
+        ({}, "trying again: KeyError: 'results'"),
+        ("<html>", "trying again: JSONDecodeError: "),
+    ],
+)
+def test_an_answer_of_another_version_of_prefect_ends_no_worker(answer, said_of_it):
+    class Deployment(BaseModel):
+        id: int
+        name: str
+
+    async def read():
+        told = answer if isinstance(answer, dict) else json.loads(answer)
+        return [Deployment.model_validate(each) for each in told["results"]]
+
+    made, beats, said = polling(read)
+    assert asyncio.run(made.get_and_submit_flow_runs()) == []
+    assert len(beats) == 1
+    assert [each[: len(said_of_it)] for each in said] == [said_of_it]
 
 
 @pytest.mark.parametrize(("patience", "silent"), [(900.0, False), (0.0, True)])
