@@ -48,6 +48,11 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
             session.force(start)
         decisions = session.planner.plan()
         refuse_incompatible(session.planner, decisions)
+        if session.recipe.release:
+            # What no release would pass is said before the hours that it takes to get there.
+            from posttrain.publishing.release.config import ReleaseConfig
+
+            ReleaseConfig.parse(session.recipe.release, where="release").refuse_outdated()
         Console().print(_table(decisions, verbose=verbose))
         if verbose:
             for decision in decisions:

@@ -1,5 +1,6 @@
 """`posttrain status` and `posttrain plan`: all of it fits a terminal of eighty columns."""
 
+import pytest
 from click.testing import CliRunner
 
 from posttrain.cli.plan import plan
@@ -50,3 +51,21 @@ def test_a_plan_counts_only_the_times_that_are_known(toy):
     toy.run()
     toy.recipe("first: {amount: 2}")
     assert lines_of(plan, toy)[-1].startswith("3 of 3 stages to run; last time they took ")
+
+
+@pytest.mark.parametrize(
+    ("release", "sentence"),
+    [
+        (
+            "gates: [{kind: improvement, name: better, test: sign}]",
+            "release: gate 'better': test: sign counts problems won and lost",
+        ),
+        ("gates: [{kind: improvement, name: better, seed: 3}]", "release.gates"),
+        ("polcy: first.result", "release.polcy: unknown key"),
+    ],
+)
+def test_a_plan_says_what_no_release_would_pass(toy, release, sentence):
+    toy.recipe(f"release:\n  {release}\n")
+    done = toy.cli("plan")
+    assert done.returncode == 2
+    assert sentence in done.stderr.replace("\n", " ")

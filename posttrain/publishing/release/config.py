@@ -13,11 +13,13 @@ from posttrain.publishing.release.gates.integrity import (
     SchemaGate,
 )
 from posttrain.publishing.release.gates.metrics import (
+    NO_SIGN_TEST,
     ImprovementGate,
     NoRegressionGate,
     ThresholdGate,
 )
 from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
 
 AnyGate = Annotated[
     ThresholdGate
@@ -67,6 +69,17 @@ class ReleaseConfig(StageConfig):
         if twice is not None:
             raise ValueError(f"two gates are called '{twice}'; give each a name of its own")
         return self
+
+    def refuse_outdated(self) -> None:
+        """Refuse gates that old releases may have had and no new one passes.
+
+        Raises:
+            UserError: With what to write instead.
+
+        """
+        for gate in self.gates:
+            if isinstance(gate, ImprovementGate) and gate.test == "sign":
+                raise UserError(f"release: gate '{gate.name}': {NO_SIGN_TEST}")
 
     def every_gate(self) -> tuple[AnyGate, ...]:
         """The recipe's gates, and those that always hold."""

@@ -21,10 +21,11 @@ from posttrain.publishing.release.statistics import (
     problems_needed,
 )
 
-_NO_SIGN_TEST = (
+NO_SIGN_TEST = (
     "test: sign counts problems won and lost and not by how much, so that policies equal in the "
     "mean can pass; leave out test, or set test: mean"
 )
+"""Why no new release is decided by signs."""
 
 
 class MetricGate(Gate):
@@ -201,7 +202,7 @@ class ImprovementGate(ComparisonGate):
             f"exceeds {self.margin:g}"
         )
         if self.test == "sign":
-            return self._refuse(rule, ours, _NO_SIGN_TEST)
+            return self._refuse(rule, ours, NO_SIGN_TEST)
         if refusal := self._incomparable(ours, theirs):
             return self._refuse(rule, ours, refusal)
         _, figures = compare(self.metric, ours, theirs, self.confidence)
