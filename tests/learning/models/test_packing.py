@@ -75,12 +75,11 @@ def test_packed_rows_give_the_log_probabilities_and_the_gradient_of_padded_ones(
         assert torch.allclose(value, packed_gradient[key], atol=1e-5, rtol=1e-5), key
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["llama", "mistral"])
-def test_compiled_block_masks_keep_rows_apart_too(name):
-    """Flex attention compiles a kernel, and on a CPU has no backward pass."""
+def test_block_masks_keep_rows_apart_too(name):
+    """Flex attention as torch defines it: what torch 2.13 compiles for AVX2 is wrong (0020)."""
     model = model_of(name, "flex_attention")
-    with torch.no_grad():
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"):
         packed, mask = batch_logprobs(model, TokenTable(ROWS, pad=0, packed=True).batch(range(3)))
         model.set_attn_implementation("sdpa")
         padded, _ = batch_logprobs(model, TokenTable(ROWS, pad=0).batch(range(3)))
