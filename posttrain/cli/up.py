@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import FrameType
 
 import click
 
@@ -15,12 +14,8 @@ from posttrain.cli.options import Documented
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError
 
-_POOL = "posttrain"
 _TAIL_SECONDS = 240.0
 
-pool_option = click.option(
-    "--pool", default=_POOL, show_default=True, help="Work pool of the scheduled runs."
-)
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at once."
 )
@@ -43,7 +38,6 @@ limit_option = click.option(
     envvar="MLFLOW_BACKEND_STORE_URI",
     help="PostgreSQL URL of MLflow's database [default: SQLite in .posttrain].",
 )
-@pool_option
 @limit_option
 @click.option("--detach", is_flag=True, help="Return once all services answer.")
 def up(
@@ -51,7 +45,6 @@ def up(
     mlflow_port: int,
     database: str | None,
     mlflow_database: str | None,
-    pool: str,
     limit: int,
     detach: bool,
 ) -> None:
@@ -70,24 +63,22 @@ def up(
     from posttrain.operations.services.supervisor import Supervisor
 
     root = project_root(Path.cwd())
-    plan = ServicePlan(root, prefect_port, mlflow_port, database, mlflow_database, pool, limit)
+    plan = ServicePlan(root, prefect_port, mlflow_port, database, mlflow_database, limit)
     # The databases' passwords go on in the environment: everybody may read a process's arguments.
-    command = [sys.executable, "-m", "posttrain", "up", "--pool", pool, "--limit", str(limit)]
+    command = [sys.executable, "-m", "posttrain", "up", "--limit", str(limit)]
     command += ["--prefect-port", str(prefect_port), "--mlflow-port", str(mlflow_port)]
-    given = dict(zip(DATABASES, (database, mlflow_database), strict=True))
-    environment = {**os.environ, **{name: url for name, url in given.items() if url}}
+    given = {
+        name: url for name, url in zip(DATABASES, (database, mlflow_database), strict=True) if url
+    }
+    environment = {**os.environ, **given}
     if detach:
         _detached(command, environment, plan.folder, root)
         return
-    if any(url and os.environ.get(name) != url for name, url in given.items()):
+    if environment != os.environ:
         os.execve(command[0], command, environment)
     supervisor = Supervisor(plan, _say)
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        supervisor.stop()
-
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
+        signal.signal(number, lambda *_: supervisor.stop())
     # MLflow opens on its pages for agents unless the address says what it is used for.
     mlflow = f"{plan.mlflow}/#/experiments?workflowType=machine_learning"
     click.echo(f"Prefect {plan.prefect}   MLflow {mlflow}   logs {plan.folder}")
@@ -114,9 +105,8 @@ def down() -> None:
 
 
 @click.command(cls=Documented)
-@pool_option
 @limit_option
-def worker(pool: str, limit: int) -> None:
+def worker(limit: int) -> None:
     """Run what is due of the schedules, until it is stopped; `posttrain up` starts one.
 
     Elsewhere: on a machine with a clone of the project, PREFECT_API_URL, POSTTRAIN_SCHEDULES and
@@ -128,7 +118,7 @@ def worker(pool: str, limit: int) -> None:
     configure(root / ".posttrain")
     from posttrain.operations.schedule.worker import work
 
-    work(root, pool, limit)
+    work(root, limit)
 
 
 def _detached(

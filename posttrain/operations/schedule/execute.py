@@ -1,6 +1,5 @@
 """The run of one tick, inside its own process and worktree: the recipe as it is now, to its end."""
 
-import json
 import os
 import subprocess
 import sys
@@ -22,15 +21,12 @@ from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.executor import StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.provenance.git import revision_of
+from posttrain.provenance.key import flattened
 from posttrain.stage.errors import UserError, sentence
 from posttrain.stage.slots import parts_in
 from posttrain.views.tracking import open_tracker
 
 _NUM_CHANGES = 4
-
-
-class TickFailed(Exception):
-    """The run of a tick failed; the notes say how, and Prefect is to see it as well."""
 
 
 def claim(given: Mapping[str, Any]) -> bool:
@@ -58,12 +54,10 @@ def execute(given: Mapping[str, Any], project: Path) -> str:
                 promote = session.recipe.release.get("promote")
                 with session.workspace.locked(f"schedule {schedule.name}"):
                     run_id, said = _bring_up_to_date(session, schedule)
-        except (StageFailed, UserError) as error:
-            refused = isinstance(error, UserError) and not isinstance(error, DoesNotAnswer)
-            notes.about(tick, "failed", str(error), claim="!", refused=refused)
-            raise TickFailed(str(error)) from None
         except Exception as error:
-            notes.about(tick, "failed", sentence(error), claim="!")
+            said = str(error) if isinstance(error, StageFailed) else sentence(error)
+            refused = isinstance(error, UserError) and not isinstance(error, DoesNotAnswer)
+            notes.about(tick, "failed", said, claim="!", refused=refused)
             raise
         if schedule.config.release:
             said = f"{said}; {_release(schedule, project, promote)}"
@@ -102,7 +96,7 @@ def _freeze(notes: ScheduleNotes, tick: Tick, schedule: Schedule, session: Sessi
     frozen = {
         "commit": revision_of(root).commit,
         "overrides": list(config.overrides),
-        "params": dict(_flat(session.recipe.resolved(session.dag))),
+        "params": flattened(session.recipe.resolved(session.dag)),
         "watched": fingerprint(root, [*config.watch, *_inputs(session)]),
     }
     last = notes.last_success(schedule.name)
@@ -121,14 +115,6 @@ def _inputs(session: Session) -> Iterator[str]:
         for part in parts_in(stage.config):
             if isinstance(part, Source) and (item := part.fetched()) is not None:
                 yield item
-
-
-def _flat(value: object, prefix: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(value, Mapping):
-        for name, inner in value.items():
-            yield from _flat(inner, f"{prefix}.{name}" if prefix else str(name))
-    else:
-        yield prefix, json.dumps(value, default=str)
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:

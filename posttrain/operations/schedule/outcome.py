@@ -27,6 +27,8 @@ FINAL = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
 # A machine that goes down under a run is not the recipe's fault; five times, it may be.
 _CRASHES = 5
 _NOTIFY_SECONDS = 60
+# What Prefect says of a run that it cancels, when it is to start or later, as one runs already.
+_LIMIT_REACHED = "Deployment concurrency limit reached."
 
 
 @dataclass
@@ -58,8 +60,14 @@ def look_after_waiting(
     if run is None:
         made = desk.server.lay_out(deployment, schedule, tick)
         desk.notes.about(tick, "note", "its flow run was made", flow_run_id=made)
+    elif run.state_name == "AwaitingConcurrencySlot":
+        if not tick.reason.startswith("queued"):
+            desk.notes.about(tick, "waiting", "queued: the run before it still runs")
+    elif run.state_type.value == "CANCELLED" and run.state.message == _LIMIT_REACHED:
+        desk.notes.about(tick, "skipped", "the run before it still runs (overlap: cancel)")
     elif run.state_type.value == "CANCELLED":
-        desk.notes.about(tick, "cancelled", f"cancelled in Prefect: {run.state.message}")
+        why = f": {run.state.message}" if run.state.message else ""
+        desk.notes.about(tick, "cancelled", f"cancelled in Prefect{why}")
     elif run.state_type.value in FINAL:
         desk.server.show(str(run.id), tick)
     elif run.state_type.value in ("PENDING", "RUNNING"):
@@ -91,18 +99,6 @@ def _is_free(desk: Desk, tick: Tick) -> bool:
             return desk.notes.tick(tick.schedule, tick.due) == tick
     except Timeout:
         return False
-
-
-def note_limit(desk: Desk, run: Any) -> None:
-    """Note what Prefect's limit of one made of a run that is due."""
-    tick = tick_of(desk, run)
-    if tick is None or tick.status != "waiting":
-        return
-    if run.state_name == "AwaitingConcurrencySlot" and not tick.reason.startswith("queued"):
-        desk.notes.about(tick, "waiting", "queued: the run before it still runs")
-    elif run.state_name == "Cancelled":
-        said = "the run before it still runs (overlap: cancel)"
-        desk.notes.about(tick, "skipped", said)
 
 
 def tick_of(desk: Desk, run: Any) -> Tick | None:

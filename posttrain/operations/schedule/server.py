@@ -16,7 +16,7 @@ from posttrain.operations.schedule.recipes import Schedule
 from posttrain.operations.schedule.times import Clock
 from posttrain.stage.hashing import sha256_of_parts
 
-FLOW_NAME = "posttrain"
+FLOW_NAME = POOL = "posttrain"
 ENTRYPOINT = "posttrain.operations.schedule.flow.scheduled"
 BEAT_SECONDS = 30
 _SILENT_SECONDS = 90
@@ -41,11 +41,10 @@ _OUTCOMES = {
 
 
 class Server:
-    """A Prefect server with one work pool of ours."""
+    """A Prefect server with one work pool of ours, which projects may share."""
 
-    def __init__(self, client: Any, pool: str) -> None:
+    def __init__(self, client: Any) -> None:
         self.client = client
-        self._pool = pool
 
     def require_pool(self) -> None:
         """Make the work pool, and the automation that finds silent runs, where they are missing."""
@@ -53,9 +52,9 @@ class Server:
         from prefect.exceptions import ObjectNotFound
 
         try:
-            self.client.read_work_pool(self._pool)
+            self.client.read_work_pool(POOL)
         except ObjectNotFound:
-            pool = WorkPoolCreate(name=self._pool, type="process", base_job_template={})
+            pool = WorkPoolCreate(name=POOL, type="process", base_job_template={})
             self.client.create_work_pool(pool)
         if not self.client.request("POST", "/automations/filter", json=_named(_SILENT)).json():
             self.client.request("POST", "/automations/", json=_silent_is_crashed())
@@ -82,7 +81,7 @@ class Server:
             f"{schedule.recipe}/recipe.yaml.\n\nMissed runs: {schedule.config.missed}.\n\n"
             f"Story of every run: `posttrain schedule history {schedule.name}`.",
             tags=[f"recipe:{schedule.title}", f"schedule:{schedule.name}"],
-            work_pool_name=self._pool,
+            work_pool_name=POOL,
             job_variables=dict(owner),
             enforce_parameter_schema=False,
         )
@@ -187,12 +186,12 @@ def version_of(schedule: Schedule) -> str:
 
 
 @contextmanager
-def connect(pool: str) -> Iterator[Server]:
+def connect() -> Iterator[Server]:
     """A server by PREFECT_API_URL, through Prefect's own client."""
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        yield Server(client, pool)
+        yield Server(client)
 
 
 def away() -> tuple[type[Exception], ...]:

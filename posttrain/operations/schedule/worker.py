@@ -17,9 +17,9 @@ from typing import Any
 from posttrain.operations.schedule.admission import Begun, begin
 from posttrain.operations.schedule.keeper import Keeper
 from posttrain.operations.schedule.notes import open_notes
-from posttrain.operations.schedule.outcome import end_group, note_limit
+from posttrain.operations.schedule.outcome import end_group
 from posttrain.operations.schedule.recipes import apply
-from posttrain.operations.schedule.server import away, connect
+from posttrain.operations.schedule.server import POOL, away, connect
 from posttrain.stage.errors import first_line, sentence
 
 _STOP_SECONDS = 20.0
@@ -79,14 +79,6 @@ class AskingNotes:
             self._submitting_flow_run_ids.discard(flow_run.id)  # type: ignore[attr-defined]
             self._release_limit_slot(flow_run.id)  # type: ignore[attr-defined]
 
-    async def _propose_pending_state(self, flow_run: Any) -> bool:
-        ready = await super()._propose_pending_state(flow_run)  # type: ignore[misc]
-        if not ready:
-            with suppress(*away()):
-                now = await self.client.read_flow_run(flow_run.id)  # type: ignore[attr-defined]
-                await asyncio.to_thread(note_limit, self.keeper, now)
-        return bool(ready)
-
     async def run(self, flow_run: Any, configuration: Any, task_status: Any = None) -> Any:
         """Run what is due in a process of its own, or end it where nothing is to be done."""
         from prefect.workers.process import ProcessWorkerResult
@@ -128,16 +120,16 @@ class AskingNotes:
                 await asyncio.sleep(0.1)
 
 
-def work(root: Path, pool: str, limit: int) -> None:
+def work(root: Path, limit: int) -> None:
     """Work for the project at `root` until SIGTERM or SIGINT."""
     from prefect.workers.process import ProcessWorker
 
     for line in apply(root):
         say(line)
     made = type("ScheduleWorker", (AskingNotes, ProcessWorker), {"type": "posttrain"})
-    with open_notes(root) as notes, connect(pool) as server:
+    with open_notes(root) as notes, connect() as server:
         worker = made(
-            work_pool_name=pool, name=f"posttrain {os.uname().nodename}", limit=limit,
+            work_pool_name=POOL, name=f"posttrain {os.uname().nodename}", limit=limit,
             prefetch_seconds=0, create_pool_if_not_found=False,
         )  # fmt: skip
         worker.type = "process"

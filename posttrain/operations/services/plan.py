@@ -48,7 +48,6 @@ class ServicePlan:
     mlflow_port: int = 5000
     database: str | None = None
     mlflow_database: str | None = None
-    pool: str = "posttrain"
     limit: int = 2
 
     @property
@@ -117,10 +116,7 @@ class ServicePlan:
         )
 
     def _worker(self) -> Service:
-        command = (
-            *(sys.executable, "-m", "posttrain", "worker"),
-            *("--pool", self.pool, "--limit", str(self.limit)),
-        )
+        command = (sys.executable, "-m", "posttrain", "worker", "--limit", str(self.limit))
         environment = {**self.environment(), **dict.fromkeys(DATABASES, "")}
         beat = str(self.folder / "worker.beat")
         return Service("worker", command, environment, beat, after="prefect", hung_seconds=180.0)

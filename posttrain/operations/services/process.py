@@ -56,7 +56,11 @@ def start(service: Service, folder: Path, root: Path) -> subprocess.Popen[bytes]
             stderr=log,
             start_new_session=True,
         )
-    remember(folder, service.name, process.pid)
+    try:
+        remember(folder, service.name, process.pid)
+    except OSError:
+        sweep(process.pid)
+        raise
     return process
 
 
@@ -101,7 +105,6 @@ def end(folder: Path, name: str, *, grace: float, group: bool = True) -> bool:
                 time.sleep(_POLL_SECONDS)
             # What a service started may outlive it; the group ends with it in any case.
             signal_it(pid, signal.SIGKILL)
-        _collect(pid)
     if elsewhere(folder, name) is None:
         (folder / f"{name}.pid").unlink(missing_ok=True)
     return pid is not None
@@ -111,9 +114,3 @@ def sweep(pid: int) -> None:
     """End what a service that is gone by itself has left behind."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def _collect(pid: int) -> None:
-    """Take the exit code of a child of ours, which is a zombie until then."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)

@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ class _Watched:
         """
         at = self.service.health
         if at.startswith("http"):
-            with contextlib.suppress(OSError), urllib.request.urlopen(at, timeout=_ANSWER_SECONDS):
+            with contextlib.suppress(OSError, HTTPException):
+                urllib.request.urlopen(at, timeout=_ANSWER_SECONDS).close()
                 return True
             return False
         before, self.touched = self.touched, _sign(at)
@@ -94,9 +96,12 @@ class Supervisor:
             announced = False
             try:
                 while not self._stopping.wait(_POLL_SECONDS):
+                    # A full disk takes no line of ours, and is no reason to watch nothing.
                     for each in self._all.values():
-                        self._look_after(each)
-                    announced = announced or self._announce()
+                        with contextlib.suppress(OSError):
+                            self._look_after(each)
+                    with contextlib.suppress(OSError):
+                        announced = announced or self._announce()
             finally:
                 take_down(self._plan.root, supervisor=False)
                 (folder / f"{SUPERVISOR}.pid").unlink(missing_ok=True)
@@ -123,17 +128,20 @@ class Supervisor:
         elif (trouble := _damage(each.service)) is None:
             each.touched = _sign(each.service.health)
             each.begun = each.heard = each.asked = time.monotonic()
-            each.process = process.start(each.service, self._plan.folder, self._plan.root)
+            try:
+                each.process = process.start(each.service, self._plan.folder, self._plan.root)
+            except OSError as error:
+                trouble = f"cannot be started: {error.strerror}"
         if trouble is None:
             return
         log = self._plan.folder / f"{each.service.name}.log"
-        self._tell(each, f"{trouble}; it is started again; log: {log}")
         process.end(self._plan.folder, each.service.name, grace=_ANSWER_SECONDS)
         now = time.monotonic()
         each.failures = 0 if each.up and now - each.begun > _STABLE_SECONDS else each.failures
         each.due = now + _RESTART_SECONDS[min(each.failures, len(_RESTART_SECONDS) - 1)]
         each.failures += 1
         each.process, each.up = None, False
+        self._tell(each, f"{trouble}; it is started again; log: {log}")
 
     def _trouble_of(self, each: _Watched, started: "Popen[bytes]") -> str | None:
         """Say that a service has ended or does not answer any more; None where it is well."""
@@ -149,8 +157,8 @@ class Supervisor:
         if each.answers():
             each.heard = time.monotonic()
             if not each.up:
-                self._say(f"{each.service.name}: up after {each.heard - each.begun:.1f} s")
                 each.up, each.trouble = True, ""
+                self._say(f"{each.service.name}: up after {each.heard - each.begun:.1f} s")
         elif now - each.heard > (
             each.service.hung_seconds if each.up else each.service.ready_seconds
         ):
@@ -159,9 +167,9 @@ class Supervisor:
 
     def _tell(self, each: _Watched, trouble: str) -> None:
         """Say what keeps a service down, once for as long as it is the same."""
-        if each.trouble != trouble:
+        before, each.trouble = each.trouble, trouble
+        if before != trouble:
             self._say(f"{each.service.name}: {trouble}")
-        each.trouble = trouble
 
 
 def _sign(place: str) -> int | None:

@@ -292,3 +292,14 @@ def lab(tmp_path_factory):
         for process in (made.worker, made.server):
             if process.poll() is None:
                 made.kill(process, signal.SIGTERM)
+
+
+@pytest.fixture
+def neighbor(lab, tmp_path_factory):
+    """Another project with a worker of its own on the same server."""
+    with _toys.made_toy(tmp_path_factory.mktemp("neighbor")) as toy:
+        made = Lab(_committed(toy))
+        made.url, made.environment["PREFECT_API_URL"] = lab.url, lab.url
+        made.start_worker()
+        yield made
+        made.kill(made.worker, signal.SIGTERM)

@@ -312,3 +312,34 @@ def test_a_clock_that_was_taken_away_in_prefects_pages_comes_back_with_a_resume(
     desk.cycle()
     assert not desk.notes.declarations()["s"].paused
     assert [each.active for each in desk.server.made["s"].schedules] == [True]
+
+
+def test_what_prefects_limit_of_one_makes_of_a_run_is_said_as_it_is(desk):
+    """Prefect cancels what is too many when it is to start, or later on, as it is late."""
+    desk.given(desk.declare())
+    due = last_minute()
+    run = desk.server.add("s", due)
+    assert desk.cycle(run) == [run]
+    run.state_name = "AwaitingConcurrencySlot"
+    desk.cycle()
+    desk.cycle()
+    waiting = desk.notes.tick("s", due)
+    assert (waiting.status, len(waiting.story)) == ("waiting", 2)
+    assert waiting.reason == "queued: the run before it still runs"
+    run.state_type.value, run.state_name = "CANCELLED", "Cancelled"
+    run.state.message = "Deployment concurrency limit reached."
+    desk.cycle()
+    skipped = desk.notes.tick("s", due)
+    assert (skipped.status, skipped.over) == ("skipped", True)
+    assert skipped.reason == "the run before it still runs (overlap: cancel)"
+
+
+def test_a_run_that_was_cancelled_in_prefects_pages_is_over(desk):
+    desk.given(desk.declare())
+    due = last_minute()
+    run = desk.server.add("s", due)
+    assert desk.cycle(run) == [run]
+    run.state_type.value, run.state.message = "CANCELLED", None
+    desk.cycle()
+    tick = desk.notes.tick("s", due)
+    assert (tick.status, tick.reason) == ("cancelled", "cancelled in Prefect")

@@ -80,6 +80,23 @@ def test_cancelled_by_hand_frees_the_schedule(lab):
     assert lab.tick("stuck", "cancelled").reason == "cancelled by hand"
 
 
+@pytest.mark.slow
+def test_what_comes_while_the_run_before_still_runs_is_left_out_or_queued(lab):
+    waits = {"cron": "0 0 1 1 *", "overrides": ["second.mood=wait and wait"]}
+    lab.declare(alone={**waits, "overlap": "cancel"}, queue=waits)
+    lab.schedule("run", "alone")
+    lab.tick("alone", "running")
+    lab.schedule("run", "alone")
+    assert lab.tick("alone", "skipped").reason == "the run before it still runs (overlap: cancel)"
+    lab.schedule("cancel", "alone")
+    lab.schedule("run", "queue")
+    lab.tick("queue", "running")
+    lab.schedule("run", "queue")
+    lab.until(lambda: lab.ticks("queue")[-1].reason == "queued: the run before it still runs")
+    assert "2 cancelled" in lab.schedule("cancel", "queue").stdout
+    lab.until(lambda: [tick.status for tick in lab.ticks("queue")] == ["cancelled"] * 2)
+
+
 def _is_free(lab, name):
     from filelock import Timeout
 
@@ -142,3 +159,20 @@ def test_a_corrupt_database_of_prefect_is_said_and_one_that_is_lost_made_anew(la
     lab.start_server()
     assert lab.tick("lost", "succeeded").attempt == 1
     assert lab.deployment("lost")["id"] != before["id"]
+
+
+@pytest.mark.slow
+def test_two_projects_share_a_server_and_its_pool(lab, neighbor):
+    yearly = {"cron": "0 0 1 1 *"}
+    lab.declare(mine=yearly, common=yearly)
+    lab.until(lambda: lab.deployment("mine") and lab.deployment("common"))
+    neighbor.declare(theirs=yearly, common=yearly)
+    lab.until(lambda: lab.deployment("theirs"))
+    for each, name in ((lab, "mine"), (neighbor, "theirs"), (lab, "common")):
+        each.schedule("run", name)
+        assert each.tick(name, "succeeded").attempt == 1
+    # A name that both declare is the first one's; the other is told, and does nothing about it.
+    assert [tick.kind for tick in neighbor.ticks("common")] == ["trouble"]
+    assert f"is of {lab.root}; give the schedule" in neighbor.ticks("common")[0].reason
+    assert not [tick for tick in lab.ticks(None) if tick.status in ("skipped", "cancelled")
+                and tick.schedule in ("mine", "common")]  # fmt: skip

@@ -243,6 +243,35 @@ def test_one_that_cannot_start_takes_nobody_down(tmp_path, supervise):
     assert sum(line.startswith("mlflow:") for line in said) == 1
 
 
+def test_a_full_disk_ends_no_watch(tmp_path, monkeypatch):
+    plan, said = Fake(tmp_path, 1, 2), []
+    remember, full = process.remember, iter([True])
+
+    def remembered(folder, name, pid):
+        if name == "mlflow" and next(full, False):
+            raise OSError(28, "No space left on device")
+        remember(folder, name, pid)
+
+    def say(line):
+        said.append(line)
+        if line.startswith("mlflow: "):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(process, "remember", remembered)
+    running = Supervisor(plan, say)
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        wait(lambda: any(line.startswith("mlflow: up") for line in said))
+        told = "mlflow: cannot be started: No space left on device; it is started again"
+        assert any(line.startswith(told) for line in said)
+        os.kill(process.alive(plan.folder, "mlflow"), signal.SIGKILL)
+        wait(lambda: sum(line.startswith("mlflow: up") for line in said) == 2)
+    finally:
+        running.stop()
+        thread.join(20)
+
+
 def test_a_worker_waits_for_a_server_that_does_not_come_up(tmp_path, supervise):
     plan = Fake(tmp_path)
     object.__setattr__(plan, "breaks", "prefect")
