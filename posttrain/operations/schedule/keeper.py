@@ -112,7 +112,10 @@ class Keeper(Desk):
                 f"{deployment.job_variables.get('working_dir')}; "
                 "give the schedule of one of the two another name"
             )
-        if deployment is None or deployment.version != version_of(schedule):
+        made_of = (version_of(schedule), self.notes.id)
+        if deployment is None or made_of != (
+            deployment.version, deployment.job_variables.get("notes")
+        ):  # fmt: skip
             paused = each.paused if deployment is None else is_paused(deployment)
             self._deploy(schedule, paused=paused)
             self.say(f"{each.name}: {'made' if deployment is None else 'changed'} in Prefect")

@@ -343,3 +343,10 @@ def test_a_run_that_was_cancelled_in_prefects_pages_is_over(desk):
     desk.cycle()
     tick = desk.notes.tick("s", due)
     assert (tick.status, tick.reason) == ("cancelled", "cancelled in Prefect")
+
+
+def test_notes_that_were_lost_leave_the_deployment_to_the_new_ones(desk):
+    desk.given(desk.declare())
+    desk.server.made["s"].job_variables["notes"] = "the lost ones"
+    desk.cycle()
+    assert desk.server.made["s"].job_variables["notes"] == desk.notes.id
