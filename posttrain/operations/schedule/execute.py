@@ -15,12 +15,11 @@ from posttrain.operations.schedule.moved import DoesNotAnswer, fingerprint, move
 from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
 from posttrain.operations.schedule.outcome import here
 from posttrain.operations.schedule.recipes import Schedule
-from posttrain.operations.schedule.worktree import record
+from posttrain.operations.schedule.worktree import head, record
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import PlainDisplay
 from posttrain.pipeline.execution.executor import StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.provenance.git import revision_of
 from posttrain.provenance.key import flattened
 from posttrain.stage.errors import UserError, sentence
 from posttrain.stage.slots import parts_in
@@ -94,7 +93,7 @@ def _freeze(notes: ScheduleNotes, tick: Tick, schedule: Schedule, session: Sessi
     config = schedule.config
     root = session.workspace.root
     frozen = {
-        "commit": revision_of(root).commit,
+        "commit": head(root),
         "overrides": list(config.overrides),
         "params": flattened(session.recipe.resolved(session.dag)),
         "watched": fingerprint(root, [*config.watch, *_inputs(session)]),
