@@ -154,3 +154,17 @@ def test_a_module_that_only_lies_on_the_path_counts_by_its_files(tmp_path, monke
     after = installed_versions(names)
     assert all(after[name] != before[name] for name in names)
     assert installed_versions(["lying_nowhere"]) == {"lying_nowhere": "not installed"}
+
+
+def test_a_license_with_empty_lines_hides_no_requirement(tmp_path, monkeypatch):
+    """As in the metadata of polars and of scipy."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    license_text = "License: Some\n        \n        Requires-Dist: of-the-text\n"
+    more = {"folded_front": f"{license_text}Requires-Dist: folded-behind\n", "folded_behind": ""}
+    for name, lines in more.items():
+        (tmp_path / f"{name}-1.5.dist-info").mkdir()
+        (tmp_path / f"{name}-1.5.dist-info/METADATA").write_text(
+            f"Name: {name}\nVersion: 1.5\n{lines}\nRequires-Dist: of-the-body\n"
+        )
+    assert installed_versions(["folded-front"]) == {"folded-front": "1.5", "folded-behind": "1.5"}
+    assert "polars-runtime-32" in installed_versions(["polars"])

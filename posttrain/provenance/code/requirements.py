@@ -103,7 +103,8 @@ def _headers(distribution: str) -> dict[str, list[str]]:
         return {}
     found: dict[str, list[str]] = {}
     with contextlib.suppress(OSError), (folder / "METADATA").open(encoding="utf-8") as lines:
-        for line in itertools.takewhile(str.strip, lines):
+        # A license that goes on over lines has empty ones, with blanks: they do not end it.
+        for line in itertools.takewhile(lambda line: line != "\n", lines):
             name, colon, value = line.partition(": ")
             if colon:
                 found.setdefault(name, []).append(value.strip())
