@@ -11,7 +11,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
 from filelock import FileLock
 
 from posttrain.stage.errors import UserError, first_line
@@ -70,6 +69,8 @@ def session_folders(address: str) -> list[Path]:
     """
     if address == "local":
         return []
+    import psutil
+
     folders = []
     for process in psutil.process_iter(["name", "cmdline"]):
         if process.info["name"] == "raylet":
