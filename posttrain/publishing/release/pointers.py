@@ -135,7 +135,9 @@ def rollback_target(root: Path, name: str, environment: str, to: Version | None 
         there = each.version in stack
         # Tags of older versions say in their reason, at most, that they went back.
         if each.kind == "rollback" or (not each.kind and there and each.reason == "rolled back"):
-            stack = stack[: stack.index(each.version)] if there else stack
+            # To the last time that it was there: what was there before that stays.
+            while there and stack.pop() != each.version:
+                pass
         elif not each.kind and there:
             stack, is_known = [], False
         stack.append(each.version)

@@ -207,6 +207,8 @@ A, B, C = (parse_version(f"v{number}.0.0") for number in (1, 2, 3))
         ([(A, "promotion"), (B, "promotion"), (C, "promotion"), (B, "rollback")], A),
         ([(A, "promotion"), (B, "promotion"), (A, "rollback"), (C, "promotion")], A),
         ([(A, "promotion"), (B, "promotion"), (A, "promotion"), (B, "rollback")], A),
+        ([(A, "promotion"), (B, "promotion")] * 2 + [(A, "rollback")], B),
+        ([(A, "promotion"), (B, "promotion")] * 2 + [(A, "rollback"), (B, "rollback")], A),
         ([(B, "promotion"), (A, "rollback")], B),
         # Tags of 0.1: its own word for a rollback counts, a guess does not.
         ([(A, ""), (B, ""), (A, "rolled back")], None),
