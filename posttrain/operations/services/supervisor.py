@@ -30,6 +30,8 @@ UP, UP_WITHOUT = "up: all services answer", "up without"
 _POLL_SECONDS = 0.5
 _ASK_SECONDS = 10.0
 _ANSWER_SECONDS = 5.0
+# Of one that comes up: the others are not kept waiting, and it is asked again at once.
+_FIRST_SECONDS = 2.0
 _RESTART_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 # A service that ran this long has come up: an end after that counts from one again.
 _STABLE_SECONDS = 30.0
@@ -64,8 +66,9 @@ class _Watched:
         """
         at = self.service.health
         if at.startswith("http"):
+            patience = _ANSWER_SECONDS if self.up else _FIRST_SECONDS
             with contextlib.suppress(OSError, HTTPException):
-                urllib.request.urlopen(at, timeout=_ANSWER_SECONDS).close()
+                urllib.request.urlopen(at, timeout=patience).close()
                 return True
             return False
         before, self.touched = self.touched, _sign(at)
