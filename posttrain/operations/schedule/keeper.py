@@ -44,7 +44,8 @@ class Keeper(Desk):
     """The processes of those that have one."""
     _kept: float = float("-inf")
     _ours: set[str] = field(default_factory=set)
-    _troubles: dict[str, str] = field(default_factory=dict)
+    _troubles: dict[tuple[str, str], str] = field(default_factory=dict)
+    """What was said last, by schedule and step."""
 
     def __post_init__(self) -> None:
         self._clock = ClockWatch(self.root)
@@ -52,8 +53,8 @@ class Keeper(Desk):
     def cycle(self, found: list[Any]) -> list[Any]:
         """Do what is due; returns those of the due flow runs that may start."""
         if (jump := self._clock.jumped()) is not None:
-            self._trouble("", f"the clock jumped by {jump:+.0f} s: nothing is decided until it "
-                          "has stood still for 10 minutes, or goes back")  # fmt: skip
+            said = f"the clock jumped by {jump:+.0f} s: nothing is decided until it has stood still"
+            self._trouble("", "clock", f"{said} for 10 minutes, or goes back")
             return []
         declarations = self.notes.declarations()
         if found or time.monotonic() - self._kept > _UPKEEP_SECONDS:
@@ -65,7 +66,7 @@ class Keeper(Desk):
             if run.deployment_id is None or "schedule" not in run.parameters:
                 chosen.append(run)  # Somebody else's, in this pool.
             elif str(run.deployment_id) in self._ours and name in declarations:
-                with self._guarded(name):
+                with self._guarded(name, "admit"):
                     chosen += [run] * admit(self, declarations, run)
         return chosen
 
@@ -73,17 +74,18 @@ class Keeper(Desk):
         self.server.require_pool()
         deployments = self.server.deployments()
         for name in set(deployments) - set(declarations):
-            with self._guarded(name):
+            with self._guarded(name, "withdraw"):
                 if self._owns(deployments[name]):
                     self.say(f"{name}: no recipe declares it; taken out of Prefect")
                     self.server.withdraw(deployments[name])
         for name, each in declarations.items():
-            with self._guarded(name):
+            with self._guarded(name, "settle"):
                 schedule = Schedule.from_text(each.text)
                 deployment = self._in_step(each, schedule, deployments.get(name))
                 if deployment is not None and not is_paused(deployment):
                     settle(self, each, schedule, deployment)
-        self._ours = {str(each.id) for each in deployments.values() if self._owns(each)}
+        ours = {name: each for name, each in deployments.items() if self._owns(each)}
+        self._ours = {str(each.id) for each in ours.values()}
         live = {str(tick.data.get("flow_run_id", number)): tick
                 for number, tick in enumerate(self.notes.live())}  # fmt: skip
         runs = self.server.runs([tick.data["flow_run_id"] for tick in live.values()
@@ -93,8 +95,8 @@ class Keeper(Desk):
             if tick is None and run is not None and str(run.deployment_id) in self._ours:
                 tick = tick_of(self, run)
             if tick is not None:
-                with self._guarded(tick.schedule):
-                    self._look_after(tick, run, declarations, deployments.get(tick.schedule))
+                with self._guarded(tick.schedule, str(tick.due)):
+                    self._look_after(tick, run, declarations, ours.get(tick.schedule))
 
     def _owns(self, deployment: Any) -> bool:
         """Return whether a deployment was made from these notes, wherever they lay then."""
@@ -192,20 +194,20 @@ class Keeper(Desk):
             self.busy.discard(str(run.id))
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
+    def _guarded(self, name: str, step: str) -> Iterator[None]:
         """Keep what is wrong with one schedule from the others; a server away is for all."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 - the boundary of one schedule
             if is_away(error):
                 raise
-            self._trouble(name, sentence(error))
+            self._trouble(name, step, sentence(error))
         else:
-            self._troubles.pop(name, None)
+            self._troubles.pop((name, step), None)
 
-    def _trouble(self, name: str, said: str) -> None:
-        if self._troubles.get(name) != said:
-            self._troubles[name] = said
+    def _trouble(self, name: str, step: str, said: str) -> None:
+        if self._troubles.get((name, step)) != said:
+            self._troubles[name, step] = said
             self.say(f"{name or 'all schedules'}: {said}")
             if name:
                 self.notes.add(name, time.time(), "skipped", said, kind="trouble")

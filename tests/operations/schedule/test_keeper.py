@@ -272,9 +272,14 @@ def test_runs_of_another_project_on_this_prefect_server_are_left_alone(desk):
     assert desk.cycle(*runs) == []
     assert desk.server.said == []
     assert set(desk.server.made) == {"mine", "theirs"}
-    assert any(
-        "'mine' of this Prefect server is of /elsewhere; give" in line for line in desk.lines
-    )
+    told = "'mine' of this Prefect server is of /elsewhere; give"
+    assert len([line for line in desk.lines if told in line]) == 1
+    # Nor is a run asked of theirs, and what is wrong is said once.
+    desk.notes.add("mine", last_minute() + 1, "waiting", "asked for by hand", kind="manual")
+    desk.cycle()
+    desk.cycle()
+    assert len(desk.server.flow_runs) == 2
+    assert len([line for line in desk.lines if told in line]) == 1
 
 
 def test_two_clones_that_share_notes_share_the_deployment(desk, tmp_path_factory):
