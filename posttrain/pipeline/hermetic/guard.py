@@ -61,6 +61,7 @@ class Guard:
     """What the project's code was refused, with the program that was to read it, or nothing."""
 
     def __post_init__(self) -> None:
+        self._folders: dict[str, bool] = {}
         self._code = frozenset(os.path.realpath(file) for file in self.view.code)
         self._hearing: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opens,
@@ -94,6 +95,8 @@ class Guard:
             if self.holds and not self.grants.writes(place):
                 raise _refused(place)
             return
+        if not self.holds and self._is_open(os.path.dirname(place)):  # noqa: PTH120
+            return
         ours = _asked_by(self._code, sys._getframe(2), through=_STANDARD)
         if not (ours or self.holds) or not os.path.exists(place) or self.grants.reads(place):  # noqa: PTH110
             return
@@ -101,6 +104,12 @@ class Guard:
             self._note(place)
         if self.holds:
             raise _refused(place)
+
+    def _is_open(self, folder: str) -> bool:
+        """Return whether all that lies in a folder may be read; most opens are in a few folders."""
+        if folder not in self._folders:
+            self._folders[folder] = os.path.isabs(folder) and self.grants.reads(folder)  # noqa: PTH117
+        return self._folders[folder]
 
     def _lists(self, given: tuple[Any, ...]) -> None:
         """Refuse a listing that no import makes: what a folder holds is content, too."""
