@@ -52,7 +52,7 @@ def declare(build):
 RECIPE = """
 flow: flowsofrl.only
 run: {{threads: 1, retries: 0, seed: 5}}
-given: {{folder: {folder}}}
+given: {{folder: {folder}, declares: {{reads: [{folder}]}}}}
 preference: {{steps: 4, batch_tokens: 300, sampling: {{max_tokens: 8}}}}
 rl:
   steps: 3
@@ -156,7 +156,8 @@ def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(
     with torch.no_grad():
         policy.model.model.norm.weight[3] = math.nan
     policy.model.save_pretrained(tmp_path / "broken/policy")
-    failed = project.cli("run", "--local", "--set", f"given.folder={tmp_path / 'broken'}")
+    broken = f"given={{folder: {tmp_path / 'broken'}, declares: {{reads: [{tmp_path / 'broken'}]}}}}"
+    failed = project.cli("run", "--local", "--set", broken)
     assert failed.returncode != 0
     said = " ".join(failed.stderr.split())
     kept = re.search(r"the batch is kept in (\S+\.safetensors)", said)
