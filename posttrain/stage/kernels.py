@@ -79,6 +79,12 @@ def bind_kernels(kernels: Kernels) -> None:
         protect(ctypes.c_void_p(page), size, readable)
 
 
+def is_bound() -> bool:
+    """Return whether MKL was bound here, or need not be, as this is Intel's; imports torch."""
+    answer = getattr(_torch_library(), "mkl_serv_intel_cpu_true", None)
+    return answer is None or bool(answer())
+
+
 def bound_kernels() -> dict[str, str]:
     """Ask the libraries of this process what they compute with; imports torch and numpy.
 

@@ -3,7 +3,13 @@
 import os
 from dataclasses import dataclass
 
-from posttrain.stage.kernels import PORTABLE, Kernels, bind_kernels, kernel_environment
+from posttrain.stage.kernels import (
+    PORTABLE,
+    Kernels,
+    bind_kernels,
+    is_bound,
+    kernel_environment,
+)
 
 _VARIABLES = (
     "OMP_NUM_THREADS",
@@ -31,7 +37,8 @@ class TorchSettings:
 
     threads: int
     deterministic: bool
-    kernels: Kernels
+    kernels: Kernels | None
+    """Those it was bound to; None where nothing bound it, such as in a notebook."""
     version: str
 
     @classmethod
@@ -42,7 +49,8 @@ class TorchSettings:
         deterministic = torch.are_deterministic_algorithms_enabled()
         portable = kernel_environment("portable").items() <= os.environ.items()
         kernels: Kernels = "portable" if portable else "fast"
-        return cls(torch.get_num_threads(), deterministic, kernels, torch.__version__)
+        bound = kernels if is_bound() else None
+        return cls(torch.get_num_threads(), deterministic, bound, torch.__version__)
 
     def take_over(self) -> None:
         """Make them this process's own; `ValueError` for another torch than theirs."""
@@ -50,7 +58,8 @@ class TorchSettings:
 
         if torch.__version__ != self.version:
             raise ValueError(f"torch is {torch.__version__} here and {self.version} at the stage")
-        bind_kernels(self.kernels)
+        if self.kernels is not None:
+            bind_kernels(self.kernels)
         torch.set_num_threads(self.threads)
         torch.use_deterministic_algorithms(mode=self.deterministic)
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]

@@ -5,6 +5,8 @@ import os
 import sys
 import threading
 from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -19,6 +21,25 @@ _PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"
 _EXIT_SECONDS = 2.0
 # A process that grew larger than this is waited for: its memory may be what the next one needs.
 _LARGE_BYTES = 1 << 30
+
+
+_CHANGING = threading.Lock()
+
+
+@contextmanager
+def _environment_with(variables: Mapping[str, str]) -> Iterator[None]:
+    """Lend variables to a process that is started in here; the caller's own stay as they were."""
+    with _CHANGING:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 @dataclass(frozen=True)
@@ -75,9 +96,9 @@ class Workers:
         """Start the fork server now, so that its imports overlap with the caller's own."""
         from multiprocessing import forkserver
 
-        os.environ.update(library_environment(self._threads, self._kernels))
         self._context.set_forkserver_preload(self._preload)
-        forkserver.ensure_running()
+        with _environment_with(library_environment(self._threads, self._kernels)):
+            forkserver.ensure_running()
 
     def take(self) -> StageWorker:
         """A worker that waits for its order; the next one is forked meanwhile."""

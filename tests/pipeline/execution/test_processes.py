@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 
+import psutil
 import pytest
 
 from posttrain.pipeline.execution.processes import Workers
@@ -34,6 +35,15 @@ def test_the_next_worker_is_forked_while_this_one_works(workers):
     assert workers.take() is ahead
     for worker in (first, ahead):
         worker.end(patient=True)
+
+
+def test_what_libraries_of_stages_are_told_stays_out_of_this_process(workers):
+    before = dict(os.environ)
+    worker = workers.take()
+    assert dict(os.environ) == before
+    told = psutil.Process(worker.process.pid).parent().environ()
+    assert told["ATEN_CPU_CAPABILITY"] == "avx2"
+    worker.end(patient=True)
 
 
 def test_one_that_was_killed_while_it_waited_is_not_given_out(workers):
