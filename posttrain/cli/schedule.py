@@ -1,5 +1,6 @@
 """`posttrain schedule`: recipes that run by the clock."""
 
+import sys
 import time
 from pathlib import Path
 
@@ -44,11 +45,20 @@ def schedule() -> None:
 
 @schedule.command("apply")
 def apply_() -> None:
-    """Take over what the recipes of the checked-out commit declare; `posttrain up` does it too."""
+    """Take over what the recipes of the checked-out commit declare; `posttrain up` does it too.
+
+    What is right is applied, each that is wrong is one sentence, and then the exit code is 2.
+    """
     root = project_root(Path.cwd())
-    said = apply(root)
-    for line in said or ["nothing new: every schedule is as the recipes declare it"]:
+    said, wrong = apply(root)
+    if not said and not wrong:
+        said = ["nothing new: every schedule is as the recipes of this commit declare it"]
+    for line in said:
         click.echo(line)
+    for line in wrong:
+        click.echo(f"error: {line}", err=True)
+    if wrong:
+        sys.exit(2)
     click.echo(_hint(root), nl=False)
 
 

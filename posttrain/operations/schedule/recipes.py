@@ -25,6 +25,10 @@ from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_UNCOMMITTED = (
+    "no recipe is committed yet, and schedules are read from the commit: "
+    "git add -A && git commit, then posttrain schedule apply"
+)
 
 
 class ScheduleConfig(StageConfig):
@@ -129,33 +133,35 @@ def read_schedules(root: Path) -> tuple[list[Schedule], list[str]]:
     """
     found: dict[str, Schedule] = {}
     wrong: list[str] = []
-    listed = ask_git(root, "ls-tree", "-r", "--name-only", "HEAD") or ""
-    for path in listed.splitlines():
-        if Path(path).name == RECIPE_FILE:
+    listed = (ask_git(root, "ls-tree", "-r", "--name-only", "HEAD") or "").splitlines()
+    committed = [path for path in listed if Path(path).name == RECIPE_FILE]
+    if not committed and _has_recipe(root):
+        wrong.append(_UNCOMMITTED)
+    for path in committed:
+        try:
+            given = _read(root, path)
+        except UserError as error:
+            wrong.append(str(error))
+            continue
+        for name, title, values in given:
+            where = f"{path}: schedules.{name}"
             try:
-                given = _read(root, path)
+                _require_name(name, found, where)
+                config = ScheduleConfig.parse(values, where=where)
+                found[name] = Schedule(name, Path(path).parent.as_posix(), title, config)
             except UserError as error:
                 wrong.append(str(error))
-                continue
-            for name, title, values in given:
-                where = f"{path}: schedules.{name}"
-                try:
-                    _require_name(name, found, where)
-                    config = ScheduleConfig.parse(values, where=where)
-                    found[name] = Schedule(name, Path(path).parent.as_posix(), title, config)
-                except UserError as error:
-                    wrong.append(str(error))
     return sorted(found.values(), key=lambda each: each.name), wrong
 
 
-def apply(root: Path) -> list[str]:
+def apply(root: Path) -> tuple[list[str], list[str]]:
     """Note what the recipes declare now; the worker brings Prefect to it within seconds.
 
     Args:
         root: The project.
 
     Returns:
-        A sentence for each schedule that is new, changed or gone, and for each that is refused.
+        A sentence for each schedule that is new, changed or gone, and one for each that is wrong.
 
     """
     schedules, wrong = read_schedules(root)
@@ -170,7 +176,7 @@ def apply(root: Path) -> list[str]:
                 said.append(f"{name}: removed, as no recipe declares it; its history stays")
             elif f"schedules.{name}" not in refused:
                 said.append(f"{name}: kept as it was, until every recipe can be read")
-    return [*said, *wrong]
+    return said, wrong
 
 
 def _declare(notes: ScheduleNotes, known: dict[str, Any], schedule: Schedule) -> Iterator[str]:
@@ -184,6 +190,11 @@ def _declare(notes: ScheduleNotes, known: dict[str, Any], schedule: Schedule) ->
     event = "changed" if same else "declared"
     notes.add(schedule.name, 0.0, event, f"{schedule.config.cron}", declaration=text)
     yield f"{schedule.name}: {'changed' if before else 'declared'} ({schedule.recipe})"
+
+
+def _has_recipe(root: Path) -> bool:
+    """Return whether there is a recipe where recipes lie, whatever git has of it."""
+    return any(any(root.glob(place)) for place in (RECIPE_FILE, f"recipes/*/{RECIPE_FILE}"))
 
 
 def _read(root: Path, path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -124,7 +124,8 @@ def work(root: Path, limit: int) -> None:
     """Work for the project at `root` until SIGTERM or SIGINT."""
     from prefect.workers.process import ProcessWorker
 
-    for line in apply(root):
+    said, wrong = apply(root)
+    for line in [*said, *wrong]:
         say(line)
     made = type("ScheduleWorker", (AskingNotes, ProcessWorker), {"type": "posttrain"})
     with open_notes(root) as notes, connect() as server:

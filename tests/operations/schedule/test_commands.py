@@ -1,6 +1,7 @@
 """`posttrain schedule ...` without any server: what recipes declare, what is refused and shown."""
 
 import re
+import subprocess
 import time
 
 import pytest
@@ -16,11 +17,11 @@ def run(project, quiet, monkeypatch):
     """Run a command in the project; its output, or the sentence of a refusal."""
     monkeypatch.chdir(project.root)
 
-    def call(*arguments):
+    def call(*arguments, code=0):
         done = CliRunner().invoke(schedule, arguments, catch_exceptions=True)
         if isinstance(done.exception, UserError):
             return f"error: {done.exception}"
-        assert done.exit_code == 0, (done.output, done.exception)
+        assert done.exit_code == code, (done.output, done.exception)
         return done.output
 
     return call
@@ -46,7 +47,8 @@ def test_one_that_is_wrong_is_one_sentence_and_the_others_are_taken(
 ):
     project.toy.recipe(f"schedules: {{bad: {declared}, good: {{cron: '@daily'}}}}")
     project.commit()
-    said = run("apply")
+    said = run("apply", code=2)
+    assert "error: " in said
     assert sentence in said
     assert "good: declared (.)" in said
     with open_notes(project.root) as notes:
@@ -64,13 +66,25 @@ def test_what_is_not_committed_is_not_applied_and_a_broken_recipe_takes_nothing_
     assert re.search(r"nightly +\. +0 2 \* \* \* Europe/Berlin +latest +\S+ 02:00", run("list"))
     project.toy.write("recipe.yaml", "flow: [\n")
     project.commit()
-    said = run("apply")
+    said = run("apply", code=2)
     assert "recipe.yaml of this commit is not valid YAML" in said
     assert "nightly: kept as it was, until every recipe can be read" in said
     project.toy.recipe("")
     project.commit()
     assert "nightly: removed" in run("apply")
     assert "there is no schedule 'nightly'" in run("pause", "nightly")
+
+
+def test_before_the_first_commit_nothing_is_applied_and_nothing_taken_away(run, project):
+    project.toy.recipe("schedules: {nightly: {cron: '0 2 * * *'}}")
+    project.commit()
+    run("apply")
+    subprocess.run(["git", "update-ref", "-d", "HEAD"], cwd=project.root, check=True)
+    said = run("apply", code=2)
+    assert "error: no recipe is committed yet, and schedules are read from the commit" in said
+    assert "nothing new" not in said
+    with open_notes(project.root) as notes:
+        assert set(notes.declarations()) == {"nightly"}
 
 
 def test_a_change_beside_the_clock_keeps_what_was_due(run, project):
@@ -90,7 +104,7 @@ def test_two_recipes_with_one_name(run, project):
     project.toy.recipe("schedules: {s: {cron: '@daily'}}")
     project.toy.write("recipes/b/recipe.yaml", "flow: x.y\nschedules: {s: {cron: '@hourly'}}\n")
     project.commit()
-    said = run("apply")
+    said = run("apply", code=2)
     assert "recipes/b/recipe.yaml: schedules.s: . declares 's' too; rename one" in said
     assert "s: declared (.)" in said
 
