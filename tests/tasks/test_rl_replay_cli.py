@@ -156,7 +156,8 @@ def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(
     with torch.no_grad():
         policy.model.model.norm.weight[3] = math.nan
     policy.model.save_pretrained(tmp_path / "broken/policy")
-    broken = f"given={{folder: {tmp_path / 'broken'}, declares: {{reads: [{tmp_path / 'broken'}]}}}}"
+    folder = tmp_path / "broken"
+    broken = f"given={{folder: {folder}, declares: {{reads: [{folder}]}}}}"
     failed = project.cli("run", "--local", "--set", broken)
     assert failed.returncode != 0
     said = " ".join(failed.stderr.split())
