@@ -22,10 +22,15 @@ def settle(desk: Desk, each: Declaration, schedule: Schedule, deployment: Any) -
     used = clocks(deployment)
     ticks = sorted({t for clock in used for t in ticks_between(clock, after, now)})
     known = desk.notes.known(each.name, after, ticks)
-    decisions = decide(config.missed, ticks, known=known, now=now, grace=config.grace_seconds)
-    if not decisions:
+    missed = [tick for tick in ticks if tick not in known and tick < now - config.grace_seconds]
+    if not missed:
         return
-    runs = desk.server.runs_between(deployment, decisions[0].due - 1, decisions[-1].due + 1)
+    runs = desk.server.runs_between(deployment, missed[0] - 1, missed[-1] + 1)
+    # Apart, as a long outage has more runs than one answer holds.
+    young = desk.server.runs_between(deployment, now - config.grace_seconds, now + 1)
+    decisions = decide(
+        config.missed, ticks, known=known, laid_out=set(young), now=now, grace=config.grace_seconds
+    )
     skipped: list[TickDecision] = []
     for decision in decisions:
         run = runs.get(decision.due)

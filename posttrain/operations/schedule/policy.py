@@ -18,6 +18,7 @@ def decide(
     ticks: Sequence[float],
     *,
     known: frozenset[float] | set[float],
+    laid_out: frozenset[float] | set[float] = frozenset(),
     now: float,
     grace: float,
 ) -> list[TickDecision]:
@@ -28,6 +29,7 @@ def decide(
         ticks: Instants of the schedule in any order.
         known: Those with a decision already: they are never decided twice, so a clock that is set
             back repeats nothing.
+        laid_out: Those with a flow run in Prefect, which starts by itself within its grace.
         now: In UTC epoch seconds, as all instants are.
         grace: A tick is missed once it is older than this, in seconds.
 
@@ -38,16 +40,18 @@ def decide(
     missed = sorted(tick for tick in set(ticks) - known if tick < now - grace)
     name, _, count = policy.partition(":")
     allowed = {"skip": 0, "latest": 1, "backfill": int(count or 0)}[name]
-    # One that came later and is not missed, done or just due, is the latest already.
-    if name == "latest" and missed and any(missed[-1] < t <= now for t in known.union(ticks)):
-        allowed = 0
+    because = f"by missed: {policy}"
+    # Nothing lays out what is past: such a one will be missed within its grace, and is later.
+    coming = {t for t in set(ticks) - known - laid_out if missed and missed[-1] < t <= now}
+    if name == "latest" and coming:
+        allowed, because = 0, f"{because}, as a later one is made good"
     first = len(missed) - min(allowed, len(missed))
     return [
         TickDecision(
             tick,
             place >= first,
             f"missed by {lateness(now - tick)}, one of {len(missed)}; "
-            f"{'made good' if place >= first else 'skipped'} by missed: {policy}",
+            f"{'made good' if place >= first else 'skipped'} {because}",
         )
         for place, tick in enumerate(missed)
     ]

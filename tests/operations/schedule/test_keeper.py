@@ -26,7 +26,7 @@ def test_a_tick_in_time_starts_and_its_flow_run_is_the_only_one(desk):
     assert (other.id, "CANCELLED") in desk.server.said
 
 
-@pytest.mark.parametrize(("missed", "expected"), [("skip", 0), ("latest", 0), ("backfill:3", 3)])
+@pytest.mark.parametrize(("missed", "expected"), [("skip", 0), ("latest", 1), ("backfill:3", 3)])
 def test_flow_runs_that_piled_up_follow_the_policy(desk, missed, expected):
     desk.given(desk.declare(missed=missed), minutes=10)
     piled = [desk.server.add("s", last_minute(ago)) for ago in range(9, -1, -1)]
@@ -40,6 +40,23 @@ def test_flow_runs_that_piled_up_follow_the_policy(desk, missed, expected):
     assert {run.id for run in piled} - {run.id for run in started} == {
         run_id for run_id, state in desk.server.said if state in ("CANCELLED", "SKIPPED")
     }
+
+
+@pytest.mark.parametrize("minutes", [1, 2])
+def test_one_that_was_due_just_before_up_is_made_good_though_others_ran_since(
+    desk, minutes, monkeypatch
+):
+    """Due at 54:00, there at 54:34, and decided only at 56:02, once its grace is over."""
+    due = last_minute() // 120 * 120
+    monkeypatch.setattr(time, "time", lambda: due - 30)
+    desk.given(desk.declare(cron=f"*/{minutes} * * * *", missed="latest"))
+    for after in (60, 120):
+        monkeypatch.setattr(time, "time", lambda now=due + after + 2: now)
+        desk.cycle(*[desk.server.add("s", due + after)] * (after % (60 * minutes) == 0))
+    made_good = desk.notes.tick("s", due)
+    assert made_good.status == "waiting"
+    assert made_good.story[0][1].endswith("one of 1; made good by missed: latest")
+    assert made_good.data["flow_run_id"] in desk.server.flow_runs
 
 
 def test_a_month_of_minutes_is_settled_at_once_and_one_is_made_good(desk):

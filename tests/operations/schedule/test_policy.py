@@ -18,12 +18,12 @@ from posttrain.operations.schedule.times import (
 HOUR = 3600.0
 
 
-def decided(policy, ticks, now, known=()):
-    return decide(policy, ticks, known=set(known), now=now, grace=120.0)
+def decided(policy, ticks, now, known=(), laid_out=()):
+    return decide(policy, ticks, known=set(known), laid_out=set(laid_out), now=now, grace=120.0)
 
 
-def chosen(policy, ticks, now, known=()):
-    return [each.due for each in decided(policy, ticks, now, known) if each.runs]
+def chosen(policy, ticks, now, known=(), laid_out=()):
+    return [each.due for each in decided(policy, ticks, now, known, laid_out) if each.runs]
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,29 @@ def test_a_tick_is_missed_only_after_its_grace():
     assert not verdict.runs
 
 
-def test_the_one_that_is_due_just_now_is_the_latest():
+def test_latest_is_the_newest_missed_one_whatever_came_after_it():
     ticks = [HOUR, 2 * HOUR, 3 * HOUR]
-    assert chosen("latest", ticks, now=3 * HOUR + 10) == []
-    # Nor is anything made good that is older than a tick that did run.
-    assert chosen("latest", ticks, now=4 * HOUR - 1, known=[3 * HOUR]) == []
+    # The third has its own run, which is laid out or was begun.
+    assert chosen("latest", ticks, now=3 * HOUR + 10, laid_out=[3 * HOUR]) == [2 * HOUR]
+    assert chosen("latest", ticks, now=4 * HOUR - 1, known=[3 * HOUR]) == [2 * HOUR]
+
+
+def test_one_outage_is_one_run_though_its_last_instants_are_missed_only_later():
+    """Every minute, nobody there from 1 to 60 minutes, and there 30 s after the last of them."""
+    minutes = [60.0 * number for number in range(1, 64)]
+    known, ran = set(), {}
+    for now in (3630.0, 3662.0, 3672.0, 3722.0, 3732.0, 3782.0):
+        # From minute 61 on Prefect lays out what comes, and each is begun at once.
+        known |= {tick for tick in minutes if 3660 <= tick <= now - 5}
+        past = [tick for tick in minutes if tick <= now]
+        laid_out = [tick for tick in past if tick >= 3660]
+        for verdict in decided("latest", past, now, known, laid_out):
+            known.add(verdict.due)
+            ran[verdict.due] = verdict
+    assert set(ran) == set(minutes[:60])
+    assert [tick for tick, verdict in ran.items() if verdict.runs] == [3600.0]
+    assert ran[3600.0].reason == "missed by 2 min, one of 1; made good by missed: latest"
+    assert ran[3540.0].reason.endswith("skipped by missed: latest, as a later one is made good")
 
 
 def test_any_story_of_clocks_and_downtimes_decides_each_tick_once():
