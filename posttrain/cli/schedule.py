@@ -117,10 +117,15 @@ def run(name: str) -> None:
     root = project_root(Path.cwd())
     with open_notes(root) as notes:
         _required(notes, name)
+        paused = notes.declarations()[name].paused
         # As exact as Prefect's own times are, by which the flow run is found again.
         now = round(time.time(), 3)
         notes.add(name, now, "waiting", "asked for by hand", kind="manual")
-    click.echo(f"{name}: the worker starts it within seconds{_hint(root)}")
+    if paused:
+        said = f"it is paused, and starts after: posttrain schedule resume {name}"
+    else:
+        said = "it waits for a worker" if _hint(root) else "the worker takes it up within seconds"
+    click.echo(f"{name}: asked for; {said}{_hint(root)}")
 
 
 @schedule.command()

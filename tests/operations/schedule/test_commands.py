@@ -118,12 +118,27 @@ def test_paused_resumed_asked_for_and_cancelled(run, project):
     assert run("next", "nightly") == ""
     assert "nightly: next " in run("resume", "nightly")
     assert run("next", "nightly", "-n", "3").count(" 02:00 UTC  nightly") == 3
-    assert "the worker starts it within seconds" in run("run", "nightly")
+    said = run("run", "nightly")
+    assert "nightly: asked for; it waits for a worker\nno worker is up here" in said
+    assert "within seconds" not in said
     assert "asked for by hand" in run("history", "nightly")
     assert "nightly: 1 cancelled" in run("cancel", "nightly")
     assert "cancelled by hand" in run("history", "nightly")
     assert "nightly: nothing runs or waits" in run("cancel", "nightly")
     assert "there is no schedule 'nihgtly'; did you mean 'nightly'?" in run("cancel", "nihgtly")
+
+
+def test_a_run_asked_for_under_a_pause_or_with_a_worker_says_what_comes(run, project, monkeypatch):
+    project.toy.recipe("schedules: {nightly: {cron: '0 2 * * *'}}")
+    project.commit()
+    run("apply")
+    monkeypatch.setattr("posttrain.operations.services.process.alive", lambda *_: 7)
+    assert run("run", "nightly") == "nightly: asked for; the worker takes it up within seconds\n"
+    run("pause", "nightly")
+    said = run("run", "nightly")
+    assert said == (
+        "nightly: asked for; it is paused, and starts after: posttrain schedule resume nightly\n"
+    )
 
 
 def test_what_is_declared_starts_now(run, project):
