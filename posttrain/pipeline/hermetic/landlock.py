@@ -1,6 +1,6 @@
 """Landlock: a process gives up, for itself and all that it starts, what it need not reach.
 
-Linux 5.13 and newer; see landlock(7). What is given up cannot be taken back. Files that are open
+See landlock(7). What is given up cannot be taken back. Files that are open
 already stay open, and names can be asked for (stat) wherever they lie.
 """
 
@@ -26,6 +26,7 @@ READ = READ_FILE | READ_DIR
 _OF_FILES = READ_FILE | WRITE_FILE | _TRUNCATE
 
 _REFER_SINCE, _TRUNCATE_SINCE, TCP_SINCE, _SCOPES_SINCE = 2, 3, 4, 6
+SINCE = "files are held since Linux 5.13, TCP since 6.7"
 _BIND_AND_CONNECT = 0b11
 _SCOPES = 0b11
 """Sockets without a file, and signals: only those of this process and of what it starts."""

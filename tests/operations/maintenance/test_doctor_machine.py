@@ -5,14 +5,23 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from posttrain.operations.maintenance.checks import clock, gpu, installation, machine
+from posttrain.operations.maintenance.checks import (
+    clock,
+    gpu,
+    installation,
+    ledger,
+    machine,
+    servers,
+)
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.provenance.ledger import ArtifactRecord, Run, StageRun, open_ledger
 from posttrain.publishing.release.environment import environment_lock
+from posttrain.stage.errors import UserError
 
 GB = 10**9
 NOWHERE = CheckScope(None)
@@ -168,6 +177,42 @@ def test_a_disk_that_takes_no_more_files(place, monkeypatch):
         "warning",
         "room for 12 more files only where the project is",
     )
+
+
+def test_the_file_system_of_the_state_is_looked_at_first_where_it_is_another(place, monkeypatch):
+    real, state = os.statvfs, Path.stat
+    full = SimpleNamespace(f_bavail=0, f_frsize=4096, f_files=10**7, f_favail=10**6)
+    monkeypatch.setattr(os, "statvfs", lambda at: full if at == place.state else real(at))
+
+    def elsewhere(at, **more):
+        return SimpleNamespace(st_dev=-1) if at == place.state else state(at, **more)
+
+    monkeypatch.setattr(Path, "stat", elsewhere)
+    first, *_ = machine.disk(place)
+    assert (first.state, first.says) == ("broken", "0 B free where .posttrain is")
+    assert first.remedy.startswith("make room on the file system of .posttrain")
+
+
+def test_a_ledger_on_a_full_disk_is_not_to_be_restored(place, monkeypatch):
+    (place.state / "ledger.db").write_bytes(b"")
+    (place.state / "schedules.db").write_bytes(b"not sqlite at all" * 100)
+
+    def refuse(*_, **__):
+        raise UserError("the ledger cannot be used: disk I/O error")
+
+    monkeypatch.setattr(ledger, "open_store", refuse)
+    assert "restore a copy" in the(ledger.ledger(place)).remedy
+    free(monkeypatch, room=0)
+    assert the(ledger.ledger(place)).remedy.startswith("make room on its file system")
+    assert the(servers.databases(place)).remedy.startswith("make room on its file system")
+
+
+def test_how_stages_are_held_is_said_in_the_words_of_the_docs(monkeypatch):
+    monkeypatch.setenv("POSTTRAIN_ISOLATION", "observed")
+    since = "files are held since Linux 5.13, TCP since 6.7"
+    assert since in the(machine.stages(NOWHERE)).remedy
+    docs = Path(__file__).parents[3] / "docs"
+    assert since in (docs / "extending.md").read_text(encoding="utf-8")
 
 
 def test_a_clock_that_went_back(place, ran):

@@ -1,5 +1,6 @@
 """One line of a diagnosis."""
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -7,6 +8,17 @@ from typing import Literal
 
 from posttrain.operations.maintenance.live import at_work
 from posttrain.provenance.ledger.location import STATE_DIR
+
+_FULL = 4 * 2**20
+MAKE_ROOM = "make room on its file system, which is full; then posttrain doctor again"
+"""What to do about a database that cannot be used for want of room: it may well be whole."""
+
+
+def is_full(folder: Path) -> bool:
+    """Return whether a file system has no room for what a database writes beside itself."""
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    return free < _FULL or bool(status.f_files and status.f_favail == 0)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
+from posttrain.operations.maintenance.checks.finding import MAKE_ROOM, CheckScope, Finding, is_full
 from posttrain.provenance.ledger.ledger import open_store
 from posttrain.provenance.ledger.location import ledger_location
 from posttrain.provenance.ledger.store import Store
@@ -27,7 +27,13 @@ def ledger(place: CheckScope) -> Iterator[Finding]:
             yield _whole(store, deep=place.deep)
             yield from _held(store)
     except UserError as error:
-        yield Finding("ledger", "broken", str(error), _RESTORE)
+        yield Finding("ledger", "broken", str(error), MAKE_ROOM if _lacks_room(where) else _RESTORE)
+
+
+def _lacks_room(where: str) -> bool:
+    """Return whether a ledger that is a file is on a file system that is full."""
+    folder = Path(where.removeprefix("sqlite:///")).parent
+    return folder.is_dir() and is_full(folder)
 
 
 def _whole(store: Store, *, deep: bool) -> Finding:
@@ -66,4 +72,5 @@ def _held(store: Store) -> Iterator[Finding]:
         except sqlite3.OperationalError as error:
             says = f"nobody can write to {target}: {error}"
             remedy = f"fuser {target} names who holds it; stop that; or make it writable"
+            remedy = MAKE_ROOM if _lacks_room(target) else remedy
             yield Finding("ledger", "broken", says, remedy)

@@ -3,13 +3,16 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
+from posttrain.pipeline.hermetic.landlock import SINCE
 from posttrain.pipeline.hermetic.process import ISOLATION, holds_here, isolation
 from posttrain.provenance.git import ask_git
 from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.lineage.artifacts import object_folder
 from posttrain.stage.formatting import bytesize
 
@@ -17,6 +20,7 @@ _LITTLE, _NEXT_TO_NOTHING = 2 * 10**9, 2 * 10**8
 # An artifact is copied once, from the workspace into the cache.
 _COPIES = 2
 _FEW_FILES = 10_000
+_REMEDY_OF_STATE = f"make room on the file system of {STATE_DIR}; the databases there may be whole"
 _REMEDY = "posttrain gc --dry-run shows what can go; or move the cache: dvc cache dir --local"
 
 
@@ -26,15 +30,20 @@ def stages(_place: CheckScope) -> Iterator[Finding]:
     if how == "held":
         yield Finding("stages", "ok", "held to what their keys know")
         return
-    remedy = f"Linux 6.7 or later with Landlock, and {ISOLATION} not set"
+    remedy = f"a kernel with Landlock ({SINCE}), and {ISOLATION} not set"
     yield Finding("stages", "warning", f"{how}: a read or a connection may go unnoticed", remedy)
 
 
 def disk(place: CheckScope) -> Iterator[Finding]:
     """Room for artifacts and databases: for as much as the last run made, once more."""
+    state = _existing(place.state)
+    seen: set[int] = set()
+    if state.stat().st_dev != place.project.stat().st_dev:
+        # Before anything reads a database there.
+        yield replace(_room(STATE_DIR, state, 0, ""), remedy=_REMEDY_OF_STATE)
+        seen.add(state.stat().st_dev)
     made, recipe = _last_made(place.project)
     folders = {"project": place.project, "cache": _existing(object_folder(place.project))}
-    seen: set[int] = set()
     for what, folder in folders.items():
         device = folder.stat().st_dev
         if device in seen:
@@ -72,11 +81,12 @@ def git(place: CheckScope) -> Iterator[Finding]:
 def _room(what: str, folder: Path, made: int, recipe: str) -> Finding:
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
-    says = f"{bytesize(free)} free where the {what} is"
+    where = what if what == STATE_DIR else f"the {what}"
+    says = f"{bytesize(free)} free where {where} is"
     if made:
         says += f"; the last whole run of {recipe} made {bytesize(made)}, kept {_COPIES} times"
     if status.f_files and status.f_favail < _FEW_FILES:
-        says = f"room for {status.f_favail:,} more files only where the {what} is"
+        says = f"room for {status.f_favail:,} more files only where {where} is"
         return Finding("disk", "broken" if status.f_favail == 0 else "warning", says, _REMEDY)
     if free < _NEXT_TO_NOTHING:
         return Finding("disk", "broken", says, _REMEDY)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from posttrain.operations.maintenance.checks.clock import skew
-from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
+from posttrain.operations.maintenance.checks.finding import MAKE_ROOM, CheckScope, Finding, is_full
 from posttrain.operations.services.plan import FOLDER, addresses
 from posttrain.operations.services.process import alive, elsewhere
 from posttrain.operations.services.supervisor import SUPERVISOR
@@ -43,6 +43,8 @@ def databases(place: CheckScope) -> Iterator[Finding]:
         said = _quick_check(path)
         if said == "ok":
             yield Finding(name, "ok", f"embedded database, {bytesize(path.stat().st_size)}")
+        elif is_full(path.parent):
+            yield Finding(name, "broken", f"{path} cannot be read: {said}", MAKE_ROOM)
         else:
             yield Finding(name, "broken", f"{path} is damaged: {said}", remedy)
 
