@@ -96,15 +96,14 @@ def rebuild(
     given: tuple[str, ...],
     **signed_by: Any,
 ) -> None:
-    r"""Run the DAG again from the release alone, and compare stage by stage; exits with 1 if not.
+    """Run the DAG again from the release alone, and compare stage by stage; exits with 1 if not.
 
-    \b
-    L0  every output of every stage has the same digest
-    L1  the same, on the model of GPU that it was released on (another one is refused)
-    L2  every learner, replayed from the stored rollouts, ends at the same weights;
-        and pass@1 of the DAG, run once, agrees within the intervals
-    L3  the DAG is run with several seeds: the released pass@1 lies in the 95%
-        prediction interval of theirs (with --seeds 1: the two intervals overlap)
+      L0  every output of every stage has the same digest
+      L1  the same, on the model of GPU that it was released on (another one is refused)
+      L2  every learner, replayed from the stored rollouts, ends at the same weights;
+          and pass@1 of the DAG, run once, agrees within the intervals
+      L3  the DAG is run with several seeds: the released pass@1 lies in the 95%
+          prediction interval of theirs (with --seeds 1: the two intervals overlap)
 
     It runs in this environment, and says how that differs from the released one. What was compared
     is also written into the folder, as rebuild.json. The code in the release is executed: rebuild

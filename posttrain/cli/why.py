@@ -39,6 +39,8 @@ def why(
 ) -> None:
     """Name the first part of STAGE's key that differs, with both values; code as a diff.
 
+    Of a variable that the recipe declares only hashes of its values are kept, and shown.
+
     Without --between: between its last record and now, where it would run; where it is up to date,
     between its last two executions.
 

@@ -102,7 +102,10 @@ class Explanation:
                 f"{side.name}: {_facts(side.inputs.get(difference.name), digest)}"
                 for side, digest in self._sides(difference)
             ]
-        return [f"{side.name}: {value}" for side, value in self._sides(difference)]
+        return [
+            f"{side.name}: {difference.value_shown(value)}"
+            for side, value in self._sides(difference)
+        ]
 
     def _code(self, difference: Difference, sources: Sources) -> list[str]:
         texts = []

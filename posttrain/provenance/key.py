@@ -85,11 +85,19 @@ class Difference:
             return "added"
         return "removed" if self.after is None else "changed"
 
+    def value_shown(self, value: str) -> str:
+        """Return a value as a person is to read it; of a declared variable only a hash is kept."""
+        is_hash = self.name.startswith("environment ") and value != "not set"
+        return f"a value with the SHA-256 {value[:_DIGEST_SHOWN]}" if is_hash else value
+
     @property
     def sentence(self) -> str:
         """The difference in one line."""
         template = _SENTENCES.get(self.component, _SENTENCES["runtime"])[self.kind]
-        before, after = (_shown(self.component, value) for value in (self.before, self.after))
+        before, after = (
+            _shown(self.component, None if value is None else self.value_shown(value))
+            for value in (self.before, self.after)
+        )
         return template.format(name=self.name, before=before, after=after)
 
 

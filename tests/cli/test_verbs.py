@@ -41,6 +41,7 @@ def test_every_command_explains_itself_and_its_options(words, command):
     shown = CliRunner().invoke(cli, [*words, "--help"])
     assert shown.exit_code == 0
     assert shown.output.startswith(" ".join(["Usage: cli", *words]))
+    assert "\\b" not in shown.output
     assert command.help.splitlines()[0] in " ".join(shown.output.split())
     options = [each for each in command.params if isinstance(each, click.Option)]
     assert [option.name for option in options if not option.help] == []

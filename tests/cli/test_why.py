@@ -146,6 +146,20 @@ def test_packages_seeds_and_engines_are_differences_too(component, sentence, cou
     assert found.counts(skip=0) == counted
 
 
+def test_of_a_variable_the_hashes_are_shown_as_hashes(toy, monkeypatch):
+    toy.recipe("run: {threads: 1, retries: 0}\nenvironment: [MY_LIMIT]\n")
+    monkeypatch.setenv("MY_LIMIT", "7")
+    toy.run()
+    monkeypatch.delenv("MY_LIMIT")
+    # echo -n 7 | sha256sum
+    hashed = "a value with the SHA-256 7902699be42c"
+    assert ask(toy, "first")[1:4] == [
+        f"  environment MY_LIMIT changed from {hashed} to not set",
+        f"    run {run_ids(toy)[0]}: {hashed}",
+        "    now: not set",
+    ]
+
+
 def test_the_seed_is_named(toy):
     toy.run()
     toy.recipe("run: {threads: 1, retries: 0, seed: 7}\n")
