@@ -59,6 +59,8 @@ class Guard:
     """The machine that a name was last looked up of, or that a connection was last made to."""
     unread: dict[str, str] = field(default_factory=dict)
     """What the project's code was refused, with the program that was to read it, or nothing."""
+    refused: list[str] = field(default_factory=list)
+    """Sentences about variables that the project's code was refused."""
 
     def __post_init__(self) -> None:
         self._folders: dict[str, bool] = {}
@@ -185,14 +187,14 @@ class DeclaredVariables:
     To libraries it is as if the variable were not set: what they ask for out of habit is no matter.
     """
 
-    def __init__(self, view: StageView, withheld: frozenset[str]) -> None:
-        self._view = view
+    def __init__(self, guard: Guard, withheld: frozenset[str]) -> None:
+        self._guard = guard
         self._withheld = withheld
 
     def install(self) -> None:
         """Begin to watch what is asked of `os.environ`."""
-        code = frozenset(os.path.realpath(file) for file in self._view.code)
-        stage, withheld = self._view.stage, self._withheld
+        code = frozenset(os.path.realpath(file) for file in self._guard.view.code)
+        stage, withheld, refused = self._guard.view.stage, self._withheld, self._guard.refused
 
         class Environment(type(os.environ)):  # type: ignore[misc]
             """`os.environ`, which tells what it was asked for in vain."""
@@ -200,11 +202,13 @@ class DeclaredVariables:
             def __getitem__(self, name: str) -> str:
                 set_since = self.encodekey(name) in self._data
                 if name in withheld and not set_since and _asked_by(code, sys._getframe(1)):
-                    raise UserError(
+                    said = (
                         f"stage '{stage}' reads the environment variable {name}, which its key"
                         f" does not know; declare it in the recipe: environment: [{name}], or"
                         f" secrets: [{name}] where it decides nothing about the result"
                     )
+                    refused.append(said)
+                    raise UserError(said)
                 return str(super().__getitem__(name))
 
         os.environ.__class__ = Environment

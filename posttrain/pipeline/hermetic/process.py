@@ -66,8 +66,9 @@ def hold(view: StageView) -> Guard:
     grants = Grants.of(view, kept)
     if view.held:
         landlock.restrict(grants.rules, tcp=view.connects)
-    DeclaredVariables(view, withheld).install()
-    return _hear(view, grants)
+    guard = _hear(view, grants)
+    DeclaredVariables(guard, withheld).install()
+    return guard
 
 
 def listen(view: StageView) -> Guard:

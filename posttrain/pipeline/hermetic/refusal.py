@@ -1,6 +1,7 @@
 """One sentence about what a stage was refused: which file, and how to declare it."""
 
 import errno
+import itertools
 import os
 import re
 import subprocess
@@ -51,10 +52,12 @@ def explain_unread(guard: Guard) -> str | None:
         The sentence; None where nothing was refused.
 
     """
-    for place, program in guard.unread.items():
-        said = _about_read(place, f"lets {program} read" if program else "reads", guard)
-        return f"{said} (it was refused, and the stage went on without it)"
-    return None
+    unread = (
+        _about_read(place, f"lets {program} read" if program else "reads", guard)
+        for place, program in guard.unread.items()
+    )
+    said = next(itertools.chain(unread, guard.refused), None)
+    return said and f"{said} (it was refused, and the stage went on without it)"
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -67,6 +67,35 @@ def test_a_variable_that_is_set_and_not_declared_is_refused(doing, asking):
     ) in refused(toy, env={"MY_LIMIT": "9"})
 
 
+SWALLOWING = {
+    "item": "try:\n    os.environ['MY_LIMIT']\nexcept Exception:\n    pass",
+    "getenv": "import contextlib\nwith contextlib.suppress(Exception):\n    os.getenv('MY_LIMIT')",
+    "in": "try:\n    'MY_LIMIT' in os.environ\nexcept Exception:\n    pass",
+}
+
+
+@pytest.mark.parametrize("way", SWALLOWING)
+def test_a_variable_that_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
+    """It would make one key's second result: another one than where the variable is not set."""
+    toy = doing(f"import os\n{SWALLOWING[way]}")
+    said = refused(toy, env={"MY_LIMIT": "9"})
+    assert "stage 'first' reads the environment variable MY_LIMIT, which its key" in said
+    assert said.strip().endswith("(it was refused, and the stage went on without it)")
+    assert not (toy.root / "data/first/result.json").exists()
+    done = toy.cli("run", "--local", "--only", "first", env={})
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_libraries_ask_for_and_do_not_find_is_no_matter(doing):
+    toy = doing(
+        "import os, polars\n"
+        "asked = eval(compile('os.environ.get(\"MY_LIMIT\")', polars.__file__, 'eval'))\n"
+        "assert asked is None and 'OTHER_LIMIT' not in os.environ"
+    )
+    done = toy.cli("run", "--local", "--only", "first", env={"MY_LIMIT": "9"})
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_declared_variable_counts_by_its_value_and_a_secret_does_not(doing, monkeypatch):
     body = "import os\ntotal = int(os.environ['MY_LIMIT']) + len(os.environ['MY_TOKEN'])"
     toy = doing(body, "environment: [MY_LIMIT]\nsecrets: [MY_TOKEN]\n")
