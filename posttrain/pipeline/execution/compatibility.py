@@ -6,8 +6,10 @@ policy learned is not what it is asked.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from posttrain.pipeline.execution.parts import PLAIN
+from posttrain.pipeline.hermetic.process import holds_here
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
@@ -22,6 +24,8 @@ _ONE_OF = (ArtifactKind.TOKENIZER, ArtifactKind.TEMPLATE)
 
 def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None:
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
+    holds_here()
+    refuse_other_disk(planner, decisions)
     refuse_recalled(planner.ledger, _used(decisions))
     if planner.ledger.annotations.recalls():
         refuse_recalled(planner.ledger, _verifiers(planner, decisions))
@@ -29,6 +33,27 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
         if decision.action == "run" and decision.key is not None:
             stage = planner.dag.stages[decision.stage]
             refuse_mixed(stage, models(planner.ledger, stage, _inputs(decision)))
+
+
+def refuse_other_disk(planner: Planner, decisions: Sequence[Decision]) -> None:
+    """Raise where outputs of stages that run lie on another file system than what is staged."""
+    state = planner.workspace.state
+    for decision in decisions:
+        if decision.action not in ("run", "pending"):
+            continue
+        for path in planner.dag.stages[decision.stage].outputs().values():
+            folder = planner.workspace.output(str(path)).parent
+            if _disk_of(folder) != _disk_of(state):
+                raise UserError(
+                    f"stage '{decision.stage}': {folder} and {state} are on different file systems,"
+                    " and outputs are put in their place by a rename; move one of them so that both"
+                    " are on the same (the cache of DVC may be elsewhere)"
+                )
+
+
+def _disk_of(folder: Path) -> int:
+    """The file system that a folder is on, or will be once it is made."""
+    return next(each.stat().st_dev for each in (folder, *folder.parents) if each.exists())
 
 
 def refuse_mixed(stage: Stage, found: Mapping[str, ArtifactRecords]) -> None:

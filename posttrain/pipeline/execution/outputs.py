@@ -115,8 +115,8 @@ class OutputPublisher:
                 shown = file.relative_to(root)
                 raise UserError(
                     f"stage '{base.stage}' imported {shown}, code that its key was not seen to"
-                    " reach; nothing of it was published; import it by its name, or declare it in"
-                    f" the recipe: reads: [{shown}]"
+                    " reach; nothing of it was published; import it by its name, or declare it for"
+                    f" this stage in the recipe: {base.stage}: {{declares: {{reads: [{shown}]}}}}"
                 )
 
     def _refuse_changed_inputs(self, base: StageRun) -> None:

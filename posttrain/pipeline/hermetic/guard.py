@@ -60,7 +60,7 @@ class Guard:
     unread: dict[str, str] = field(default_factory=dict)
     """What the project's code was refused, with the program that was to read it, or nothing."""
     refused: list[str] = field(default_factory=list)
-    """Sentences about variables that the project's code was refused."""
+    """Sentences about variables and connections that the project's code was refused."""
 
     def __post_init__(self) -> None:
         self._folders: dict[str, bool] = {}
@@ -154,8 +154,20 @@ class Guard:
             return
         if not self.asked:
             self.asked = f"{address[0]}:{address[1]}"
-        if self.holds_tcp and not self.view.connects:
+        if self.view.connects:
+            return
+        if _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+            self.refused.append(self.about_connection())
+        if self.holds_tcp:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    def about_connection(self) -> str:
+        """Say that a connection was refused, with the machine where it is known."""
+        place = f" to {self.asked}" if self.asked else ""
+        return (
+            f"stage '{self.view.stage}' opens a connection{place}, and none of its parameters names"
+            " an endpoint or a hub; name one there, or let its config say so by `reaches`"
+        )
 
 
 def _refused(place: str) -> PermissionError:
@@ -195,6 +207,7 @@ class DeclaredVariables:
         """Begin to watch what is asked of `os.environ`."""
         code = frozenset(os.path.realpath(file) for file in self._guard.view.code)
         stage, withheld, refused = self._guard.view.stage, self._withheld, self._guard.refused
+        declare = self._guard.view.declare
 
         class Environment(type(os.environ)):  # type: ignore[misc]
             """`os.environ`, which tells what it was asked for in vain."""
@@ -204,8 +217,8 @@ class DeclaredVariables:
                 if name in withheld and not set_since and _asked_by(code, sys._getframe(1)):
                     said = (
                         f"stage '{stage}' reads the environment variable {name}, which its key"
-                        f" does not know; declare it in the recipe: environment: [{name}], or"
-                        f" secrets: [{name}] where it decides nothing about the result"
+                        f" does not know; {declare('environment', name)}, or as one of its secrets"
+                        " where it decides nothing about the result"
                     )
                     refused.append(said)
                     raise UserError(said)

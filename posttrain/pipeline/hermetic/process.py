@@ -26,8 +26,19 @@ _opened: list[RequestCache] = []
 
 
 def holds_here() -> bool:
-    """Return whether this kernel holds stages to their views, or they can only be observed."""
-    return os.environ.get(ISOLATION) != "observed" and landlock.abi() > 0
+    """Return whether this kernel holds stages to their views, or they can only be observed.
+
+    Raises:
+        UserError: `POSTTRAIN_ISOLATION` has a value that is not known.
+
+    """
+    asked = os.environ.get(ISOLATION, "")
+    if asked not in ("", "observed"):
+        raise UserError(
+            f"{ISOLATION} is '{asked}', and only observed is known; set it to that, or not at all"
+            " to have stages held"
+        )
+    return not asked and landlock.abi() > 0
 
 
 def isolation(*, held: bool) -> str:

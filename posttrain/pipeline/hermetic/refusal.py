@@ -31,13 +31,14 @@ def explain(error: BaseException, guard: Guard) -> str | None:
         for place in _places(each, guard):
             return _about_file(place, each, guard)
     if any(_is_of_connection(each) for each in chain) and not guard.view.connects:
-        return _about_connection(guard)
+        return guard.about_connection()
     for each in chain:
         if not isinstance(each, OSError) and _SAID.search(str(each)):
             return (
                 f"stage '{guard.view.stage}' was refused a file or a connection that its key does"
                 f" not know, and the library that tried does not say which ({_short(str(each))});"
-                " the stage's log shows where; make the file an input, or declare it: reads: [path]"
+                " the stage's log shows where; make the file an input, or"
+                f" {guard.view.declare('reads', 'path')}"
             )
     return None
 
@@ -151,11 +152,11 @@ def _about_read(place: str, by: str, guard: Guard) -> str:
     if absolute.endswith(".py"):
         return (
             f"stage '{view.stage}' {by} {shown}, code that its key was not seen to reach; import it"
-            f" by its name, or declare it in the recipe: reads: [{shown}]"
+            f" by its name, or {view.declare('reads', shown)}"
         )
     return (
         f"stage '{view.stage}' {by} {shown}, which its key does not know; make it an input of the"
-        f" stage, or declare it in the recipe: reads: [{shown}]"
+        f" stage, or {view.declare('reads', shown)}"
     )
 
 
@@ -164,14 +165,6 @@ def _shown(place: str, guard: Guard) -> str:
     absolute, root = os.path.realpath(place), os.path.realpath(guard.view.root)
     inside = absolute.startswith(f"{root}/")
     return os.path.relpath(absolute, os.path.realpath(guard.view.folder)) if inside else absolute
-
-
-def _about_connection(guard: Guard) -> str:
-    place = f" to {guard.asked}" if guard.asked else ""
-    return (
-        f"stage '{guard.view.stage}' opens a connection{place}, and none of its parameters names an"
-        " endpoint or a hub; name one there, or let its config say so by `reaches`"
-    )
 
 
 def _short(text: str) -> str:

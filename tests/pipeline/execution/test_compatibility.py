@@ -1,5 +1,8 @@
 """A run records what its models carry inside, and is refused where that does not fit."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
@@ -87,3 +90,19 @@ def test_a_recalled_tokenizer_stops_the_plan_and_whatever_writes_it_again(zoo):
     with pytest.raises(UserError, match=r"data/base/policy#tokenizer: it was recalled"):
         zoo.run("base.label=x")
     assert (zoo.root / "data/base/policy/model.safetensors").read_text() == "a"
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_outputs_on_another_file_system_are_refused_before_anything_runs(zoo, command):
+    """They are put in their place by a rename, which would fail after all work of a stage."""
+    elsewhere = Path("/dev/shm")
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == zoo.root.stat().st_dev:
+        pytest.skip("there is one file system here")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as folder:
+        (zoo.root / "data").symlink_to(folder)
+        done = zoo.cli(command)
+        assert done.returncode == 2
+        said = " ".join(done.stderr.split())
+        assert said.startswith("error: stage 'base': ")
+        assert "are on different file systems, and outputs are put in their place by" in said
+        assert not any(Path(folder).iterdir())

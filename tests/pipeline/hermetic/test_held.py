@@ -51,6 +51,43 @@ def test_a_stage_without_an_endpoint_or_a_hub_connects_to_nothing(doing, isolati
         ) in refused(toy)
 
 
+CONNECTING = {
+    "socket": "import socket\n    socket.create_connection(('127.0.0.1', {port}))",
+    "connect_ex": "import socket\n    socket.socket().connect_ex(('127.0.0.1', {port}))",
+    "urllib": "import urllib.request\n    urllib.request.urlopen('http://127.0.0.1:{port}')",
+    "asyncio": "import asyncio\n    asyncio.run(asyncio.open_connection('127.0.0.1', {port}))",
+}
+
+
+@pytest.mark.parametrize("way", CONNECTING)
+def test_a_connection_that_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        toy = doing(f"try:\n    {CONNECTING[way].format(port=port)}\nexcept Exception:\n    pass")
+        said = refused(toy)
+        assert f"stage 'first' opens a connection to 127.0.0.1:{port}, and none of its" in said
+        assert said.strip().endswith("(it was refused, and the stage went on without it)")
+        assert not (toy.root / "data/first/result.json").exists()
+
+
+def test_a_library_that_tries_to_connect_and_goes_on_ends_no_stage(doing):
+    toy = doing(
+        "import polars, socket\n"
+        "asking = 'try: socket.create_connection((\"127.0.0.1\", 9))\\nexcept OSError: pass'\n"
+        "exec(compile(asking, polars.__file__, 'exec'))"
+    )
+    done = toy.cli("run", "--local", "--only", "first")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_an_isolation_that_is_not_known_is_refused_before_anything_runs(toy, command):
+    done = toy.cli(command, env={"POSTTRAIN_ISOLATION": "observd"})
+    assert done.returncode == 2
+    said = re.sub(r"\s+", " ", done.stderr)
+    assert "POSTTRAIN_ISOLATION is 'observd', and only observed is known; set it to that" in said
+
+
 ASKING = {
     "item": "os.environ['MY_LIMIT']",
     "get": "os.environ.get('MY_LIMIT')",
@@ -63,7 +100,8 @@ def test_a_variable_that_is_set_and_not_declared_is_refused(doing, asking):
     toy = doing(f"import os\n{ASKING[asking]}")
     assert (
         "stage 'first' reads the environment variable MY_LIMIT, which its key does not know;"
-        " declare it in the recipe: environment: [MY_LIMIT]"
+        " declare it for this stage in the recipe: first: {declares: {environment: [MY_LIMIT]}},"
+        " or as one of its secrets where it decides nothing about the result"
     ) in refused(toy, env={"MY_LIMIT": "9"})
 
 

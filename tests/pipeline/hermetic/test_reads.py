@@ -44,7 +44,8 @@ def test_an_undeclared_file_is_refused_in_a_sentence(doing, way, isolation):
         .strip()
         .endswith(
             f"stage 'first' {verb} {named}, which its key does not know; make it an input of the"
-            f" stage, or declare it in the recipe: reads: [{named}]"
+            f" stage, or declare it for this stage in the recipe: first: {{declares: {{reads:"
+            f" [{named}]}}}}"
         )
     )
     assert not (toy.root / "data/first/result.json").exists()
