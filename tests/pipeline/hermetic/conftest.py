@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 
-@pytest.fixture(params=["held", "observed"])
+@pytest.fixture(params=["held", pytest.param("observed", marks=pytest.mark.slow)])
 def isolation(request, monkeypatch):
     """Both ways of keeping a stage to its key: by the kernel, and by what Python hears."""
     if request.param == "observed":

@@ -15,6 +15,7 @@ import pytest
 
 from posttrain.pipeline.execution.child import concluded
 from posttrain.stage.declared import Declared
+from tests.quick import first_now
 
 
 def refused(toy, **options):
@@ -25,7 +26,13 @@ def refused(toy, **options):
 
 @pytest.mark.parametrize(
     "change",
-    ["open('notes.txt', 'w').write('x')", "os.mkdir('notes.txt')", "os.symlink('x', 'notes.txt')"],
+    first_now(
+        [
+            "open('notes.txt', 'w').write('x')",
+            "os.mkdir('notes.txt')",
+            "os.symlink('x', 'notes.txt')",
+        ]
+    ),
 )
 def test_a_stage_changes_nothing_outside_of_its_own(doing, change, isolation):
     toy = doing(f"import os\n{change}")
@@ -59,7 +66,7 @@ CONNECTING = {
 }
 
 
-@pytest.mark.parametrize("way", CONNECTING)
+@pytest.mark.parametrize("way", first_now(CONNECTING))
 def test_a_connection_that_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -95,7 +102,7 @@ ASKING = {
 }
 
 
-@pytest.mark.parametrize("asking", ASKING)
+@pytest.mark.parametrize("asking", first_now(ASKING))
 def test_a_variable_that_is_set_and_not_declared_is_refused(doing, asking):
     toy = doing(f"import os\n{ASKING[asking]}")
     assert (
@@ -112,7 +119,7 @@ SWALLOWING = {
 }
 
 
-@pytest.mark.parametrize("way", SWALLOWING)
+@pytest.mark.parametrize("way", first_now(SWALLOWING))
 def test_a_variable_that_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
     """It would make one key's second result: another one than where the variable is not set."""
     toy = doing(f"import os\n{SWALLOWING[way]}")
@@ -204,6 +211,7 @@ def test_a_stage_with_an_endpoint_keeps_answers_and_nothing_else_of_the_project(
         assert done.stdout.split() == [known, "held"], done.stderr
 
 
+@pytest.mark.slow
 def test_an_edit_that_keeps_size_and_time_runs_new_code(toy, monkeypatch):
     monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     helper = toy.root / f"{toy.helper.replace('.', '/')}.py"

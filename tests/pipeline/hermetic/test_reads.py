@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.quick import first_now
+
 HIDDEN = "assets/hidden.csv"
 WAYS = {
     "open": "open(hidden).read()",
@@ -28,7 +30,7 @@ def reading(way):
     """
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", first_now(WAYS))
 def test_an_undeclared_file_is_refused_in_a_sentence(doing, way, isolation):
     toy = doing(reading(way))
     toy.write(HIDDEN, "a\n1\n")
@@ -51,7 +53,7 @@ def test_an_undeclared_file_is_refused_in_a_sentence(doing, way, isolation):
     assert not (toy.root / "data/first/result.json").exists()
 
 
-@pytest.mark.parametrize("declares", ["recipe", "stage", "folder"])
+@pytest.mark.parametrize("declares", first_now(["recipe", "stage", "folder"]))
 def test_a_declared_file_is_read_and_counts_by_its_content(doing, declares):
     said = {
         "recipe": f"reads: [{HIDDEN}]",
@@ -139,7 +141,7 @@ SWALLOWED = {
 PROGRAMS = ("os.popen", "unchecked", "os.system")
 
 
-@pytest.mark.parametrize("way", SWALLOWED)
+@pytest.mark.parametrize("way", first_now(SWALLOWED))
 def test_what_a_stage_goes_on_without_is_refused_all_the_same(doing, way, isolation):
     """It would be published as if it had seen all: a folder without files, a program's silence."""
     if isolation == "observed" and way in PROGRAMS:
