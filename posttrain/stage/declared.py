@@ -22,6 +22,25 @@ _SET: Mapping[str, str] = {
 """What sets a variable in every stage's process, whatever it was."""
 
 
+def how_to_declare(stage: str, what: str, name: str) -> str:
+    """Say how a recipe declares a file or a variable for one stage alone.
+
+    >>> how_to_declare("sft", "reads", "words.txt")
+    'declare it for this stage in the recipe: sft: {declares: {reads: [words.txt]}}'
+
+    Args:
+        stage: Its name.
+        what: `reads` or `environment`.
+        name: Of the file or the variable.
+
+    Returns:
+        A part of a sentence.
+
+    """
+    form = f"{stage}: {{declares: {{{what}: [{name}]}}}}"
+    return f"declare it for this stage in the recipe: {form}"
+
+
 class Declared(StageConfig):
     """Files and variables that stages may read beside their inputs; all else is kept from them."""
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from posttrain.stage.kernels import (
     PORTABLE,
+    REPEATABLE,
+    THREADS,
     Kernels,
     bind_kernels,
     is_bound,
@@ -12,16 +14,11 @@ from posttrain.stage.kernels import (
 )
 
 _VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "POLARS_MAX_THREADS",
-    "TOKENIZERS_PARALLELISM",
+    *THREADS,
+    *REPEATABLE,
+    *PORTABLE,
     "HF_HUB_DISABLE_TELEMETRY",
     "HF_HUB_DISABLE_PROGRESS_BARS",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "PYTHONHASHSEED",
-    *PORTABLE,
 )
 """Read once by native libraries, and none of them a secret: no other variable is sent along."""
 

@@ -24,7 +24,7 @@ _ONE_OF = (ArtifactKind.TOKENIZER, ArtifactKind.TEMPLATE)
 
 def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None:
     """Stop before anything runs, with the reason, if a stage of the plan could not be trusted."""
-    holds_here()
+    holds_here()  # raises where POSTTRAIN_ISOLATION is not known
     refuse_other_disk(planner, decisions)
     refuse_recalled(planner.ledger, _used(decisions))
     if planner.ledger.annotations.recalls():
@@ -38,12 +38,13 @@ def refuse_incompatible(planner: Planner, decisions: Sequence[Decision]) -> None
 def refuse_other_disk(planner: Planner, decisions: Sequence[Decision]) -> None:
     """Raise where outputs of stages that run lie on another file system than what is staged."""
     state = planner.workspace.state
+    staged_on = _disk_of(state)
     for decision in decisions:
         if decision.action not in ("run", "pending"):
             continue
         for path in planner.dag.stages[decision.stage].outputs().values():
             folder = planner.workspace.output(str(path)).parent
-            if _disk_of(folder) != _disk_of(state):
+            if _disk_of(folder) != staged_on:
                 raise UserError(
                     f"stage '{decision.stage}': {folder} and {state} are on different file systems,"
                     " and outputs are put in their place by a rename; move one of them so that both"

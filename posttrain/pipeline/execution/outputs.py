@@ -17,6 +17,7 @@ from posttrain.provenance.code import FRAMEWORK
 from posttrain.provenance.dvc import DvcStore
 from posttrain.provenance.ledger import ArtifactRecord, Composition, Ledger, StageRun
 from posttrain.provenance.lineage.recalls import refuse_recalled
+from posttrain.stage.declared import how_to_declare
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import digest_path
 
@@ -115,8 +116,8 @@ class OutputPublisher:
                 shown = file.relative_to(root)
                 raise UserError(
                     f"stage '{base.stage}' imported {shown}, code that its key was not seen to"
-                    " reach; nothing of it was published; import it by its name, or declare it for"
-                    f" this stage in the recipe: {base.stage}: {{declares: {{reads: [{shown}]}}}}"
+                    " reach; nothing of it was published; import it by its name, or"
+                    f" {how_to_declare(base.stage, 'reads', str(shown))}"
                 )
 
     def _refuse_changed_inputs(self, base: StageRun) -> None:

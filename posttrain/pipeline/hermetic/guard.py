@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from posttrain.pipeline.hermetic.view import Grants, StageView
+from posttrain.stage.declared import how_to_declare
 from posttrain.stage.errors import UserError
 
 _LISTINGS = frozenset({"os.listdir", "os.scandir"})
@@ -64,7 +65,7 @@ class Guard:
 
     def __post_init__(self) -> None:
         self._folders: dict[str, bool] = {}
-        self._code = frozenset(os.path.realpath(file) for file in self.view.code)
+        self.code = frozenset(os.path.realpath(file) for file in self.view.code)
         self._hearing: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opens,
             "socket.getaddrinfo": self._looks_up,
@@ -99,7 +100,7 @@ class Guard:
             return
         if not self.holds and self._is_open(os.path.dirname(place)):  # noqa: PTH120
             return
-        ours = _asked_by(self._code, sys._getframe(2), through=_STANDARD)
+        ours = _asked_by(self.code, sys._getframe(2), through=_STANDARD)
         if not (ours or self.holds) or not os.path.exists(place) or self.grants.reads(place):  # noqa: PTH110
             return
         if ours:
@@ -119,13 +120,13 @@ class Guard:
         if place is None or _imports(sys._getframe(2)):
             return
         if os.path.isdir(place) and not self.grants.reads(place):  # noqa: PTH112
-            if _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+            if _asked_by(self.code, sys._getframe(2), through=_STANDARD):
                 self._note(place)
             raise _refused(place)
 
     def _starts(self, given: tuple[Any, ...]) -> None:
         """Note files that a program is given and cannot read: how it ends may be of no interest."""
-        if self.holds or not _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+        if self.holds or not _asked_by(self.code, sys._getframe(2), through=_STANDARD):
             return
         command = given[1] if len(given) > 1 else given[0]
         parts = [command] if isinstance(command, str | bytes | os.PathLike) else list(command)
@@ -156,7 +157,7 @@ class Guard:
             self.asked = f"{address[0]}:{address[1]}"
         if self.view.connects:
             return
-        if _asked_by(self._code, sys._getframe(2), through=_STANDARD):
+        if _asked_by(self.code, sys._getframe(2), through=_STANDARD):
             self.refused.append(self.about_connection())
         if self.holds_tcp:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -205,22 +206,22 @@ class DeclaredVariables:
 
     def install(self) -> None:
         """Begin to watch what is asked of `os.environ`."""
-        code = frozenset(os.path.realpath(file) for file in self._guard.view.code)
-        stage, withheld, refused = self._guard.view.stage, self._withheld, self._guard.refused
-        declare = self._guard.view.declare
+        guard, withheld = self._guard, self._withheld
+        stage = guard.view.stage
 
         class Environment(type(os.environ)):  # type: ignore[misc]
             """`os.environ`, which tells what it was asked for in vain."""
 
             def __getitem__(self, name: str) -> str:
                 set_since = self.encodekey(name) in self._data
-                if name in withheld and not set_since and _asked_by(code, sys._getframe(1)):
+                if name in withheld and not set_since and _asked_by(guard.code, sys._getframe(1)):
+                    declare = how_to_declare(stage, "environment", name)
                     said = (
                         f"stage '{stage}' reads the environment variable {name}, which its key"
-                        f" does not know; {declare('environment', name)}, or as one of its secrets"
-                        " where it decides nothing about the result"
+                        f" does not know; {declare}, or as one of its secrets where it decides"
+                        " nothing about the result"
                     )
-                    refused.append(said)
+                    guard.refused.append(said)
                     raise UserError(said)
                 return str(super().__getitem__(name))
 

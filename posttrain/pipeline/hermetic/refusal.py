@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 from posttrain.pipeline.hermetic.guard import Guard
+from posttrain.stage.declared import how_to_declare
 
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EXDEV)
 # Rust says "Permission denied (os error 13)", C libraries and programs "Permission denied".
@@ -38,7 +39,7 @@ def explain(error: BaseException, guard: Guard) -> str | None:
                 f"stage '{guard.view.stage}' was refused a file or a connection that its key does"
                 f" not know, and the library that tried does not say which ({_short(str(each))});"
                 " the stage's log shows where; make the file an input, or"
-                f" {guard.view.declare('reads', 'path')}"
+                f" {how_to_declare(guard.view.stage, 'reads', 'path')}"
             )
     return None
 
@@ -149,14 +150,15 @@ def _about_file(place: str, error: BaseException, guard: Guard) -> str:
 
 def _about_read(place: str, by: str, guard: Guard) -> str:
     view, absolute, shown = guard.view, os.path.realpath(place), _shown(place, guard)
+    declare = how_to_declare(view.stage, "reads", shown)
     if absolute.endswith(".py"):
         return (
             f"stage '{view.stage}' {by} {shown}, code that its key was not seen to reach; import it"
-            f" by its name, or {view.declare('reads', shown)}"
+            f" by its name, or {declare}"
         )
     return (
         f"stage '{view.stage}' {by} {shown}, which its key does not know; make it an input of the"
-        f" stage, or {view.declare('reads', shown)}"
+        f" stage, or {declare}"
     )
 
 

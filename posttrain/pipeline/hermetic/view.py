@@ -48,20 +48,6 @@ class StageView:
         """True where a stage may use TCP: it declares something to reach, or has several ranks."""
         return bool(self.reach)
 
-    def declare(self, what: str, name: str) -> str:
-        """Say how a recipe declares a file or a variable for this stage alone.
-
-        Args:
-            what: `reads` or `environment`.
-            name: Of the file or the variable.
-
-        Returns:
-            A part of a sentence.
-
-        """
-        form = f"{self.stage}: {{declares: {{{what}: [{name}]}}}}"
-        return f"declare it for this stage in the recipe: {form}"
-
 
 @dataclass(frozen=True)
 class Grants:

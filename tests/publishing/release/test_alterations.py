@@ -1,8 +1,22 @@
 """A slice of what `python -m benchmarks.reliability.alterations` tries, on the command itself."""
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import pytest
 
 from benchmarks.reliability.alterations import WAYS, run
+
+
+def tried(place, room, count, seed):
+    return list(run(place, room, count, seed))
+
+
+@pytest.fixture(scope="module")
+def fresh():
+    """Where the command is forked from: a fork holds what this process has collected until now."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -13,9 +27,9 @@ def place(released, tmp_path):
 
 
 @pytest.mark.parametrize("room", WAYS)
-def test_what_is_altered_is_found_in_a_sentence(place, room):
+def test_what_is_altered_is_found_in_a_sentence(fresh, place, room):
     # Five ways a run, others with another seed; the command tries all.
-    verdicts = list(run(place, room, 5, seed=7))
+    verdicts = fresh.submit(tried, place, room, 5, 7).result()
     assert [each for each in verdicts if each.wrong] == []
     assert all(each.said.startswith(("altered  ", "error: ")) for each in verdicts)
     assert {path.name for path in place.iterdir()} == {"project", "keys", "said"}
@@ -24,7 +38,7 @@ def test_what_is_altered_is_found_in_a_sentence(place, room):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("room", WAYS)
-def test_every_way_of_altering_is_found(place, room):
-    verdicts = list(run(place, room, len(WAYS[room]), seed=8))
+def test_every_way_of_altering_is_found(fresh, place, room):
+    verdicts = fresh.submit(tried, place, room, len(WAYS[room]), 8).result()
     assert {each.way for each in verdicts} == {*WAYS[room]}
     assert [each for each in verdicts if each.wrong] == []

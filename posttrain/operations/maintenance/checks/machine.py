@@ -43,7 +43,7 @@ def disk(place: CheckScope) -> Iterator[Finding]:
         yield replace(_room(STATE_DIR, state, 0, ""), remedy=_REMEDY_OF_STATE)
         seen.add(state.stat().st_dev)
     made, recipe = _last_made(place.project)
-    folders = {"project": place.project, "cache": _existing(object_folder(place.project))}
+    folders = {"the project": place.project, "the cache": _existing(object_folder(place.project))}
     for what, folder in folders.items():
         device = folder.stat().st_dev
         if device in seen:
@@ -81,12 +81,11 @@ def git(place: CheckScope) -> Iterator[Finding]:
 def _room(what: str, folder: Path, made: int, recipe: str) -> Finding:
     status = os.statvfs(folder)
     free = status.f_bavail * status.f_frsize
-    where = what if what == STATE_DIR else f"the {what}"
-    says = f"{bytesize(free)} free where {where} is"
+    says = f"{bytesize(free)} free where {what} is"
     if made:
         says += f"; the last whole run of {recipe} made {bytesize(made)}, kept {_COPIES} times"
     if status.f_files and status.f_favail < _FEW_FILES:
-        says = f"room for {status.f_favail:,} more files only where {where} is"
+        says = f"room for {status.f_favail:,} more files only where {what} is"
         return Finding("disk", "broken" if status.f_favail == 0 else "warning", says, _REMEDY)
     if free < _NEXT_TO_NOTHING:
         return Finding("disk", "broken", says, _REMEDY)
