@@ -11,15 +11,24 @@ from posttrain.operations.maintenance.policy import RemovableKind, StoredItem
 FOREIGN = "no ledger here knows it"
 YOUNG = "made since a run began that is under way"
 LOST = "the list of its files is gone"
+_UNFINISHED = ".tmp"
 _KINDS: Mapping[str, RemovableKind] = {"rollouts": "rollouts"}
 
 
 @dataclass(frozen=True)
 class Objects:
-    """The files of a cache: object -> bytes and the time of its last change."""
+    """The files of a cache: object -> bytes and the time of its last change.
+
+    Among `found` are what kills and full disks left of objects that were being written.
+    """
 
     folder: Path
     found: Mapping[str, tuple[int, float]]
+
+    @property
+    def whole(self) -> list[str]:
+        """Names of the objects that were written to their end, sorted."""
+        return sorted(oid for oid in self.found if not oid.endswith(_UNFINISHED))
 
     def path(self, oid: str) -> Path:
         """Where an object lies."""
@@ -81,9 +90,13 @@ def nodes_of(
             claims.used.get(oid, 0.0),
             tuple(reasons),
         )
-    rest = {oid: objects.found[oid][0] for oid in objects.found.keys() - reached}
-    if rest:
-        yield StoredItem("other objects", "artifact", rest, reasons=(FOREIGN,))
+    rest = objects.found.keys() - reached
+    foreign = {oid: objects.found[oid][0] for oid in rest.intersection(objects.whole)}
+    if foreign:
+        yield StoredItem("other objects", "artifact", foreign, reasons=(FOREIGN,))
+    for oid in sorted(rest - foreign.keys()):
+        size, changed = objects.found[oid]
+        yield StoredItem(oid, "staging", {oid: size}, changed, (YOUNG,) if changed >= since else ())
 
 
 def stale_run_cache(cache: Path, objects: Objects, gone: frozenset[str]) -> Iterator[StoredItem]:

@@ -1,6 +1,8 @@
 """Open a DVC repository through its Python interface, without its voice."""
 
 import logging
+import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,29 @@ def open_repo(root: Path) -> Any:
     for name in ("dvc", "dvc_data", "dvc_objects"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
-        return Repo(str(root), _wait_for_lock=True)
+        repo = Repo(str(root), _wait_for_lock=True)
     except NotDvcRepoError:
         raise UserError(f"{root} has no .dvc folder; restore it with git, or `dvc init`") from None
     except SCMError:
         raise UserError(f"{root} is not in a git repository; run `git init` there") from None
     except DvcException as error:
         raise UserError(f"dvc cannot open {root}: {error}") from None
+    _link_whole(repo.cache.local.fs)
+    return repo
+
+
+def _link_whole(fs: Any) -> None:
+    """Let what DVC clones appear under its name only when it is whole, as its copies do.
+
+    DVC tries a clone of the file (a reflink) first, into an empty file of the final name: a kill
+    before the file system refuses left an empty object in the cache.
+    """
+    clone = fs.reflink
+
+    def beside(source: str, target: str) -> None:
+        # Ending in what DVC calls its own half-written files.
+        half = f"{target}.{secrets.token_hex(8)}.tmp"
+        clone(source, half)
+        os.replace(half, target)  # noqa: PTH105 - a million files: no objects for paths
+
+    fs.reflink = beside

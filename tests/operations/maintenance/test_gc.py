@@ -157,6 +157,18 @@ def test_objects_that_no_ledger_knows_stay(toy, cache, history):
     assert cache.sums() == {20, 21, 22, 99}
 
 
+def test_what_a_kill_left_of_an_object_goes_and_is_no_damage(toy, cache, history):
+    history(10, 20)
+    half = cache.folder / "00" / ".a1B2.tmp"
+    half.parent.mkdir(exist_ok=True)
+    half.write_text("ha")
+    with contextlib.chdir(toy.root):
+        assert "damaged" not in CliRunner().invoke(cli, ["doctor", "--deep"]).output
+    gc(toy, "--keep-last", "9")
+    assert not half.exists()
+    assert cache.sums() == {10, 11, 12, 20, 21, 22}
+
+
 def test_another_project_on_the_same_cache_keeps_what_it_needs(toy, cache, history, tmp_path):
     history(10)
     other = toy.root.parent / f"{toy.root.name}-other"

@@ -39,6 +39,33 @@ def test_restore_brings_back_files_and_directories(
     (folder / "data/make/table.parquet").write_text("ours to change")
 
 
+@pytest.mark.parametrize("clones", [True, False])
+def test_no_object_has_its_name_before_it_is_whole(
+    kit: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, clones: bool
+) -> None:
+    # What a kill would leave: what lies there while the file system is asked for a clone.
+    from dvc_objects.fs import system
+
+    names: set[str] = set()
+
+    def reflink(source: str, target: str) -> None:
+        Path(target).touch()
+        names.update(path.name for path in folder.glob(".dvc/cache/files/md5/??/*"))
+        if not clones:
+            Path(target).unlink()
+            raise OSError(errno.ENOTSUP, "no clones here")
+        shutil.copyfile(source, target)
+
+    monkeypatch.setattr(system, "reflink", reflink)
+    kit.run_stages(folder)
+    store = DvcStore(folder, folder)
+    (fact,) = store.store([folder / "data/make/table.parquet"]).values()
+    assert names
+    assert all(name.endswith(".tmp") for name in names)
+    assert store.has(fact.md5)
+    assert not list(folder.glob(".dvc/cache/files/md5/??/*.tmp"))
+
+
 def test_what_is_nowhere_is_not_restored(folder: Path, stored: DvcStore) -> None:
     assert not stored.has("f" * 32)
     assert not stored.restore(folder / "data/make/other", "f" * 32)

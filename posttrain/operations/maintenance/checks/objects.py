@@ -108,13 +108,13 @@ def cache(place: CheckScope) -> Iterator[Finding]:
     """Hash a sample of the objects, or all; look for those that a dvc.lock here names."""
     folder = object_folder(place.project)
     objects = read_objects(folder.parents[1])
-    chosen = sorted(objects.found) if place.deep else _sample(objects)
+    chosen = objects.whole if place.deep else _sample(objects)
     bad = [oid for oid in chosen if not sound(objects, oid)]
     total = sum(size for size, _ in objects.found.values())
     yield Finding(
         "cache",
         "ok",
-        f"{len(chosen) - len(bad):,} objects hashed and sound, of {len(objects.found):,} with "
+        f"{len(chosen) - len(bad):,} objects hashed and sound, of {len(objects.whole):,} with "
         f"{bytesize(total)}{'' if place.deep else ' (all: --deep)'}",
     )
     known = owners(place.project, objects)
@@ -169,7 +169,7 @@ def _missing(place: CheckScope, objects: Objects, known: Known) -> tuple[list[st
 def _sample(objects: Objects) -> list[str]:
     """A few objects, other ones each time, that take no more than seconds to read."""
     chosen, size = [], 0
-    names = sorted(objects.found)
+    names = objects.whole
     for oid in random.sample(names, min(_SAMPLE, len(names))):
         size += objects.found[oid][0]
         if size <= _SAMPLE_BYTES:
