@@ -7,6 +7,7 @@ import click
 
 from posttrain.cli.options import DocumentedGroup
 from posttrain.cli.run import execute
+from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.recipe import PARAMS_FILE
 
@@ -34,5 +35,7 @@ def run_stage(name: str, params: Path) -> None:
         session.planner.forced = frozenset({session.require(name)})
         # DVC writes its own lock entry when the stage that it launched returns.
         session.keeps_lock = "DVC_STAGE" not in os.environ
+        decisions = session.single(name)
+        refuse_incompatible(session.planner, decisions)
         command = f"posttrain stage run {name}"
-        execute(session, session.single(name), local=True, slots=1, command=command)
+        execute(session, decisions, local=True, slots=1, command=command)

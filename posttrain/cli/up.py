@@ -92,10 +92,12 @@ def up(
 def down() -> None:
     """Stop what `posttrain up` started; runs that are under way go on at the next `up`."""
     from posttrain.operations.services.plan import FOLDER, NAMES
-    from posttrain.operations.services.process import elsewhere
+    from posttrain.operations.services.process import alive, elsewhere
     from posttrain.operations.services.supervisor import SUPERVISOR, take_down
 
     root = project_root(Path.cwd())
+    if any(alive(root / FOLDER, name) is not None for name in (SUPERVISOR, *NAMES)):
+        click.echo("stopping; a run under way keeps its last checkpoint (up to half a minute)")
     ended = take_down(root)
     for name in (SUPERVISOR, *NAMES):
         if (where := elsewhere(root / FOLDER, name)) is not None:

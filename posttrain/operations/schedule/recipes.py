@@ -199,7 +199,7 @@ def _has_recipe(root: Path) -> bool:
 
 def _read(root: Path, path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     values = parse_recipe(file_at(root, "HEAD", path) or b"", path)
-    given = values.get("schedules") if isinstance(values, dict) else None
+    given = values.get("schedules")
     if given is not None and not isinstance(given, dict):
         raise UserError(f"{path}: schedules: write a mapping, such as nightly: {{cron: '@daily'}}")
     folder = Path(path).parent

@@ -68,15 +68,20 @@ def link_inputs(root: Path, project: Path, recipe: str, watched: Sequence[str] =
             target.symlink_to(source, target_is_directory=source.is_dir())
 
 
-def parse_recipe(text: bytes, name: str) -> Any:
-    """The values of a recipe of this commit; a UserError where it is no YAML."""
+def parse_recipe(text: bytes, name: str) -> dict[str, Any]:
+    """The values of a recipe of this commit; a UserError where it is no YAML or no mapping."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
     try:
-        return YAML(typ="safe").load(text.decode())
+        values = YAML(typ="safe").load(text.decode())
     except (YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{name} of this commit is not valid YAML: {first_line(error)}") from None
+    if not isinstance(values, dict):
+        raise UserError(
+            f"{name} of this commit: a recipe is a mapping of sections, starting with 'flow:'"
+        )
+    return values
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -55,6 +55,18 @@ def test_one_that_is_wrong_is_one_sentence_and_the_others_are_taken(
         assert set(notes.declarations()) == {"good"}
 
 
+def test_a_recipe_that_is_no_mapping_takes_nothing_away(run, project):
+    project.toy.recipe("schedules: {nightly: {cron: '@daily'}}")
+    project.commit()
+    assert "nightly: declared" in run("apply")
+    for text in ("", "- flow\n", "words\n"):
+        project.toy.write("recipe.yaml", text)
+        project.commit()
+        said = run("apply", code=2)
+        assert "recipe.yaml of this commit: a recipe is a mapping of sections" in said
+        assert "nightly: kept as it was" in said
+
+
 def test_what_is_not_committed_is_not_applied_and_a_broken_recipe_takes_nothing_away(run, project):
     project.toy.recipe("schedules: {nightly: {cron: '0 2 * * *', timezone: Europe/Berlin}}")
     assert "nothing new" in run("apply")
