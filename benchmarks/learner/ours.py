@@ -38,6 +38,7 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy, load_tokenizer, weights_digest
 from posttrain.pipeline.determinism import keep_freed_memory, make_deterministic
 from posttrain.stage.context import StageContext
+from posttrain.stage.kernels import Kernels
 from posttrain.stage.slots import plugged
 
 MANY = 20_000
@@ -52,11 +53,16 @@ def main() -> None:
 
 
 def train(
-    folder: Path, workload: str, pace: Any, device: str = "cpu", dtype: str = "float32"
+    folder: Path,
+    workload: str,
+    pace: Any,
+    device: str = "cpu",
+    dtype: str = "float32",
+    kernels: Kernels = "portable",
 ) -> None:
     """Run a stage as a recipe's process runs it, until `pace` ends it."""
     keep_freed_memory()
-    make_deterministic(0, 1, "portable")
+    make_deterministic(0, 1, kernels)
     rows = json.loads((folder / "rows.json").read_text())
     own = folder / "ours" / workload
     own.mkdir(parents=True, exist_ok=True)

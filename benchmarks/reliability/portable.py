@@ -17,6 +17,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -119,50 +121,75 @@ def _make(processor: str, kernels: str) -> Made:
 
 def _make_here(kernels: Kernels) -> dict[str, object]:
     """Run every stage in this process, in a temporary folder."""
+    from posttrain.provenance.circumstances import circumstances_here
+    from posttrain.stage.hashing import digest_path
+
+    digests: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for each in run_stages(Path(folder), MINIATURE, kernels):
+            digests |= {
+                str(path.relative_to(folder)): digest_path(path).sha256 for path in each.outputs
+            }
+    return {"bound": circumstances_here(), "digests": digests}
+
+
+class StageDone(NamedTuple):
+    """A stage of the recipe that ran in this process, and its seconds by the processor."""
+
+    name: str
+    outputs: tuple[Path, ...]
+    seconds: float
+
+
+def run_stages(folder: Path, overrides: Sequence[str], kernels: Kernels) -> Iterator[StageDone]:
+    """Run the stages of the default recipe, without ledger and cache, one after the other.
+
+    Args:
+        folder: Takes what they make.
+        overrides: Parameters, as of `posttrain run --set`.
+        kernels: That all are bound to.
+
+    Yields:
+        Each stage but the reward model, for which a young policy gives no pairs.
+
+    """
     from posttrain.pipeline.execution.assignment import Assignment
     from posttrain.pipeline.execution.call import perform, set_up
     from posttrain.pipeline.recipe import load_recipe
-    from posttrain.provenance.circumstances import circumstances_here
-    from posttrain.stage.hashing import digest_path
     from posttrain.stage.seeds import derived_seed
 
-    recipe = load_recipe(ROOT, MINIATURE)
+    recipe = load_recipe(ROOT, overrides)
     dag = recipe.resolve(ROOT)
-    digests: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        # Nor are there pairs for a reward model to learn from.
-        for name in (name for name in dag.order() if name != "reward"):
-            stage = dag.stages[name]
-            outputs = {role: Path(folder, path) for role, path in stage.outputs().items()}
-            for path in outputs.values():
-                path.parent.mkdir(parents=True, exist_ok=True)
-            scratch = Path(folder, "scratch", name)
-            scratch.mkdir(parents=True)
-            assignment = Assignment(
-                stage=name,
-                entry=stage.task.entry,
-                config=stage.config,
-                inputs={
-                    role: ref.path
-                    or Path(folder, dag.stages[str(ref.stage)].outputs()[str(ref.output)])
-                    for role, ref in stage.inputs.items()
-                    if ref.stage != "reward"
-                },
-                outputs=outputs,
-                types={role: port.type for role, port in stage.task.outputs.items()},
-                scratch=scratch,
-                log=scratch / "log",
-                seed=derived_seed(recipe.run.seed, name),
-                threads=1,
-                device="cpu",
-                kernels=kernels,
-            )
-            set_up(assignment)
-            perform(assignment, lambda event: None)
-            digests |= {
-                str(path.relative_to(folder)): digest_path(path).sha256 for path in outputs.values()
-            }
-    return {"bound": circumstances_here(), "digests": digests}
+    for name in (name for name in dag.order() if name != "reward"):
+        stage = dag.stages[name]
+        outputs = {role: Path(folder, path) for role, path in stage.outputs().items()}
+        for path in outputs.values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(folder, "scratch", name)
+        scratch.mkdir(parents=True)
+        assignment = Assignment(
+            stage=name,
+            entry=stage.task.entry,
+            config=stage.config,
+            inputs={
+                role: ref.path
+                or Path(folder, dag.stages[str(ref.stage)].outputs()[str(ref.output)])
+                for role, ref in stage.inputs.items()
+                if ref.stage != "reward"
+            },
+            outputs=outputs,
+            types={role: port.type for role, port in stage.task.outputs.items()},
+            scratch=scratch,
+            log=scratch / "log",
+            seed=derived_seed(recipe.run.seed, name),
+            threads=1,
+            device="cpu",
+            kernels=kernels,
+        )
+        set_up(assignment)
+        began = time.process_time()
+        perform(assignment, lambda event: None)
+        yield StageDone(name, tuple(outputs.values()), time.process_time() - began)
 
 
 def _options() -> argparse.Namespace:

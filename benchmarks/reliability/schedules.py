@@ -75,13 +75,13 @@ def measure(
     """Bring a new project at `root` up, kill `kills` times, and judge what the notes say."""
     write(root)
     draw = random.Random(seed)
-    options = ("--detach", "--prefect-port", str(_port()), "--mlflow-port", str(_port()))
+    options = ("--detach", "--prefect-port", str(free_port()), "--mlflow-port", str(free_port()))
     loads = [os.getloadavg()[0]]
     done: list[tuple[float, str]] = []
     try:
-        _up(root, options)
+        bring_up(root, options)
         first = time.time()
-        _wait(lambda: bool(_succeeded(root)), 300)
+        wait(lambda: bool(_succeeded(root)), 300)
         while len(done) < kills:
             time.sleep(draw.uniform(0, 2 * pause))
             target = draw.choice(TARGETS)
@@ -90,17 +90,17 @@ def measure(
                 say(f"{len(done)}: {target} at {time.strftime('%H:%M:%S')}", flush=True)
             if target == "supervisor":
                 time.sleep(draw.uniform(0, 10))
-                _up(root, options)
+                bring_up(root, options)
         last = time.time()
         loads.append(os.getloadavg()[0])
-        rested = _wait(lambda: _settled(root, last), settle)
+        rested = wait(lambda: _settled(root, last), settle)
         return {
             "kills": dict(Counter(target for _, target in done)), "load": loads, "seed": seed,
             "minutes": int(last // _MINUTE - first // _MINUTE), "at_rest": rested,
-            **judged(_ticks(root), _overlaps(root), first, last, at_rest=rested),
+            **judged(ticks_of(root), _overlaps(root), first, last, at_rest=rested),
         }  # fmt: skip
     finally:
-        _posttrain(root, "down")
+        posttrain(root, "down")
 
 
 def judged(
@@ -131,24 +131,26 @@ def judged(
     }  # fmt: skip
 
 
-def write(root: Path) -> None:
+def write(root: Path, schedule: str = _RECIPE) -> None:
     """A committed project of two stages with its schedule."""
     project.write_ours(root, project.edges("chain", 2))
     recipe = root / "recipe.yaml"
-    recipe.write_text(recipe.read_text() + _RECIPE)
+    recipe.write_text(recipe.read_text() + schedule)
     identity = ["-c", "user.name=b", "-c", "user.email=b@b"]
     for words in (["add", "-A"], ["commit", "-qm", "one"]):
         subprocess.run(["git", *identity, *words], cwd=root, check=True)
 
 
-def _up(root: Path, options: tuple[str, ...]) -> None:
+def bring_up(root: Path, options: tuple[str, ...]) -> None:
+    """Call `posttrain up`, three times at most."""
     for _ in range(3):
-        if _posttrain(root, "up", *options) == 0:
+        if posttrain(root, "up", *options) == 0:
             return
     raise SystemExit((root / FOLDER / "supervisor.log").read_text()[-2000:])
 
 
-def _posttrain(root: Path, *words: str) -> int:
+def posttrain(root: Path, *words: str) -> int:
+    """Run a command in the project; its exit code."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -177,17 +179,18 @@ def _kill(root: Path, target: str) -> bool:
     return True
 
 
-def _ticks(root: Path) -> list[Tick]:
+def ticks_of(root: Path) -> list[Tick]:
+    """Read all notes of the schedule."""
     with open_notes(root) as notes:
         return notes.history(NAME, limit=10_000)
 
 
 def _succeeded(root: Path) -> list[Tick]:
-    return [tick for tick in _ticks(root) if tick.status == "succeeded"]
+    return [tick for tick in ticks_of(root) if tick.status == "succeeded"]
 
 
 def _settled(root: Path, last: float) -> bool:
-    return all(tick.over for tick in _ticks(root) if tick.due <= last) and bool(
+    return all(tick.over for tick in ticks_of(root) if tick.due <= last) and bool(
         [tick for tick in _succeeded(root) if tick.due > last - _MINUTE]
     )
 
@@ -201,7 +204,8 @@ def _overlaps(root: Path) -> int:
     return sum(after[0] < before[1] for before, after in zip(rows, rows[1:], strict=False))
 
 
-def _wait(condition: Callable[[], bool], seconds: float) -> bool:
+def wait(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition; False where it does not come in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -210,7 +214,8 @@ def _wait(condition: Callable[[], bool], seconds: float) -> bool:
     return False
 
 
-def _port() -> int:
+def free_port() -> int:
+    """A port of loopback on which nothing listens."""
     import socket
 
     with socket.socket() as probe:

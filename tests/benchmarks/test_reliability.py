@@ -30,6 +30,13 @@ def test_a_run_that_keeps_no_record_and_one_that_says_nothing_are_found(project)
     assert trial["wrong"] == ["exit code -15", ""]
 
 
+def test_a_signal_that_comes_when_all_was_said_is_too_late(project):
+    said = "import sys, time; print('report · done in 1 s', file=sys.stderr, flush=True)"
+    command = [sys.executable, "-c", f"{said}; time.sleep(60)"]
+    trial = interrupts.interrupted(command, project, signal.SIGHUP, 1.0)
+    assert (trial["over"], trial["code"], trial["wrong"]) == (True, -1, [])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("local", [True, False])

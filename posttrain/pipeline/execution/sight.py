@@ -72,6 +72,7 @@ def view_of(
         folder=planner.recipe.directory,
         inputs=tuple(inputs.values()),
         code=tuple(sorted(code)),
+        packages=frozenset(base.components["packages"]),
         writes=(staging, scratch, *joined),
         temporary=staging / TEMPORARY,
         logs=tuple(logs),

@@ -100,7 +100,7 @@ class Guard:
             return
         if not self.holds and self._is_open(os.path.dirname(place)):  # noqa: PTH120
             return
-        ours = _asked_by(self.code, sys._getframe(2), through=_STANDARD)
+        ours = asked_by(self.code, sys._getframe(2), through=_STANDARD)
         if not (ours or self.holds) or not os.path.exists(place) or self.grants.reads(place):  # noqa: PTH110
             return
         if ours:
@@ -120,13 +120,13 @@ class Guard:
         if place is None or _imports(sys._getframe(2)):
             return
         if os.path.isdir(place) and not self.grants.reads(place):  # noqa: PTH112
-            if _asked_by(self.code, sys._getframe(2), through=_STANDARD):
+            if asked_by(self.code, sys._getframe(2), through=_STANDARD):
                 self._note(place)
             raise _refused(place)
 
     def _starts(self, given: tuple[Any, ...]) -> None:
         """Note files that a program is given and cannot read: how it ends may be of no interest."""
-        if self.holds or not _asked_by(self.code, sys._getframe(2), through=_STANDARD):
+        if self.holds or not asked_by(self.code, sys._getframe(2), through=_STANDARD):
             return
         command = given[1] if len(given) > 1 else given[0]
         parts = [command] if isinstance(command, str | bytes | os.PathLike) else list(command)
@@ -157,7 +157,7 @@ class Guard:
             self.asked = f"{address[0]}:{address[1]}"
         if self.view.connects:
             return
-        if _asked_by(self.code, sys._getframe(2), through=_STANDARD):
+        if asked_by(self.code, sys._getframe(2), through=_STANDARD):
             self.refused.append(self.about_connection())
         if self.holds_tcp:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -214,7 +214,7 @@ class DeclaredVariables:
 
             def __getitem__(self, name: str) -> str:
                 set_since = self.encodekey(name) in self._data
-                if name in withheld and not set_since and _asked_by(guard.code, sys._getframe(1)):
+                if name in withheld and not set_since and asked_by(guard.code, sys._getframe(1)):
                     declare = how_to_declare(stage, "environment", name)
                     said = (
                         f"stage '{stage}' reads the environment variable {name}, which its key"
@@ -228,10 +228,17 @@ class DeclaredVariables:
         os.environ.__class__ = Environment
 
 
-def _asked_by(
+def asked_by(
     code: frozenset[str], frame: FrameType | None, through: frozenset[str] = _ENVIRONMENT
 ) -> bool:
-    """Whether one of these files asks, by itself or through functions of some modules."""
+    """Whether one of these files asks, by itself or through functions of some modules.
+
+    Args:
+        code: Files, all links followed.
+        frame: The innermost one that counts.
+        through: Top-level names of modules that ask for whoever calls them.
+
+    """
     while frame is not None and _head(frame) in through:
         frame = frame.f_back
     return frame is not None and _real(frame.f_code.co_filename) in code

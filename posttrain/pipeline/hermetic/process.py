@@ -14,6 +14,7 @@ from posttrain.backends.endpoint.cache import RequestCache, default_path
 from posttrain.pipeline.hermetic import landlock
 from posttrain.pipeline.hermetic.environment import FIXED, passed, withhold
 from posttrain.pipeline.hermetic.guard import DeclaredVariables, Guard
+from posttrain.pipeline.hermetic.imports import KeyedImports
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
 from posttrain.stage.errors import UserError
@@ -100,6 +101,7 @@ def _hear(view: StageView, grants: Grants) -> Guard:
     tcp_is_held = isolation(held=view.held) == "held"
     guard = Guard(view, grants, holds=not view.held, holds_tcp=not tcp_is_held)
     guard.install()
+    KeyedImports(guard).install()
     return guard
 
 

@@ -22,6 +22,7 @@ class StageView:
         folder: The recipe's folder, from which `reads` are spelled.
         inputs: Files and folders that count in the key by their content.
         code: Files of the code that counts in the key.
+        packages: Installed packages whose versions count in the key.
         writes: Folders of outputs and scratch.
         temporary: Folder for temporary files, in one of these; made by the process.
         logs: Files that its processes append to.
@@ -36,6 +37,7 @@ class StageView:
     folder: Path
     inputs: tuple[Path, ...] = ()
     code: tuple[Path, ...] = ()
+    packages: frozenset[str] = frozenset()
     writes: tuple[Path, ...] = ()
     temporary: Path | None = None
     logs: tuple[Path, ...] = ()

@@ -95,6 +95,55 @@ def test_an_isolation_that_is_not_known_is_refused_before_anything_runs(toy, com
     assert "POSTTRAIN_ISOLATION is 'observd', and only observed is known; set it to that" in said
 
 
+@pytest.fixture
+def beside(tmp_path_factory):
+    """A folder on the path of modules, with one that no package provides."""
+    folder = tmp_path_factory.mktemp("beside")
+    (folder / "medade_up.py").write_text("")
+    return folder
+
+
+IMPORTING = {
+    "import_module": "import importlib\nimportlib.import_module('dem'[::-1] + 'ade_up')",
+    "loaded before": "from importlib import import_module\nimport_module('citnadyp'[::-1])",
+    "__import__": "__import__('dem'[::-1] + 'ade_up')",
+    "runpy": "import runpy\nrunpy.run_module('dem'[::-1] + 'ade_up')",
+    "swallowed": "try:\n    __import__('dem'[::-1] + 'ade_up')\nexcept Exception:\n    pass",
+}
+
+
+@pytest.mark.parametrize("way", first_now(IMPORTING))
+def test_a_package_by_a_made_up_name_is_refused(doing, beside, way, isolation):
+    toy = doing(IMPORTING[way])
+    said = refused(toy, env={"PYTHONPATH": str(beside)})
+    what = "medade_up" if "ade_up" in IMPORTING[way] else "pydantic"
+    assert (
+        f"stage 'first' imports {what} by a name that is made up when it runs, so that its key"
+        f" does not know the version of {what}; write `import {what}` where it is used"
+    ) in said
+    assert not (toy.root / "data/first/result.json").exists()
+
+
+def test_imports_that_are_in_the_key_or_load_nothing_are_no_matter(doing, beside):
+    toy = doing(
+        """
+        import importlib.util, polars
+        made_up = 'dem'[::-1] + 'ade_up'
+        # It asks whether it is there, a library imports it, the key has it, it is nowhere.
+        assert importlib.util.find_spec(made_up)
+        exec(compile(f"__import__('{made_up}')", polars.__file__, 'exec'))
+        assert importlib.import_module('polars.' + 'series'[:]).Series is polars.Series
+        assert importlib.import_module('nosj'[::-1]).dumps([]) == '[]'
+        try:
+            importlib.import_module('dem'[::-1] + 'ade_down')
+        except ImportError:
+            pass
+        """
+    )
+    done = toy.cli("run", "--local", "--only", "first", env={"PYTHONPATH": str(beside)})
+    assert done.returncode == 0, done.stderr
+
+
 ASKING = {
     "item": "os.environ['MY_LIMIT']",
     "get": "os.environ.get('MY_LIMIT')",
