@@ -65,6 +65,7 @@ class Guard:
 
     def __post_init__(self) -> None:
         self._folders: dict[str, bool] = {}
+        self._files: set[str] = set()
         self.code = frozenset(os.path.realpath(file) for file in self.view.code)
         self._hearing: dict[str, Callable[[tuple[Any, ...]], None]] = {
             "open": self._opens,
@@ -98,10 +99,14 @@ class Guard:
             if self.holds and not self.grants.writes(place):
                 raise _refused(place)
             return
-        if not self.holds and self._is_open(os.path.dirname(place)):  # noqa: PTH120
+        if not self.holds and (place in self._files or self._is_open(os.path.dirname(place))):  # noqa: PTH120
             return
         ours = asked_by(self.code, sys._getframe(2), through=_STANDARD)
-        if not (ours or self.holds) or not os.path.exists(place) or self.grants.reads(place):  # noqa: PTH110
+        if not (ours or self.holds) or not os.path.exists(place):  # noqa: PTH110
+            return
+        if self.grants.reads(place):
+            # Some are opened in every step, and links are looked up at each look.
+            self._files.update([place] if os.path.isabs(place) else ())  # noqa: PTH117
             return
         if ours:
             self._note(place)
