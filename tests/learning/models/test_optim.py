@@ -40,7 +40,11 @@ def test_factors_are_always_positive_and_never_above_one():
                 assert all(0 < value <= 1 for value in values)
 
 
-def test_batched_muon_is_torch_muon_bit_for_bit():
+@pytest.mark.parametrize("rounds", [True, False])
+def test_batched_muon_is_torch_muon(monkeypatch, rounds):
+    # Torch's iterates in bfloat16, whose numbers are 2^-8 apart; ours on a CPU in float32.
+    if not rounds:
+        monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.float)
     torch.manual_seed(0)
     shapes = [(8, 8), (16, 8), (8, 16), (8, 8), (4, 8)]
     ours = [nn.Parameter(torch.randn(shape)) for shape in shapes]
@@ -54,7 +58,7 @@ def test_batched_muon_is_torch_muon_bit_for_bit():
         batched.step()
         reference.step()
         for one, other in zip(ours, theirs, strict=True):
-            assert torch.equal(one, other)
+            torch.testing.assert_close(one, other, rtol=0, atol=2e-3 if rounds else 2e-7)
     reference.load_state_dict(batched.state_dict())
 
 
