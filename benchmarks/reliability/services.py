@@ -69,6 +69,7 @@ def measure(root: Path, minutes: int) -> dict[str, object]:
             "memory_by_service": {name: round(size) for name, size in memory.items()},
             "idle_share_of_a_core": round(sum(idle.values()) / seconds, 4),
             "idle_by_service": {name: round(cpu / seconds, 4) for name, cpu in idle.items()},
+            "minutes": minutes,
             "ticks": ticks,
             "cpu_seconds_of_a_tick": round(
                 (sum(with_ticks.values()) - sum(idle.values())) / ticks, 2

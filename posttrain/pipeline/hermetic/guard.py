@@ -106,7 +106,8 @@ class Guard:
             return
         if self.grants.reads(place):
             # Some are opened in every step, and links are looked up at each look.
-            self._files.update([place] if os.path.isabs(place) else ())  # noqa: PTH117
+            if not self.holds and os.path.isabs(place):  # noqa: PTH117
+                self._files.add(place)
             return
         if ours:
             self._note(place)
@@ -190,13 +191,14 @@ def _real(file: str) -> str:
     return os.path.realpath(file)
 
 
-def _head(frame: FrameType) -> str:
+def head_of(frame: FrameType) -> str:
+    """Top-level name of the module whose code runs in a frame."""
     return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _imports(frame: FrameType | None) -> bool:
     """Whether a listing is made by Python's own search for modules or for packages' versions."""
-    return frame is not None and "importlib" in frame.f_code.co_filename
+    return frame is not None and head_of(frame) in ("importlib", "importlib_metadata")
 
 
 class DeclaredVariables:
@@ -244,6 +246,6 @@ def asked_by(
         through: Top-level names of modules that ask for whoever calls them.
 
     """
-    while frame is not None and _head(frame) in through:
+    while frame is not None and head_of(frame) in through:
         frame = frame.f_back
     return frame is not None and _real(frame.f_code.co_filename) in code

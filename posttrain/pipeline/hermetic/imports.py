@@ -4,28 +4,28 @@ What is imported by its name is in the key, in functions too. A name that is put
 seen there, and the interpreter's packages are open to every stage.
 """
 
-import dis
 import importlib
 import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec, resolve_name
 from types import FrameType, ModuleType
 
 import posttrain
-from posttrain.pipeline.hermetic.guard import Guard, asked_by
+from posttrain.pipeline.hermetic.guard import Guard, asked_by, head_of
 from posttrain.stage.errors import UserError
 
-_STANDARD = sys.stdlib_module_names
 _FRAMEWORK = os.path.dirname(os.path.realpath(posttrain.__file__)) + os.sep  # noqa: PTH120
-_STATEMENT = dis.opmap["IMPORT_NAME"]
+_LOADERS = frozenset({"importlib", "runpy"})
 
 
 class KeyedImports:
     """Refuses the project's code a package of which its key has no version.
 
-    What a library imports for itself is no matter: of 60 packages that a process with a model
-    holds, some 30 were taken along because they are installed.
+    Heard are `importlib.import_module`, `__import__` of what is not loaded yet, and `runpy`, where
+    the project's code calls them itself. What a library imports for itself is no matter: of 60
+    packages that a process with a model holds, some 30 were taken along because they are there.
 
     Args:
         guard: Of the stage; told what was refused, as code may go on without.
@@ -41,8 +41,13 @@ class KeyedImports:
         original = importlib.import_module
 
         def import_module(name: str, package: str | None = None) -> ModuleType:
-            if not name.startswith("."):
-                self._hear(name, sys._getframe(1))
+            frame = sys._getframe(1)
+            if asked_by(self._code, frame, through=_LOADERS):
+                try:
+                    meant = resolve_name(name, package)
+                except (ImportError, ValueError, TypeError, AttributeError):
+                    return original(name, package)  # which says what is wrong with it
+                self._refuse_unkeyed(meant)
             return original(name, package)
 
         importlib.import_module = import_module
@@ -54,38 +59,53 @@ class KeyedImports:
     ) -> ModuleSpec | None:
         """Hear what is imported for the first time; whoever comes next finds it."""
         del target
-        frame = sys._getframe(1)
-        if path is None and _loads(frame):
-            self._hear(name, frame)
+        if path is None and self._made_up(sys._getframe(1)):
+            self._refuse_unkeyed(name)
         return None
 
-    def _hear(self, name: str, frame: FrameType) -> None:
+    def _made_up(self, frame: FrameType | None) -> bool:
+        """Whether the project's code loads a module through one of the functions that are heard.
+
+        A statement is not, nor what a library of C, which has no frame, imports for itself.
+        """
+        loads = runs = False
+        while frame is not None and head_of(frame) in _LOADERS:
+            loads = loads or frame.f_code.co_name == "_find_and_load"
+            runs = runs or head_of(frame) == "runpy"
+            frame = frame.f_back
+        if frame is None or not asked_by(self._code, frame):
+            return False
+        return runs or (loads and "__import__" in frame.f_code.co_names)
+
+    def _refuse_unkeyed(self, name: str) -> None:
         head = name.partition(".")[0]
-        if head in _STANDARD or not asked_by(self._code, frame, through=_STANDARD):
+        if head in sys.stdlib_module_names or not (missing := self._missing(head)):
             return
-        if _is_statement(frame) or not (missing := self._missing(head)):
-            return
-        view = self._guard.view
         said = (
-            f"stage '{view.stage}' imports {head} by a name that is made up when it runs, so that"
-            f" its key does not know the version of {', '.join(sorted(missing))}; write `import"
-            f" {head}` where it is used"
+            f"stage '{self._guard.view.stage}' imports {head} by a name that is made up when it"
+            f" runs, so that its key does not know the version of {', '.join(sorted(missing))};"
+            f" write `import {head}` where it is used"
         )
         self._guard.refused.append(said)
         raise UserError(said)
 
-    def _missing(self, head: str) -> set[str]:
-        """Distributions that provide a module and are not in the key; none of the project's own."""
+    def _missing(self, head: str) -> frozenset[str]:
+        """Distributions that provide a module, where none of them is in the key."""
+        # Here alone, as hardly any stage comes here, and the start of each would wait for them.
         from packaging.utils import canonicalize_name
 
         from posttrain.provenance.code.distributions import distributions
         from posttrain.provenance.code.requirements import COMPUTES_NOTHING
 
-        spec = PathFinder.find_spec(head)
+        try:
+            spec = find_spec(head)
+        except (ImportError, ValueError):
+            return frozenset()
         if spec is None or self._is_ours(spec):
-            return set()
+            return frozenset()
         known = COMPUTES_NOTHING.union(map(canonicalize_name, self._guard.view.packages))
-        return {each for each in distributions([head]) if canonicalize_name(each) not in known}
+        found = distributions([head])
+        return frozenset() if known.intersection(map(canonicalize_name, found)) else found
 
     def _is_ours(self, spec: ModuleSpec) -> bool:
         """Whether a module is the project's, wherever its environment lies."""
@@ -95,19 +115,3 @@ class KeyedImports:
             place.startswith(root) and "site-packages" not in place
             for place in map(os.path.realpath, filter(None, places))
         )
-
-
-def _loads(frame: FrameType | None) -> bool:
-    """Whether a search for a module is made to load it: others ask whether it is there."""
-    while frame is not None and "importlib" in frame.f_code.co_filename:
-        if frame.f_code.co_name == "_find_and_load":
-            return True
-        frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__") == "runpy"
-
-
-def _is_statement(frame: FrameType | None) -> bool:
-    """Whether an import is a statement, which static analysis sees."""
-    while frame is not None and "importlib" in frame.f_code.co_filename:
-        frame = frame.f_back
-    return frame is not None and frame.f_code.co_code[frame.f_lasti] == _STATEMENT

@@ -22,7 +22,7 @@ class StageView:
         folder: The recipe's folder, from which `reads` are spelled.
         inputs: Files and folders that count in the key by their content.
         code: Files of the code that counts in the key.
-        packages: Installed packages whose versions count in the key.
+        packages: Distributions, and modules without one, whose versions count in the key.
         writes: Folders of outputs and scratch.
         temporary: Folder for temporary files, in one of these; made by the process.
         logs: Files that its processes append to.

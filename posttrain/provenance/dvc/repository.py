@@ -27,22 +27,25 @@ def open_repo(root: Path) -> Any:
         raise UserError(f"{root} is not in a git repository; run `git init` there") from None
     except DvcException as error:
         raise UserError(f"dvc cannot open {root}: {error}") from None
-    _link_whole(repo.cache.local.fs)
+    _link_whole(repo.cache.local)
     return repo
 
 
-def _link_whole(fs: Any) -> None:
-    """Let what DVC clones appear under its name only when it is whole, as its copies do.
+def _link_whole(odb: Any) -> None:
+    """Let a clone appear in the cache under its name only when it is whole, as DVC's copies do.
 
     DVC tries a clone of the file (a reflink) first, into an empty file of the final name: a kill
-    before the file system refuses left an empty object in the cache.
+    before the file system refuses left an empty object.
     """
-    clone = fs.reflink
+    clone, cache = odb.fs.reflink, f"{odb.path}{os.sep}"
 
     def beside(source: str, target: str) -> None:
+        if not target.startswith(cache):
+            clone(source, target)
+            return
         # Ending in what DVC calls its own half-written files.
         half = f"{target}.{secrets.token_hex(8)}.tmp"
         clone(source, half)
         os.replace(half, target)  # noqa: PTH105 - a million files: no objects for paths
 
-    fs.reflink = beside
+    odb.fs.reflink = beside

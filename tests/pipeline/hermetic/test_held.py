@@ -107,6 +107,7 @@ IMPORTING = {
     "import_module": "import importlib\nimportlib.import_module('dem'[::-1] + 'ade_up')",
     "loaded before": "from importlib import import_module\nimport_module('citnadyp'[::-1])",
     "__import__": "__import__('dem'[::-1] + 'ade_up')",
+    "relative": "import importlib\nimportlib.import_module('.' + 'types', 'citnadyp'[::-1])",
     "runpy": "import runpy\nrunpy.run_module('dem'[::-1] + 'ade_up')",
     "swallowed": "try:\n    __import__('dem'[::-1] + 'ade_up')\nexcept Exception:\n    pass",
 }
@@ -127,11 +128,13 @@ def test_a_package_by_a_made_up_name_is_refused(doing, beside, way, isolation):
 def test_imports_that_are_in_the_key_or_load_nothing_are_no_matter(doing, beside):
     toy = doing(
         """
-        import importlib.util, polars
+        import importlib.util, polars, pyarrow
         made_up = 'dem'[::-1] + 'ade_up'
-        # It asks whether it is there, a library imports it, the key has it, it is nowhere.
+        # It asks whether it is there, a library imports it (the second in C, which has no frame),
+        # the key has it, it is nowhere.
         assert importlib.util.find_spec(made_up)
         exec(compile(f"__import__('{made_up}')", polars.__file__, 'exec'))
+        assert pyarrow.array([1.0]).to_pylist() == [1.0]
         assert importlib.import_module('polars.' + 'series'[:]).Series is polars.Series
         assert importlib.import_module('nosj'[::-1]).dumps([]) == '[]'
         try:
