@@ -8,6 +8,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from functools import wraps
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
 from types import FrameType, ModuleType
@@ -40,6 +41,7 @@ class KeyedImports:
         """Begin to hear imports of what is loaded already, and of what is not."""
         original = importlib.import_module
 
+        @wraps(original)  # so that it is pickled as what it stands for
         def import_module(name: str, package: str | None = None) -> ModuleType:
             frame = sys._getframe(1)
             if asked_by(self._code, frame, through=_LOADERS):
