@@ -57,6 +57,7 @@ PASSED: Mapping[str, str] = {
     "NUMBA_CACHE_DIR": "the place of a cache",
     "MPLCONFIGDIR": "the place of a cache",
     "XDG_CACHE_HOME": "the place of caches",
+    "VLLM_LOGGING_*": "what is shown",
     "RAY_*": "how Ray works; no result depends on where it is computed",
     "POSTTRAIN_ISOLATION": "how a stage is kept to its key, as the records say",
     "POSTTRAIN_REQUESTS": "the place of a cache",
