@@ -113,18 +113,14 @@ def train(policy: Policy, problems: Sequence[Problem], settings: Settings) -> li
         history.append(float(rewards_B.mean()))
 
         # 4. Advantage: better or worse than the other answers to the same problem. A group of
-        #    equal rewards has none, so it is left out and counts in no denominator.
+        #    equal rewards has none; its tokens count in the denominator all the same.
         advantages_PG = rewards_PG - rewards_PG.mean(dim=1, keepdim=True)
-        learned_B = advantages_PG.ne(0).any(dim=1).repeat_interleave(settings.group_size)
         train_samples = [
             train_sample(prompts[owners_B[place]], sample, advantage, version=step)
             for place, (sample, advantage) in enumerate(
                 zip(samples_B, advantages_PG.flatten().tolist(), strict=True)
             )
-            if learned_B[place]
         ]
-        if not train_samples:
-            continue
 
         # 5. Cut the update into forward passes of similar lengths. The loss is divided by the
         #    tokens of the whole update, so the cut changes no gradient.

@@ -1,17 +1,15 @@
 """The default flow: from problems to an evaluated policy."""
 
+from flows._beginning import begin_flow
 from posttrain.pipeline.recipe import FlowBuilder
-from tasks.curate import TASK as CURATE
 from tasks.evaluate import TASK as EVALUATE
-from tasks.import_model import TASK as IMPORT_MODEL
+from tasks.import_pairs import TASK as IMPORT_PAIRS
 from tasks.import_reward_model import TASK as IMPORT_REWARD_MODEL
 from tasks.preference import TASK as PREFERENCE
-from tasks.pretrain import TASK as PRETRAIN
 from tasks.probe import TASK as PROBE
 from tasks.reward import TASK as REWARD
 from tasks.rl import TASK as RL
 from tasks.sft import TASK as SFT
-from tasks.synthesize import TASK as SYNTHESIZE
 
 
 def declare(build: FlowBuilder) -> None:
@@ -20,29 +18,28 @@ def declare(build: FlowBuilder) -> None:
     A recipe with a `preference` section optimizes on pairs of the probe's samples as well; RL still
     starts from the SFT policy, unless the recipe rewires it (and the probe that it needs). One with
     an `import_reward_model` section takes a reward model from elsewhere instead of training one.
+    With both `import_model` and `pretrain` the imported model is trained on the corpus before SFT
+    (mid-training), and is evaluated as `imported`. With `import_pairs` the reward model and
+    `preference` learn from pairs of the user's own, in place of the probe's samples.
     """
-    raw = build.stage("synthesize", SYNTHESIZE)
-    data = build.stage(
-        "curate", CURATE, problems=raw["problems"], heldout=raw["heldout"], traces=raw["traces"]
-    )
-    if build.has("import_model"):
-        base = build.stage("import_model", IMPORT_MODEL)
-    else:
-        base = build.stage("pretrain", PRETRAIN, corpus=raw["corpus"])
+    raw, data, base, policies = begin_flow(build)
     sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
     probe = build.stage("probe", PROBE, policy=sft["policy"], problems=data["problems"])
+    pairs = {"samples": probe["samples"]}
+    if build.has("import_pairs"):
+        pairs = {"pairs": build.stage("import_pairs", IMPORT_PAIRS)["pairs"]}
     if build.has("import_reward_model"):
         reward = build.stage("import_reward_model", IMPORT_REWARD_MODEL)
     else:
-        reward = build.stage("reward", REWARD, policy=sft["policy"], samples=probe["samples"])
-    policies = {"base": base["policy"], "sft": sft["policy"]}
+        reward = build.stage("reward", REWARD, policy=sft["policy"], **pairs)
+    policies = {**policies, "sft": sft["policy"]}
     if build.has("preference"):
         preference = build.stage(
             "preference",
             PREFERENCE,
             policy=sft["policy"],
-            samples=probe["samples"],
             problems=data["problems"],
+            **pairs,
         )
         policies["preference"] = preference["policy"]
     rl = build.stage(

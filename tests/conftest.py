@@ -346,3 +346,18 @@ def edit() -> Callable[[Path, str, str], None]:
         path.write_text(text.replace(old, new))
 
     return replace
+
+
+@pytest.fixture(scope="session")
+def sandboxed() -> None:
+    """Skip where no sandbox can be: that it is refused there has a test of its own."""
+    from posttrain.backends.sandbox.launch import Sandbox
+    from posttrain.stage.errors import UserError
+
+    box = Sandbox()
+    try:
+        box.wait()
+    except UserError as refused:
+        pytest.skip(str(refused))
+    finally:
+        box.close()

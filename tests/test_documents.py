@@ -113,12 +113,14 @@ def test_the_recipes_of_the_readme_are_of_today(tmp_path, capsys):
     (tmp_path / "gsm8k").mkdir()
     (tmp_path / "gsm8k" / "train.jsonl").touch()
     (tmp_path / "models" / "Qwen2.5-0.5B-Instruct").mkdir(parents=True)
-    head = "flow: flows.post_training\nformat: 2\n"
-    for number, text in enumerate([whole, *(head + part for part in parts)]):
+    (tmp_path / "pairs.jsonl").touch()
+    head = "flow: flows.post_training\nformat: 3\n"
+    own = [part if part.startswith("flow:") else head + part for part in parts]
+    for number, text in enumerate([whole, *own]):
         folder = tmp_path / "recipes" / str(number)
         folder.mkdir(parents=True)
         (folder / "recipe.yaml").write_text(text)
-        assert "rl" in load_recipe(folder).resolve(ROOT).stages
+        assert {"rl", "reward"} & load_recipe(folder).resolve(ROOT).stages.keys()
     # Where a spelling is an older one, that is said.
     assert capsys.readouterr().err == ""
 

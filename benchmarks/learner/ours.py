@@ -234,7 +234,12 @@ def problem(text: str) -> Problem:
 def pairs(rows: Any) -> pl.DataFrame:
     """Columns that `encode_pairs` reads."""
     frame = pl.DataFrame(rows["pairs"])
-    return frame.with_columns(pl.Series("problem_id", [str(i) for i in range(len(frame))]))
+    return frame.with_columns(
+        pl.Series("problem_id", [str(i) for i in range(len(frame))]),
+        context=pl.lit(""),
+        label_prob=pl.lit(1.0),
+        weight=pl.lit(1.0),
+    )
 
 
 def solve_rates(problems: list[Problem], policy: str) -> pl.DataFrame:

@@ -96,10 +96,12 @@ def main() -> None:
             cost = statistics.median(held[0] - plain[0] for plain, held in pairs) * 1000
             print(f"{name}: {cost:+.1f} ms where it is held")
             if seconds:
-                of_step = [seconds * 1e6 / each[1] for pair in pairs for each in pair]
-                plain, held = statistics.median(of_step[::2]), statistics.median(of_step[1::2])
-                more = statistics.median(held[1] / plain[1] for plain, held in pairs) - 1
-                print(f"{name}: a step takes {plain:.2f} us, held {held:.2f}: {more:+.1%} steps")
+                steps = [(plain[1], held[1]) for plain, held in pairs]
+                free, kept = (
+                    1e6 * seconds / statistics.median(side) for side in zip(*steps, strict=True)
+                )
+                more = statistics.median(held / plain for plain, held in steps) - 1
+                print(f"{name}: a step takes {free:.2f} us, held {kept:.2f}: {more:+.1%} steps")
         processes.close()
 
 

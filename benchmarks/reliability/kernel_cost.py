@@ -80,13 +80,8 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     print(f"\n| seconds of the processor | {' | '.join(list(rows[0])[1:])} |")
     print("|" + "---|" * len(rows[0]))
     for row in rows:
-        print(
-            "| "
-            + " | ".join(
-                f"{value:.3g}" if value is not row["what"] else value for value in row.values()
-            )
-            + " |"
-        )
+        figures = [f"{row[name]:.3g}" for name in list(row)[1:]]
+        print(f"| {' | '.join([row['what'], *figures])} |")
 
 
 def _measure(contestant: str, models: Path) -> Figures:

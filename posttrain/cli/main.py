@@ -50,16 +50,15 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
     "Look": {
         "why": Verb("why:why", "Name what made a stage run again, or will make it."),
         "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
-        "algorithm": Verb(
-            "algorithm:algorithm",
-            "Show what an algorithm's name stands for.",
-        ),
+        "method": Verb("method:method", "List, show and test the catalog of published methods."),
         "parts": Verb("parts:parts", "List what a recipe's slots take: kind, purpose, source."),
         "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors."),
         "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("ledger:audit", "List stages that one key gave two results."),
         "replay": Verb("replay:replay", "Retrain from stored rollouts and compare the weights."),
+        "rescore": Verb("rescore:rescore", "Pay stored rollouts by another reward, and compare."),
         "verify": Verb("verify:verify", "Run a run again elsewhere: does it hold at L0, L2, L3?"),
+        "sandbox": Verb("sandbox:sandbox", "Run one program where it can reach nothing."),
     },
     "Schedule": {
         "schedule": Verb("schedule:schedule", "Run recipes by the clock; see what became of each."),

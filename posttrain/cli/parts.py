@@ -71,8 +71,10 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
 
 
 def _table(found: Sequence[OfferedPart]) -> Table:
-    table = plain_table("kind", "what it does", "source", "from", unbroken=("kind", "from"))
+    table = plain_table("kind", "what it does", "source", "from", unbroken=("from",))
     table.padding = (0, 2, 0, 0)
+    # Of a long kind, the end goes to the next line: what it does is what people come for.
+    table.columns[0].max_width = 24
     table.columns[1].ratio, table.columns[2].ratio = 3, 2
     slot = ""
     for each in found:

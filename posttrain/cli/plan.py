@@ -12,6 +12,7 @@ from posttrain.cli.options import Documented, overrides_option, plain_table, rec
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import open_session
 from posttrain.pipeline.plan import Decision
+from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
 from posttrain.stage.declared import Declared
@@ -54,6 +55,11 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
 
             ReleaseConfig.parse(session.recipe.release, where="release").refuse_outdated()
         Console().print(_table(decisions, verbose=verbose))
+        for name, stage in session.dag.stages.items():
+            for line in stage.config.remarks():
+                click.echo(f"note: {name}: {line}")
+        for what, line in absent_programs(programs_of(session.dag)):
+            click.echo(f"note: {what}; run: {line}")
         if verbose:
             for decision in decisions:
                 closure = session.planner.keys.closure(decision.stage)

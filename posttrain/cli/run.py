@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import click
@@ -77,11 +77,17 @@ def run(
 
 
 def execute(
-    session: Session, decisions: Sequence[Decision], *, local: bool, slots: int, command: str
+    session: Session,
+    decisions: Sequence[Decision],
+    *,
+    local: bool,
+    slots: int,
+    command: str,
+    shown: Display | None = None,
 ) -> None:
     """Bring stages up to date, at most `slots` at once, and show how far they are."""
     tracker = open_tracker(session.workspace.state)
-    with progress_display() as display:
+    with nullcontext(shown) if shown else progress_display() as display:
         try:
             session.run(
                 decisions,

@@ -4,6 +4,7 @@ import os
 import platform
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 from rich.console import Console
@@ -19,6 +20,32 @@ _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
     """Print the summary of the session's stages; renew the report page if any of them ran."""
+    stages, artifacts = _facts(session)
+    Console().print(summary_table(stages, artifacts))
+    page = session.recipe.directory / REPORT_FILE
+    if ran or not page.exists():
+        renew_report(session)
+    _say_conflicts(session)
+    click.echo(f"{os.path.relpath(page)} · done in {seconds:.1f} s", err=True)
+
+
+def renew_report(session: Session) -> Path:
+    """Write the report page of the session's stages beside its recipe; give its path."""
+    stages, artifacts = _facts(session)
+    runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
+    page = session.recipe.directory / REPORT_FILE
+    write_report(
+        page,
+        recipe_name=session.recipe.name,
+        stages=stages,
+        artifacts=artifacts,
+        facts=_provenance(session, runs[-1] if runs else ""),
+    )
+    return page
+
+
+def _facts(session: Session) -> tuple[list[StageFacts], dict[str, Path]]:
+    """What is known of each stage that there is a record of, and where its artifacts lie."""
     # What another recipe made and this one took over lasted as long as it did there.
     names = list(session.dag.stages)
     lasting = session.ledger.history.durations(names)
@@ -30,18 +57,7 @@ def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
         for record in records
         for output in record.outputs
     }
-    Console().print(summary_table(stages, artifacts))
-    page = session.recipe.directory / REPORT_FILE
-    if ran or not page.exists():
-        write_report(
-            page,
-            recipe_name=session.recipe.name,
-            stages=stages,
-            artifacts=artifacts,
-            facts=_provenance(session, records[-1].run_id if records else ""),
-        )
-    _say_conflicts(session)
-    click.echo(f"{os.path.relpath(page)} · done in {seconds:.1f} s", err=True)
+    return stages, artifacts
 
 
 def _provenance(session: Session, run_id: str) -> Mapping[str, str]:

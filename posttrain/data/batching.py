@@ -22,7 +22,7 @@ class MicroBatch(Protocol):
     """What one forward pass takes, with the number of units (tokens, pairs) that its loss sums."""
 
     @property
-    def num_units(self) -> int:
+    def num_units(self) -> float:
         """Loss-bearing units; their total over a step is the loss's denominator."""
         ...
 
@@ -81,6 +81,14 @@ class Mixture:
     shares: Mapping[str, float]
 
 
+@dataclass(frozen=True)
+class Paced:
+    """Rows that come into the table's passes by and by, the first ones first."""
+
+    share_at: Callable[[int], float]
+    """Share of the rows that a pass takes which begins at a step, by its number from 0."""
+
+
 def plan_steps(
     lengths: Sequence[int],
     *,
@@ -88,7 +96,7 @@ def plan_steps(
     epochs: float,
     seed: int | None,
     num_steps: int | None = None,
-    mixture: Mixture | None = None,
+    taken: Mixture | Paced | None = None,
     packed: bool = False,
 ) -> list[list[int]]:
     """Plan the rows of every optimizer step.
@@ -102,7 +110,8 @@ def plan_steps(
         epochs: Passes over the rows; a fraction ends within a pass.
         seed: Shuffles the rows; None takes those of every epoch in the order in which they stand.
         num_steps: Steps to plan, as many passes as they take, in place of `epochs`.
-        mixture: Groups of rows and their shares; only with a seed.
+        taken: What a pass takes: shares of groups, which are drawn and so want a seed, or the first
+            rows of the table; None for all of them.
         packed: Count no padding, and keep the shuffled order.
 
     Returns:
@@ -112,20 +121,25 @@ def plan_steps(
         ValueError: There is a mixture and no seed.
 
     """
-    if seed is None:
-        if mixture is not None:
-            raise ValueError("a mixture draws its rows, so it needs a seed")
-        return _steps_as_given(lengths, batch_tokens, epochs, num_steps, packed=packed)
-    cut = end_to_end if packed else length_buckets
+    mixture = taken if isinstance(taken, Mixture) else None
+    share_at = taken.share_at if isinstance(taken, Paced) else None
+    if mixture is not None and seed is None:
+        raise ValueError("a mixture draws its rows, so it needs a seed")
+    ordered, shuffled = (end_to_end, end_to_end) if packed else (padded_in_order, length_buckets)
     steps: list[list[int]] = []
     streams = _streams(lengths, mixture, seed)
     passes = itertools.count() if num_steps is not None else range(math.ceil(epochs))
     for epoch in passes:
-        shuffle = shuffler(seed, "order", epoch)
         rows = [index for stream in streams for index in stream.take_epoch()]
-        shuffle.shuffle(rows)
-        batches = cut(rows, lengths, batch_tokens)
-        shuffle.shuffle(batches)
+        if share_at is not None:
+            rows = rows[: max(1, round(share_at(len(steps)) * len(rows)))]
+        if seed is None:
+            batches = ordered(rows, lengths, batch_tokens)
+        else:
+            shuffle = shuffler(seed, "order", epoch)
+            shuffle.shuffle(rows)
+            batches = shuffled(rows, lengths, batch_tokens)
+            shuffle.shuffle(batches)
         if num_steps is None:
             share = min(1.0, epochs - epoch)
             steps += batches[: max(1, round(share * len(batches)))]
@@ -134,21 +148,6 @@ def plan_steps(
             if len(steps) == num_steps:
                 break
     return steps
-
-
-def _steps_as_given(
-    lengths: Sequence[int],
-    batch_tokens: int,
-    epochs: float,
-    num_steps: int | None,
-    *,
-    packed: bool,
-) -> list[list[int]]:
-    """The same batches, in the same order, in every epoch."""
-    cut = end_to_end if packed else padded_in_order
-    batches = cut(range(len(lengths)), lengths, batch_tokens)
-    wanted = max(1, round(epochs * len(batches))) if num_steps is None else num_steps
-    return list(itertools.islice(itertools.cycle(batches), wanted))
 
 
 def padded_in_order(rows: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
@@ -219,7 +218,7 @@ class _Stream:
 def _streams(
     lengths: Sequence[int],
     mixture: Mixture | None,
-    seed: int,
+    seed: int | None,
 ) -> list[_Stream]:
     if mixture is None:
         return [_Stream(range(len(lengths)), lengths, None, "")]

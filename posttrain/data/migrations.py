@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
-from posttrain.data.schemas import PAIRS, PROBLEMS, ROLLOUTS
+from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS
 
-FORMATS: Mapping[str, int] = {"problems": 2, "pairs": 2, "rollouts": 2}
+FORMATS: Mapping[str, int] = {"problems": 3, "completions": 2, "pairs": 3, "rollouts": 3}
 """Present format of each type of table; 1 for those that are not here."""
 
 FORMAT_KEY = "posttrain.format"
@@ -29,6 +29,12 @@ class Migration:
     """Of the old format."""
     migrate: Callable[[pl.DataFrame], pl.DataFrame]
 
+
+def _without(schema: pl.Schema, *names: str) -> pl.Schema:
+    return pl.Schema({name: kind for name, kind in schema.items() if name not in names})
+
+
+_ROLLOUTS_2 = _without(ROLLOUTS, "token_rewards")
 
 _ROLLOUTS_1: dict[str, Any] = {
     "id": pl.String,
@@ -80,24 +86,26 @@ def migrate_rollouts_1(frame: pl.DataFrame) -> pl.DataFrame:
             solved=pl.when(judged).then(pl.col("reward") >= 1),
             advantages=pl.lit([], pl.List(pl.Float32)),
         )
-        .select(ROLLOUTS.names())
+        .select(_ROLLOUTS_2.names())
     )
-    return migrated.cast(ROLLOUTS)
+    return migrated.cast(_ROLLOUTS_2)
 
 
 def _adding(schema: pl.Schema, **values: object) -> Migration:
-    """Give the columns that 0.1 did not have one value in every row."""
-    old = pl.Schema({name: kind for name, kind in schema.items() if name not in values})
+    """Give the columns that an older format did not have one value in every row."""
+    old = _without(schema, *values)
     added = {name: pl.lit(value, schema[name]) for name, value in values.items()}
     return Migration(old, lambda frame: frame.with_columns(**added).select(schema.names()))
 
 
 MIGRATIONS: Mapping[tuple[str, int], Migration] = {
     # Nothing says where the problems of 0.1 stood.
-    ("problems", 1): _adding(PROBLEMS, origin_file="", origin_line=0),
+    ("problems", 1): _adding(_without(PROBLEMS, "context"), origin_file="", origin_line=0),
+    ("problems", 2): _adding(PROBLEMS, context=""),
+    ("completions", 1): _adding(COMPLETIONS, weight=1.0, context=""),
     # Nobody knows the scores behind the pairs of 0.1, and each is as sure as any other.
     ("pairs", 1): _adding(
-        PAIRS,
+        _without(PAIRS, "context"),
         chosen_score=None,
         rejected_score=None,
         label_prob=1.0,
@@ -105,7 +113,9 @@ MIGRATIONS: Mapping[tuple[str, int], Migration] = {
         step_start=0,
         weight=1.0,
     ),
+    ("pairs", 2): _adding(PAIRS, context=""),
     ("rollouts", 1): Migration(pl.Schema(_ROLLOUTS_1), migrate_rollouts_1),
+    ("rollouts", 2): _adding(ROLLOUTS, token_rewards=[]),
 }
 """From (type, format) to the next format."""
 

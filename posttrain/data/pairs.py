@@ -6,28 +6,43 @@ from dataclasses import replace
 import polars as pl
 
 from posttrain.data.pair_builders.base import PairBuilder, PairCandidate
-from posttrain.data.rows import TokenBatch, TokenRow, TokenTable
+from posttrain.data.rows import PairFacts, TokenBatch, TokenRow, TokenTable
 from posttrain.data.schemas import IDENTITY, PAIRS, with_row_ids
+from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.seeds import order_key
 
 
 class PairTable:
     """Token rows of pairs; a batch holds the chosen rows, then the rejected ones (and a third)."""
 
-    def __init__(self, *sides: Sequence[TokenRow], pad: int, packed: bool = False) -> None:
+    def __init__(
+        self,
+        *sides: Sequence[TokenRow],
+        pad: int,
+        packed: bool = False,
+        facts: PairFacts | None = None,
+    ) -> None:
         self._table = TokenTable([row for side in sides for row in side], pad=pad, packed=packed)
         self._num_sides, self._num_pairs = len(sides), len(sides[0])
+        self._facts = facts
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all tokens, lengths and starts."""
-        return self._table.digest
+        """SHA-256 of all tokens, lengths and starts, and of what is known of the pairs."""
+        if self._facts is None:
+            return self._table.digest
+        numbers = (self._facts.weight_B.tolist(), self._facts.label_prob_B.tolist())
+        return sha256_of_json([self._table.digest, *numbers])
 
     def batch(self, part: Sequence[int]) -> TokenBatch:
-        """The pairs of these indices, padded together; its units are pairs."""
+        """The pairs of these indices, padded together; its units are pairs, by their weights."""
         offsets = [side * self._num_pairs for side in range(self._num_sides)]
         rows = self._table.batch([offset + index for offset in offsets for index in part])
-        return replace(rows, num_units=len(part))
+        if self._facts is None:
+            return replace(rows, num_units=len(part))
+        chosen = list(part)
+        facts = PairFacts(self._facts.weight_B[chosen], self._facts.label_prob_B[chosen])
+        return replace(rows, num_units=float(facts.weight_B.double().sum()), pairs=facts)
 
 
 def build_pairs(
@@ -38,6 +53,7 @@ def build_pairs(
     seed: int,
     max_pairs: int | None = None,
     builder: PairBuilder,
+    reference_samples: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Build PAIRS from COMPLETIONS, within each problem.
 
@@ -51,12 +67,13 @@ def build_pairs(
         seed: Decides the choice and the split.
         max_pairs: Most pairs in all: the first pair of every problem, then the second, and so on.
         builder: What stands against what.
+        reference_samples: Judged completions of a reference, beside them or against them.
 
     Returns:
         PAIRS, with `split` train or heldout.
 
     """
-    distinct = samples.unique(["problem_id", "text"], keep="first", maintain_order=True)
+    distinct = _marked(samples, reference_samples)
     rows: list[dict[str, object]] = []
     for group in distinct.partition_by("problem_id", maintain_order=True):
         rows += _pairs_of(group, pairs_per_problem, seed, builder)
@@ -67,6 +84,16 @@ def build_pairs(
         frame = frame.sort(turn, maintain_order=True).head(max_pairs)
     frame = with_split(frame, heldout_fraction=heldout_fraction, seed=seed)
     return with_row_ids(frame, IDENTITY["pairs"]).select(list(PAIRS))
+
+
+def _marked(samples: pl.DataFrame, reference_samples: pl.DataFrame | None) -> pl.DataFrame:
+    """Distinct completions of each problem, with whose they are: the reference's or not."""
+    tables = [samples.with_columns(of_reference=pl.lit(False))]
+    if reference_samples is not None:
+        asked = reference_samples.join(samples, on="problem_id", how="semi", maintain_order="left")
+        tables.append(asked.with_columns(of_reference=pl.lit(True)).select(tables[0].columns))
+    # What both wrote is the policy's.
+    return pl.concat(tables).unique(["problem_id", "text"], keep="first", maintain_order=True)
 
 
 def with_split(pairs: pl.DataFrame, *, heldout_fraction: float, seed: int) -> pl.DataFrame:
@@ -81,28 +108,29 @@ def _pairs_of(
     group: pl.DataFrame, limit: int, seed: int, builder: PairBuilder
 ) -> list[dict[str, object]]:
     """Pairs of one problem's distinct samples."""
-    problem_id, source, prompt = group.select("problem_id", "source", "prompt").row(0)
-    judged = group.drop_nulls("verified").select("id", "text", "verified", "score")
+    named = ("problem_id", "source", "prompt", "context")
+    problem_id, source, prompt, context = group.select(named).row(0)
+    judged = group.drop_nulls("verified").select("id", "text", "verified", "score", "of_reference")
     candidates = [PairCandidate(*row) for row in judged.rows()]
     candidates.sort(key=lambda each: order_key(seed, problem_id, each.id))
-    return [
-        {
-            "parents": [better.id, worse.id],
-            "problem_id": problem_id,
-            "source": source,
-            "prompt": prompt,
-            "chosen": better.text,
-            "rejected": worse.text,
-            "split": "",
-            "chosen_score": better.score,
-            "rejected_score": worse.score,
-            "label_prob": 1.0,
-            "rationale": "",
-            "step_start": 0,
-            "weight": 1.0,
-        }
-        for better, worse in builder.of_problem(candidates, limit)
-    ]
+    about = {"problem_id": problem_id, "source": source, "prompt": prompt, "context": context}
+    return [about | pair_row(*pair) for pair in builder.of_problem(candidates, limit)]
+
+
+def pair_row(better: PairCandidate, worse: PairCandidate) -> dict[str, object]:
+    """Return a row of PAIRS, but for its id and for what it says of the problem."""
+    return {
+        "parents": [better.id, worse.id],
+        "chosen": better.text,
+        "rejected": worse.text,
+        "split": "",
+        "chosen_score": better.score,
+        "rejected_score": worse.score,
+        "label_prob": 1.0,
+        "rationale": "",
+        "step_start": 0,
+        "weight": 1.0,
+    }
 
 
 def _split(problem_ids: list[str], heldout_fraction: float, seed: int) -> dict[str, str]:

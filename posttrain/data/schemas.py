@@ -17,6 +17,9 @@ from posttrain.stage.hashing import sha256_of
 
 _ROW: dict[str, Any] = {"id": pl.String, "parents": pl.List(pl.String)}
 
+# What stands around the prompt: JSON of a `posttrain.data.contexts.PromptContext`; mostly empty.
+_CONTEXT = pl.String
+
 PROBLEMS = pl.Schema(
     {
         **_ROW,
@@ -24,10 +27,11 @@ PROBLEMS = pl.Schema(
         "prompt": pl.String,
         "answer": pl.String,
         "difficulty": pl.Int32,
-        "verifier": pl.String,  # a kind
-        "metadata": pl.String,  # JSON; parameters of the row's verifier stand under its kind
+        "verifier": pl.String,  # a kind that the row itself names; empty for that of its source
+        "metadata": pl.String,  # JSON; parameters of the row's own verifier stand under its kind
         "origin_file": pl.String,  # as the recipe names it; empty for a problem of no file
         "origin_line": pl.Int32,  # line or row, from 1; 0 for a problem of no file
+        "context": _CONTEXT,
     }
 )
 
@@ -44,6 +48,8 @@ COMPLETIONS = pl.Schema(
         "score": pl.Float64,
         "verified": pl.Boolean,
         "reason": pl.String,
+        "weight": pl.Float64,  # how much it counts in training: 2 is as if it stood there twice
+        "context": _CONTEXT,
     }
 )
 
@@ -73,10 +79,11 @@ PAIRS = pl.Schema(
         "split": pl.String,  # train or heldout
         "chosen_score": pl.Float64,  # null where nobody scored it
         "rejected_score": pl.Float64,
-        "label_prob": pl.Float64,  # that the chosen one is the better; no loss reads it yet: 1
+        "label_prob": pl.Float64,  # that the chosen one is the better
         "rationale": pl.String,  # why it is; empty where nobody said
         "step_start": pl.Int32,  # characters before the step compared; no loss reads it yet: 0
-        "weight": pl.Float64,  # in a loss; none reads it yet: 1
+        "weight": pl.Float64,  # how much it counts in a loss: a weighted mean
+        "context": _CONTEXT,
     }
 )
 
@@ -107,6 +114,8 @@ ROLLOUTS = pl.Schema(
         "components": pl.List(COMPONENT),
         "reward": pl.Float64,  # what is learned from
         "solved": pl.Boolean,  # what counts as right
+        # The part of the reward that is paid token by token, one per drawn token; none if none is.
+        "token_rewards": pl.List(pl.Float64),
         # As learned from, before an algorithm's bonuses: one per drawn token; none if not.
         "advantages": pl.List(pl.Float32),
         "trained": pl.Boolean,
@@ -175,7 +184,7 @@ NULLABLE: dict[str, frozenset[str]] = {
 
 # What makes a row itself. Equal samples of one problem share an id: they are the same content.
 IDENTITY: dict[str, tuple[str, ...]] = {
-    "problems": ("source", "prompt", "answer", "verifier"),
+    "problems": ("source", "prompt", "answer", "verifier", "context"),
     "completions": ("problem_id", "text", "generator"),
     "solve_rates": ("problem_id", "policy", "attempts", "solved"),
     "pairs": ("problem_id", "chosen", "rejected"),
@@ -183,6 +192,13 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "turns": ("step", "episode", "role", "turn", "component"),
     "verdicts": ("subject", "component", "criterion", "judge", "draw"),
 }
+
+_WHERE_STATED = frozenset({"context"})
+"""Columns of `IDENTITY` that count where they are not empty."""
+
+# What the problems of files, and those of no file, named while rows named their verifiers. It is
+# in the id of a problem that names none, so that problems keep the ids that they had.
+_NAMED_OF_FILES, _NAMED_OF_GENERATORS = "numeric", "reasoning_gym"
 
 _ID_CHARS = 16
 
@@ -212,7 +228,7 @@ def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     if nulls:
         raise ValueError(f"columns {nulls} hold nulls, so they cannot name rows")
     encodings = [_encode_column(name, frame.schema[name]) for name in columns]
-    encoded = frame.select(pl.concat_str(encodings))
+    encoded = frame.with_columns(_named_verifier(frame)).select(pl.concat_str(encodings))
     ids = pl.Series("id", [_short_digest(text) for text in encoded.to_series()], dtype=pl.String)
     if "id" in frame.columns:
         return frame.with_columns(ids)
@@ -223,9 +239,12 @@ def with_row_ids(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 class Problem:
     """One training or test item: a prompt, its reference answer, and how to check an answer.
 
-    `verifier` is a kind of verifier; `metadata` is JSON for it, with its parameters under the kind;
-    `source` is the generator or file that the problem came from; `difficulty` is a small integer;
-    `origin_file` and `origin_line` say where it stands in a file.
+    `verifier` is a kind that the problem itself names, and then part of what it is; where it names
+    none, `scored_by` is JSON of the verifier of its source, which is not. `metadata` is JSON for
+    the verifier, with parameters of this problem under the kind; `source` is the generator or file
+    that the problem came from; `difficulty` is a small integer;
+    `origin_file` and `origin_line` say where it stands in a file; `context` what stands around its
+    prompt, as `PromptContext.written` spells it.
 
     >>> Problem(source="sums", prompt="2 + 3 =", answer="5", difficulty=2, verifier="exact").id
     '72378daa8a9b7231'
@@ -240,11 +259,15 @@ class Problem:
     parents: tuple[str, ...] = ()
     origin_file: str = ""
     origin_line: int = 0
+    context: str = ""
+    scored_by: str = ""
 
     @property
     def id(self) -> str:
-        """Content hash of source, prompt, answer and verifier."""
-        return row_id(self.source, self.prompt, self.answer, self.verifier)
+        """Content hash of source, prompt, answer, own verifier, and context if it has one."""
+        context = (self.context,) if self.context else ()
+        named = _NAMED_OF_FILES if self.origin_file else _NAMED_OF_GENERATORS
+        return row_id(self.source, self.prompt, self.answer, self.verifier or named, *context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +289,7 @@ class Completion:
     score: float | None
     verified: bool | None
     reason: str
+    weight: float = 1.0
 
     @property
     def id(self) -> str:
@@ -281,7 +305,7 @@ def problems_table(problems: Sequence[Problem]) -> pl.DataFrame:
 
 def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
     """Lay completions out as a COMPLETIONS frame, in the given order."""
-    inherited = ("source", "difficulty", "prompt", "verifier")
+    inherited = ("source", "difficulty", "prompt", "verifier", "context")
     problem_ids = [row.problem.id for row in completions]
     columns: dict[str, list[Any]] = {
         "parents": [[problem_id] for problem_id in problem_ids],
@@ -291,6 +315,16 @@ def completions_table(completions: Sequence[Completion]) -> pl.DataFrame:
     own = (name for name in COMPLETIONS if name not in columns)
     columns |= {name: [getattr(row, name) for row in completions] for name in own}
     return pl.DataFrame({name: columns[name] for name in COMPLETIONS}, schema=COMPLETIONS)
+
+
+def _named_verifier(frame: pl.DataFrame) -> list[pl.Expr]:
+    """The column of verifiers as ids have it, where it is one of problems."""
+    if not {"verifier", "origin_file"} <= set(frame.columns):
+        return []
+    of_file = pl.col("origin_file") != ""
+    named = pl.when(of_file).then(pl.lit(_NAMED_OF_FILES)).otherwise(pl.lit(_NAMED_OF_GENERATORS))
+    own = pl.col("verifier")
+    return [pl.when(own == "").then(named).otherwise(own).alias("verifier")]
 
 
 def _short_digest(encoded: str) -> str:
@@ -322,4 +356,7 @@ def _encode_column(name: str, dtype: pl.DataType) -> pl.Expr:
         tag, text = "l", column.cast(pl.List(pl.String)).list.join(",")
     else:
         raise ValueError(f"column '{name}' is {dtype}, which cannot name rows")
-    return pl.concat_str(pl.lit(tag), text.str.len_bytes(), pl.lit(":"), text)
+    encoded = pl.concat_str(pl.lit(tag), text.str.len_bytes(), pl.lit(":"), text)
+    if name in _WHERE_STATED:
+        return pl.when(text != "").then(encoded).otherwise(pl.lit(""))
+    return encoded

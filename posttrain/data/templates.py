@@ -6,22 +6,24 @@ Text that spells a special token stays text: only a chat template may write one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from posttrain.data.contexts import AnyPrompt, Message, PromptContext, PromptInContext
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BORDER = "\n"
+_PLAIN = {("user",): "one user message", ("user", "assistant"): "a user message and its answer"}
 
 
-def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
+def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> str:
     """Render the text that the model continues.
 
     Args:
-        tokenizer: Its chat template is used; without one the text is the prompt and a newline.
-        prompt: What the problem asks.
+        tokenizer: Its chat template is used; without one every message is its text and a newline.
+        prompt: What the problem asks, in its context.
 
     Returns:
         The text up to where the completion begins.
@@ -30,19 +32,32 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: str) -> str:
         UserError: The template fails, or drops the prompt.
 
     """
+    asked, context = PromptInContext.of(prompt)
+    messages = context.messages(asked)
     if not tokenizer.chat_template:
-        return prompt + BORDER
-    text = render_turns(tokenizer, [{"role": "user", "content": prompt}], open_answer=True)
-    if prompt.strip() not in text:
-        raise UserError(
-            f"the tokenizer's chat template drops the prompt {prompt[:40]!r}; "
-            "use a template that writes the user message, or none"
-        )
+        if context.tools:
+            raise UserError(
+                f"the prompt {asked[:40]!r} comes with tools, which only a chat template can write;"
+                " give the model a template, or leave the tools out"
+            )
+        return "".join(str(each["content"]) + BORDER for each in messages)
+    text = render_turns(tokenizer, messages, tools=context.tools, open_answer=True)
+    for role, content in (("user", asked), ("system", context.system)):
+        if content.strip() not in text:
+            what = "prompt" if role == "user" else "system prompt"
+            raise UserError(
+                f"the tokenizer's chat template drops the {what} {content[:40]!r}; "
+                f"use a template that writes the {role} message, or none"
+            )
     return text
 
 
 def render_turns(
-    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Mapping[str, str]], *, open_answer: bool
+    tokenizer: "PreTrainedTokenizerBase",
+    turns: Sequence[Message],
+    *,
+    tools: Sequence[Mapping[str, Any]] = (),
+    open_answer: bool,
 ) -> str:
     """Turns as the chat template writes them; `open_answer` begins the assistant's next one."""
     from jinja2 import TemplateError
@@ -50,24 +65,31 @@ def render_turns(
     try:
         return str(
             tokenizer.apply_chat_template(
-                list(turns), tokenize=False, add_generation_prompt=open_answer
+                [dict(turn) for turn in turns],
+                tools=[dict(tool) for tool in tools] or None,
+                tokenize=False,
+                add_generation_prompt=open_answer,
             )
         )
     # Python's own errors come out of expressions within the template.
     except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError) as error:
-        what = "one user message" if len(turns) == 1 else "a user message and its answer"
+        roles = tuple(str(turn["role"]) for turn in turns)
+        what = _PLAIN.get(roles, f"messages of {', '.join(roles)}")
+        kind = "that needs neither a system message nor tools" if roles in _PLAIN else "for these"
         raise UserError(
             f"the tokenizer's chat template fails on {what}: {error}; "
-            "use a template that needs neither a system message nor tools, or none"
+            f"use a template {kind}, or none"
         ) from None
 
 
-def encode_prompts(tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[str]) -> list[list[int]]:
+def encode_prompts(
+    tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[AnyPrompt]
+) -> list[list[int]]:
     """Encode the rendered prompts, with the tokenizer's own opening token.
 
     Args:
         tokenizer: Tokenizer, and chat template if it has one.
-        prompts: What the problems ask.
+        prompts: What the problems ask, in their contexts.
 
     Returns:
         Token ids of each prompt.
@@ -113,6 +135,71 @@ def encode_completions(
     if not allow_empty:
         _refuse_empty(rows, texts, "completion")
     return [[*row, tokenizer.eos_token_id] for row in rows]
+
+
+def answered_spans(
+    tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt
+) -> list[tuple[int, int]]:
+    """Find what the assistant said before the prompt, among the tokens of `encode_prompts`.
+
+    Args:
+        tokenizer: One that knows which characters a token is of.
+        prompt: With the conversation so far in its context; shots are no part of it.
+
+    Returns:
+        First token and the one behind the last of each answer, with the token that ends it where
+        the template writes that right behind.
+
+    Raises:
+        UserError: The template writes an earlier answer otherwise than it was given.
+
+    """
+    asked, context = PromptInContext.of(prompt)
+    if not any(turn.role == "assistant" for turn in context.turns):
+        return []
+    if not tokenizer.is_fast:
+        raise UserError("turns assistant needs a fast tokenizer; set turns to last")
+    messages, text = context.messages(asked), render_prompt(tokenizer, prompt)
+    templated = bool(tokenizer.chat_template)
+    options = {"add_special_tokens": not templated, "split_special_tokens": not templated}
+    offsets = tokenizer(text, return_offsets_mapping=True, **options)["offset_mapping"]
+    spans = []
+    for index in range(context.num_given, len(messages)):
+        if messages[index]["role"] != "assistant":
+            continue
+        content = str(messages[index]["content"])
+        begin = len(_text_before(tokenizer, messages[:index], context, text, content))
+        end = begin + len(content)
+        if templated and text.startswith(tokenizer.eos_token, end):
+            end += len(tokenizer.eos_token)
+        inside = [i for i, (a, b) in enumerate(offsets) if begin <= a < b <= end]
+        if not inside or offsets[inside[-1]][1] < end:
+            raise UserError(
+                f"the tokenizer joins the end of the earlier answer {content[:40]!r} with what"
+                " stands behind it, so its tokens cannot be learned; set turns to last"
+            )
+        spans.append((inside[0], inside[-1] + 1))
+    return spans
+
+
+def _text_before(
+    tokenizer: "PreTrainedTokenizerBase",
+    messages: Sequence[Message],
+    context: PromptContext,
+    text: str,
+    content: str,
+) -> str:
+    """What stands before an answer: the text that the policy was to continue there."""
+    if tokenizer.chat_template:
+        before = render_turns(tokenizer, messages, tools=context.tools, open_answer=True)
+    else:
+        before = "".join(str(each["content"]) + BORDER for each in messages)
+    if not content or not text.startswith(before + content):
+        raise UserError(
+            f"the tokenizer's chat template writes the earlier answer {content[:40]!r} otherwise"
+            " than it was given, so its tokens cannot be learned; set turns to last"
+        )
+    return before
 
 
 def _token_ids(

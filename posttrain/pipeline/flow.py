@@ -1,6 +1,7 @@
-"""A flow's module: found by its name in a recipe, in the project or beside posttrain."""
+"""Flows and tasks by their names in a recipe, found in the project or beside posttrain."""
 
 import importlib
+import pkgutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from posttrain.pipeline.moved import old_imports
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.installed import beside
+from posttrain.stage.spec import Task
 
 
 def let_import(root: Path) -> None:
@@ -49,6 +51,36 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
     if not callable(getattr(module, "declare", None)):
         raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
     return module
+
+
+def load_task(package: str, *, where: str) -> Task:
+    """Import a task that a recipe adds to its flow.
+
+    Args:
+        package: Its dotted name, such as tasks.probe; it may be the project's own.
+        where: What names it, for errors.
+
+    Returns:
+        The task.
+
+    Raises:
+        UserError: There is none of that name.
+
+    """
+    found = None
+    if all(part.isidentifier() for part in package.split(".")):
+        try:
+            found = getattr(importlib.import_module(package), "TASK", None)
+        except ModuleNotFoundError as error:
+            if not f"{package}.".startswith(f"{error.name}."):
+                raise
+    if isinstance(found, Task):
+        return found
+    known = pkgutil.iter_modules(importlib.import_module("tasks").__path__, "tasks.")
+    hint = nearest(package, [module.name for module in known])
+    raise UserError(
+        f"{where}: there is no task '{package}'{hint or '; name a package that has a TASK'}"
+    )
 
 
 def _flows_like(flow: str, root: Path) -> set[str]:

@@ -19,12 +19,12 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from posttrain.pipeline.recipe_rewrites import REWRITES, Rewrite
+from posttrain.pipeline.recipe_rewrites import LEFT_OUT, REWRITES, Rewrite
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import Task
 
-FORMAT = 2
+FORMAT = 3
 """The format that this version writes. Raise it when an old spelling gets another meaning."""
 
 RENAMES: Mapping[str, str] = {
@@ -63,6 +63,8 @@ VALUES: Mapping[str, Mapping[Any, Any]] = {
     "release.gates.*.kind": {"licence": "license"},
     "release.gates.*.test": {"paired_bootstrap": "mean"},
     "*.algorithm.old_policy": {"sampler": "engine"},
+    "*.algorithm": {"rpo": "iterative_rpo"},
+    "*.algorithm.preset": {"rpo": "iterative_rpo"},
 }
 """Path of today -> old value -> new value: `"*.optimizer": {"adam": "adamw"}`."""
 
@@ -90,6 +92,7 @@ def migrate(
     respelled: Mapping[str, Mapping[Any, Any]] = VALUES,
     gone: Mapping[str, str] = GONE,
     rewrites: Mapping[str, Rewrite] = REWRITES,
+    left_out: Mapping[str, Rewrite] = LEFT_OUT,
 ) -> Migrated:
     """Translate what is spelled as of old.
 
@@ -101,6 +104,8 @@ def migrate(
         respelled: Path -> old value -> new value.
         gone: Path -> why it is dropped.
         rewrites: Package of a task -> function that brings its section to today's form.
+        left_out: Package of a task -> function that states what its section leaves to defaults
+            that were others of old.
 
     Returns:
         The values, and one clause for each translation.
@@ -129,8 +134,9 @@ def migrate(
             del _at(changed, names[:-1])[names[-1]]
             changes.append(f"{_dotted(names)} is left out, {reason}")
     for name, task in tasks.items():
-        if isinstance(changed.get(name), dict) and task.package in rewrites:
-            changes += rewrites[task.package](changed[name], name)
+        for table in (left_out, rewrites):
+            if isinstance(changed.get(name), dict) and task.package in table:
+                changes += table[task.package](changed[name], name)
     return Migrated(changed, tuple(changes))
 
 

@@ -83,8 +83,9 @@ def rewrite_rl(section: dict[str, Any], name: str) -> Iterator[str]:
     """Take an algorithm's correction for the engine apart: the old policy, and token weights.
 
     >>> section = {"algorithm": {"correction": {"old": "recomputed", "max_drift": 0.1}}}
-    >>> list(rewrite_rl(section, "rl"))
-    ['rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights']
+    >>> for change in rewrite_rl(section, "rl"):
+    ...     print(change)
+    rl.algorithm.correction is now rl.algorithm.old_policy and rl.algorithm.token_weights
     >>> section["algorithm"]
     {'old_policy': 'recomputed', 'token_weights': {'drift': {'threshold': 0.1}}}
     """
@@ -108,6 +109,41 @@ def rewrite_rl(section: dict[str, Any], name: str) -> Iterator[str]:
         algorithm["token_weights"] = {**weights, **algorithm.get("token_weights", {})}
     inside = f"{name}.algorithm"
     yield f"{inside}.correction is now {inside}.old_policy and {inside}.token_weights"
+
+
+def state_opponent(section: dict[str, Any], name: str) -> Iterator[str]:
+    """Set XPO's samples against the reference's, as its paper has it.
+
+    >>> section = {"algorithm": "xpo", "rounds": 2}
+    >>> list(state_opponent(section, "preference"))
+    ['preference.opponent, left out, is reference where optimism is asked for']
+    >>> section["opponent"]
+    'reference'
+    """
+    algorithm = section.get("algorithm")
+    named = algorithm.get("preset") if isinstance(algorithm, dict) else algorithm
+    asked = isinstance(algorithm, dict) and algorithm.get("optimism_coefficient")
+    if (named == "xpo" or asked) and "opponent" not in section:
+        section["opponent"] = "reference"
+        yield f"{name}.opponent, left out, is reference where optimism is asked for"
+
+
+def state_draw(section: dict[str, Any], name: str) -> Iterator[str]:
+    """State what `draw` meant of old: by solve rates, and without groups that teach nothing.
+
+    >>> section = {"draw": {"sampler": "uniform"}}
+    >>> list(state_draw(section, "rl"))
+    ['rl.draw.train_on, left out, is signal']
+    >>> section["draw"]
+    {'sampler': 'uniform', 'train_on': 'signal'}
+    """
+    draw = section.setdefault("draw", {})
+    if not isinstance(draw, dict):
+        return
+    for field, value in (("sampler", "solve_rate"), ("train_on", "signal")):
+        if field not in draw:
+            draw[field] = value
+            yield f"{name}.draw.{field}, left out, is {value}"
 
 
 _WEIGHT_OF = {"weights": "importance", "band": "band"}
@@ -150,3 +186,9 @@ REWRITES: Mapping[str, Rewrite] = {
     "tasks.synthesize": rewrite_synthesize,
 }
 """A task's package -> what brings its section to today's form; after renames and values."""
+
+LEFT_OUT: Mapping[str, Rewrite] = {
+    "tasks.preference": state_opponent,
+    "tasks.rl": state_draw,
+}
+"""A task's package -> what states the defaults of old that are others today; before `REWRITES`."""

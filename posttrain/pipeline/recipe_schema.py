@@ -1,6 +1,7 @@
 """The JSON schema of a flow's recipes, by which an editor completes and checks them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -19,13 +20,36 @@ from posttrain.stage.spec import Reference, Stage, Task
 _OF_EVERY_STAGE: Mapping[str, JsonSchemaValue] = {
     "inputs": {
         "type": "object",
-        "additionalProperties": {"type": "string", "pattern": r"^[\w-]+\.[\w-]+$"},
-        "description": "Other inputs than the flow's, by port: stage.output.",
+        "additionalProperties": {
+            "anyOf": [
+                {"type": "string", "pattern": r"^[\w-]+\.[\w-]+$"},
+                {"type": "null"},
+                {"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+            ]
+        },
+        "description": "Other inputs than the flow's, by port: stage.output, or null for none.",
     },
     "seed_as": {
         "type": "string",
         "description": "Have the seed of this other stage, to be compared with it.",
     },
+}
+
+_ADDED: JsonSchemaValue = {
+    "type": "object",
+    "properties": {
+        **_OF_EVERY_STAGE,
+        "task": {"type": "string", "description": "A task, such as tasks.probe."},
+        "repeats": {"type": "string", "description": "The stage of the flow that it repeats."},
+    },
+    "oneOf": [{"required": ["task"]}, {"required": ["repeats"]}],
+    "description": "A stage that the recipe adds to its flow.",
+}
+
+_ROUNDS: JsonSchemaValue = {
+    "type": "integer",
+    "minimum": 1,
+    "description": "How many rounds there are, in place of the flow's own number.",
 }
 
 
@@ -34,7 +58,9 @@ class _StageRecorder:
 
     def __init__(self, given: frozenset[str]) -> None:
         self.tasks: dict[str, Task] = {}
+        self.in_rounds: set[str] = set()
         self.asked: set[str] = set()
+        self.number = 0
         self._given = given
 
     def has(self, section: str) -> bool:
@@ -45,7 +71,26 @@ class _StageRecorder:
         self, name: str, task: Task, **inputs: Reference | Mapping[str, Reference] | None
     ) -> Stage:
         self.tasks[name] = task
+        if self.number:
+            self.in_rounds.add(name)
         return Stage(name, task, task.config.model_construct(), {})
+
+    def rounds(self, number: int, body: Callable[[Any, Any], Any], carried: Any) -> Any:
+        """Declare two rounds: the first may have stages that no other has."""
+        for self.number in (1, 2):
+            carried = body(self, carried)
+        self.number = 0
+        return carried
+
+
+@dataclass(frozen=True)
+class FlowSections:
+    """The sections that recipes of a flow may have."""
+
+    tasks: Mapping[str, Task]
+    """Section -> the task of its stages."""
+    in_rounds: frozenset[str] = frozenset()
+    """Those whose stages stand in every round."""
 
 
 def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
@@ -56,18 +101,27 @@ def stages_of_flow(flow: str, root: Path) -> dict[str, Task]:
         root: The project's root.
 
     Returns:
-        The task of each stage, by the stage's name.
+        The task of each stage, by the stage's name; of stages in rounds by their section's.
 
     Raises:
         UserError: There is no such flow.
 
     """
+    return dict(sections_of_flow(flow, root).tasks)
+
+
+def sections_of_flow(flow: str, root: Path) -> FlowSections:
+    """Every section that a flow may make stages of; see `stages_of_flow`."""
     let_import(root)
     declare = load_flow(flow, root, where="posttrain schema").declare
     plain = _recorded(declare, frozenset())
     every = _recorded(declare, frozenset(plain.asked))
     alone = [_recorded(declare, frozenset({section})) for section in sorted(plain.asked)]
-    return {name: task for each in (plain, *alone, every) for name, task in each.tasks.items()}
+    recorded = (plain, *alone, every)
+    return FlowSections(
+        {name: task for each in recorded for name, task in each.tasks.items()},
+        frozenset(name for each in recorded for name in each.in_rounds),
+    )
 
 
 def schedulable_fields(flow: str, root: Path) -> Iterator[tuple[str, str, list[str]]]:
@@ -123,7 +177,8 @@ def recipe_schema(
         The schema, with a description for every section and field that has one.
 
     """
-    tasks = stages_of_flow(flow, root)
+    sections = sections_of_flow(flow, root)
+    tasks = sections.tasks
     configs: set[type[BaseModel]] = {RunSettings, release, Resources, Declared}
     configs |= {task.config for task in tasks.values()}
     ordered = sorted(configs, key=lambda each: each.__qualname__)
@@ -155,6 +210,11 @@ def recipe_schema(
                 "description": "When the recipe runs, by name; posttrain schedule --help says how.",
                 "additionalProperties": {"type": "object", "required": ["cron"]},
             },
+            "method": {
+                "type": "string",
+                "description": "A method whose settings lie under the recipe's own sections;"
+                " posttrain method list names them.",
+            },
             "plugins": {
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
                 "description": "Modules whose parts the recipe may name.",
@@ -162,11 +222,29 @@ def recipe_schema(
             **definitions[Declared.__name__]["properties"],
             "run": _or_null(made[(RunSettings, "validation")]),
             "release": _or_null(made[(release, "validation")]),
-            **{name: _or_null(stage(task)) for name, task in tasks.items()},
+            **({"rounds": _ROUNDS} if sections.in_rounds else {}),
+            **{name: _one_or_several(stage(task)) for name, task in tasks.items()},
         },
-        "additionalProperties": False,
+        "patternProperties": {
+            f"^{name}_[1-9][0-9]*$": _or_null(stage(tasks[name]))
+            for name in sorted(sections.in_rounds)
+        },
+        "additionalProperties": _ADDED,
         "$defs": definitions,
     }
+
+
+def _one_or_several(section: JsonSchemaValue) -> JsonSchemaValue:
+    """A section, nothing, or a list of sections of which all but the first are named by `as`."""
+    named = {"as": {"type": "string", "description": "Name of the stage, for it alone."}}
+    entry = {**section, "properties": {**section["properties"], **named}}
+    several = {
+        "type": "array",
+        "minItems": 1,
+        "prefixItems": [_or_null(section)],
+        "items": {**entry, "required": [*section.get("required", []), "as"]},
+    }
+    return {"anyOf": [section, {"type": "null"}, several]}
 
 
 def _or_null(section: JsonSchemaValue) -> JsonSchemaValue:

@@ -25,10 +25,13 @@ from posttrain.stage.slots import (
 SLOTS: Mapping[str, str] = {
     "source": "posttrain.data.sources.registry:SOURCES",
     "teacher": "posttrain.data.teachers.registry:TEACHERS",
+    "extractor": "posttrain.learning.rewards.extractors.registry:EXTRACTORS",
+    "constraint": "posttrain.learning.rewards.constraints.registry:CONSTRAINTS",
     "verifier": "posttrain.learning.rewards.verifiers.registry:VERIFIERS",
     "filter": "posttrain.data.filters.registry:FILTERS",
     "pair_builder": "posttrain.data.pair_builders.registry:PAIR_BUILDERS",
     "template": "posttrain.data.chat_templates.registry:TEMPLATES",
+    "row_loss": "posttrain.learning.training.row_losses.registry:ROW_LOSSES",
     "problem_sampler": "posttrain.learning.curriculum.registry:PROBLEM_SAMPLERS",
     "producer": "posttrain.learning.rl.producers.registry:PRODUCERS",
     "engine": "posttrain.learning.rollouts.engines.registry:ENGINES",

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from posttrain.pipeline.comparison import real_differences, same_rules
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.hermetic.environment import decisive
 from posttrain.pipeline.recipe import Recipe
-from posttrain.pipeline.verifiers import VERIFIES, verifier_entries
+from posttrain.pipeline.verifiers import VERIFIES, entry_of, verifiers_of
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import (
     FRAMEWORK,
@@ -27,12 +27,13 @@ from posttrain.provenance.ledger.records import StageRun
 from posttrain.stage.config import StageConfig, configs_in
 from posttrain.stage.errors import UserError
 from posttrain.stage.seeds import derived_seed
-from posttrain.stage.slots import parts_in
+from posttrain.stage.slots import Part, parts_in
 from posttrain.stage.spec import ArtifactKind, Dag, Stage
 
 INTERFACE = (
     # Which actor does what decides nothing about its result.
     "posttrain.backends.cluster",
+    "posttrain.methods",
     "posttrain.pipeline.execution.assignment",
     "posttrain.stage.errors",
     "posttrain.stage.artifact_kinds",
@@ -40,6 +41,7 @@ INTERFACE = (
     "posttrain.stage.context",
     "posttrain.stage.declared",
     "posttrain.stage.installed",
+    "posttrain.stage.needs",
     "posttrain.stage.part_checks",
     "posttrain.stage.part_schema",
     "posttrain.stage.resources",
@@ -96,12 +98,9 @@ class StageKeys:
         found = self._closure(name, entries)
         if VERIFIES not in found.symbols:
             return _with_packages_in_use(found, stage.config)
-        # Rows of problems name verifiers.
-        tables = [role for role, r in stage.inputs.items() if r.type == ArtifactKind.PROBLEMS]
-        named = {role: digest for role, digest in (inputs or {}).items() if role in tables}
-        verifiers = verifier_entries(self.ledger, None if inputs is None else named.values())
-        found = self._closure(name, tuple(dict.fromkeys((*entries, *verifiers))))
-        return _with_packages_in_use(found, stage.config)
+        verifiers = _verifiers(self.ledger, stage, inputs)
+        found = self._closure(name, tuple(dict.fromkeys((*entries, *map(entry_of, verifiers)))))
+        return _with_packages_in_use(found, stage.config, verifiers)
 
     def _closure(self, name: str, entries: tuple[str, ...]) -> CodeClosure:
         stage = self.dag.stages[name]
@@ -261,13 +260,29 @@ class StageKeys:
         return SourceArchive(self.workspace.state / "code" / "sources")
 
 
-def _with_packages_in_use(closure: CodeClosure, config: StageConfig) -> CodeClosure:
-    """A closure without the packages of extras that the stage's parameters have no use for.
+def _verifiers(ledger: Ledger, stage: Stage, inputs: Mapping[str, str] | None) -> list[type[Part]]:
+    """What scores in a stage: that of its problems' sources, and what rows name themselves."""
+    if inputs is None:
+        return verifiers_of(ledger, None)
+    digests: dict[str, list[str]] = defaultdict(list)
+    for role, reference in stage.inputs.items():
+        digests[reference.type] += [inputs[role]] if role in inputs else []
+    of_rows, of_sources = digests[ArtifactKind.PROBLEMS], digests[ArtifactKind.VERIFIERS]
+    if of_sources:
+        return verifiers_of(ledger, of_sources, also=of_rows)
+    return verifiers_of(ledger, of_rows)
+
+
+def _with_packages_in_use(
+    closure: CodeClosure, config: StageConfig, named: Sequence[type[Part]] = ()
+) -> CodeClosure:
+    """A closure without the packages of extras that parameters and `named` parts have no use for.
 
     Only what the framework imports inside of its functions may be out of use: the configs that
     lead there name it in `PACKAGES`. What a project's own code imports always counts.
     """
-    used = {name for each in configs_in(config) for name in each.PACKAGES}
+    configs: list[type[StageConfig]] = [*map(type, configs_in(config)), *named]
+    used = {name for each in configs for name in each.PACKAGES}
     unused = {
         name
         for name in closure.lazy.keys() & optional(FRAMEWORK) - used

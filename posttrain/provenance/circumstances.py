@@ -19,6 +19,7 @@ NAMES = {
     "openblas": "OpenBLAS's kernels",
     "libc": "the C library",
     "gpu": "the GPU",
+    "sandbox": "the programs of the sandbox",
     "processor": "the processor",
 }
 """Circumstances that may decide bytes, in the order in which they are compared."""

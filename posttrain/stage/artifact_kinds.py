@@ -43,6 +43,7 @@ class ArtifactKind(str):
     TOKENIZER: ClassVar["ArtifactKind"]
     TEMPLATE: ClassVar["ArtifactKind"]
     VERIFIER: ClassVar["ArtifactKind"]
+    VERIFIERS: ClassVar["ArtifactKind"]
 
     suffix: str
     """File suffix of such an artifact; directories and foreign files have none."""
@@ -139,6 +140,7 @@ ArtifactKind.SOURCE = ArtifactKind("source")
 ArtifactKind.TOKENIZER = ArtifactKind("tokenizer", shape="part")
 ArtifactKind.TEMPLATE = ArtifactKind("template", shape="part")
 ArtifactKind.VERIFIER = ArtifactKind("verifier", shape="verifier")
+ArtifactKind.VERIFIERS = ArtifactKind("verifiers", suffix=".json", shape="report")
 
 ARTIFACT_KINDS: Mapping[str, ArtifactKind] = {
     str(kind): kind for kind in vars(ArtifactKind).values() if isinstance(kind, ArtifactKind)

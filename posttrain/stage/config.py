@@ -43,6 +43,10 @@ class StageConfig(BaseModel):
     Such a package is in the keys of these stages alone: to others it may come and go.
     """
 
+    PROGRAMS: ClassVar[Mapping[str, str]] = {}
+    """Programs of the system that a stage starts for this config, with the line that installs each;
+    `posttrain plan` and `posttrain doctor` look for them."""
+
     @classmethod
     def parse(cls, values: Mapping[str, Any], *, where: str) -> Self:
         """Validate values that a person wrote.
@@ -76,12 +80,21 @@ class StageConfig(BaseModel):
         """The values, as JSON has them, without those of fields that change no byte."""
         return self.model_dump(mode="json", exclude=_unkeyed(self) or None)
 
+    def remarks(self) -> tuple[str, ...]:
+        """Say what somebody should know of these values though they may well be meant.
+
+        Returns:
+            Sentences, for `posttrain plan` and for the stage's own notes.
+
+        """
+        return ()
+
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
 
         Returns:
             Of these names; `processes` stands for further processes of this machine, to which a
-            stage talks by TCP.
+            stage talks by TCP, and `sandbox` for programs that nobody has read: without TCP.
 
         """
         return frozenset()

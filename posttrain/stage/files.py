@@ -1,4 +1,4 @@
-"""Replace a file in one step: who reads it sees the old one or the new one, never a part."""
+"""Files replaced in one step, where who reads sees the old or the new one, and where files lie."""
 
 import os
 import uuid
@@ -40,3 +40,16 @@ def flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def nearest_existing(path: Path) -> Path:
+    """Find what a path lies in, or will once its folders are made.
+
+    Args:
+        path: There or not.
+
+    Returns:
+        The path itself, or the nearest folder above it that is there.
+
+    """
+    return next(each for each in (path, *path.parents) if each.exists())

@@ -224,7 +224,13 @@ class StatCache:
         there = os.path.abspath(path)  # noqa: PTH100 - as `_file`
         for name in [n for n in self.entries if n == there or n.startswith(there + os.sep)]:
             *known, _, sha256 = self.entries[name]
-            now = _signature(Path(name).stat())
+            try:
+                now = _signature(Path(name).stat())
+            except (FileNotFoundError, NotADirectoryError):
+                # A folder that took another's place need not have all of its files and folders.
+                del self.entries[name]
+                self.changed = True
+                continue
             if list(now[:3]) == known:
                 self.entries[name] = (*now, sha256)
                 self.changed = True

@@ -31,6 +31,8 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     ValidationError,
     ValidatorFunctionWrapHandler,
+    WrapSerializer,
+    WrapValidator,
     model_serializer,
     model_validator,
 )
@@ -72,7 +74,7 @@ class ScheduledNumber(StageConfig):
     after: int = Field(default=0, ge=0)
     """Steps at the first value before the way begins."""
     shape: Annotated[ScheduleShape, InSlot(SCHEDULE_SHAPES)] = Linear()
-    """How it goes: linear, cosine, exponential, step, or a plug-in's shape."""
+    """How it goes: linear, cosine, exponential, step, cycle, or a plug-in's shape."""
     metric: str | None = Field(default=None, min_length=1)
     """Name of the metric that it follows in place of the step, such as rl/entropy."""
     low: float | None = None
@@ -155,6 +157,29 @@ class ScheduledNumber(StageConfig):
         assert self.high is not None
         seen = metrics.get(self.metric, self.low)
         return (seen - self.low) / (self.high - self.low)
+
+
+def _weight(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """A number, or the schedule of one."""
+    try:
+        if isinstance(value, ScheduledNumber | Mapping):
+            return ScheduledNumber.model_validate(value)
+    except ValidationError as error:
+        context = {"config": ScheduledNumber, "inner": error}
+        raise PydanticCustomError("in_part", "{inner}", context) from None
+    return handler(value)
+
+
+def _written(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return value.written() if isinstance(value, ScheduledNumber) else handler(value)
+
+
+Weight = Annotated[
+    float,
+    WrapValidator(_weight, json_schema_input_type=float | ScheduledNumber),
+    WrapSerializer(_written),
+]
+"""The type of a number in a list or a mapping, in whose place a schedule may stand."""
 
 
 class Schedulable(StageConfig):

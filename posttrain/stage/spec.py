@@ -1,6 +1,6 @@
 """What a flow is made of: kinds of artifacts, ports, tasks, stages and the DAG they form."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
@@ -29,6 +29,27 @@ class Port:
 
 
 @dataclass(frozen=True)
+class Vocabulary:
+    """What a plan can know of the tokenizer of a model that a stage makes, or imports."""
+
+    least: int
+    """Tokens that it has at the least."""
+    most: int
+    """Tokens that it has at the most."""
+    digest: str | None = None
+    """SHA-256 of the vocabulary, where it is known."""
+
+    def differs_from(self, other: "Vocabulary") -> bool:
+        """True where the two cannot be one."""
+        if self.digest and other.digest:
+            return self.digest != other.digest
+        return self.most < other.least or other.most < self.least
+
+    def __str__(self) -> str:
+        return f"{self.least}" if self.least == self.most else f"at most {self.most}"
+
+
+@dataclass(frozen=True)
 class Task:
     """The implementation of one kind of stage: a package with `config.py` and `stage.py`.
 
@@ -43,6 +64,12 @@ class Task:
     outputs: Mapping[str, Port]
     parallel: bool = False
     on_ray: bool = False
+    refuse: Callable[["Stage", "Dag"], None] | None = None
+    """Raises a `UserError` with the remedy where a stage of this task cannot succeed, as far as
+    its parameters and the wiring of the whole DAG say: the plan asks it before anything runs."""
+    vocabulary: Callable[["Stage"], Vocabulary | None] | None = None
+    """Tells what is known beforehand of the tokenizer of the models that the stage starts from
+    nothing, or imports; None where that is nothing."""
 
     @property
     def entry(self) -> str:
@@ -81,6 +108,9 @@ class Stage:
     """Name that its seed derives from, if not its own: of a stage that it is compared with."""
     declared: Declared = Declared()
     """What it may read beside its inputs; files stand among these as `reads.path`."""
+    stated: Mapping[str, object] = field(default_factory=dict)
+    """What the recipe says of the stage beside its parameters: `inputs`, `seed_as`, `declares`, and
+    the `task` of one that the recipe adds, or which stage it `repeats`."""
 
     def outputs(self) -> dict[str, PurePosixPath]:
         """Workspace paths of the outputs, relative to the recipe's directory."""
@@ -131,16 +161,20 @@ class Dag:
         except CycleError as error:
             loop = " -> ".join(error.args[1])
             raise UserError(
-                f"the stages form a cycle: {loop}; rewire one of their inputs"
+                f"the stages form a cycle: {loop}; rewire one of their inputs, or let a stage stand"
+                " twice by a list in its section"
             ) from None
 
     def check(self) -> None:
-        """Refuse dangling references, mistyped edges, unfilled ports and cycles."""
+        """Refuse dangling references, mistyped edges, unfilled ports, cycles; ask the tasks."""
         for stage in self.stages.values():
             _check_ports(stage)
             for port, reference in stage.inputs.items():
                 self._check_edge(stage, port, reference)
         self.order()
+        for stage in self.stages.values():
+            if stage.task.refuse is not None:
+                stage.task.refuse(stage, self)
 
     def _check_edge(self, stage: Stage, port: str, reference: Reference) -> None:
         where = f"{stage.name}.inputs.{port}"
@@ -172,3 +206,26 @@ def _check_ports(stage: Stage) -> None:
     for name, port in ports.items():
         if name not in filled and not port.optional and not port.many:
             raise UserError(f"stage '{stage.name}': input '{name}' ({port.doc}) is not connected")
+
+
+def refuse_other_than_one(stage: Stage, *ports: str) -> None:
+    """Refuse a stage that takes the same from either of some ports, if not exactly one has it.
+
+    Args:
+        stage: Whose `inputs` are looked at.
+        ports: Names of optional ports.
+
+    Raises:
+        UserError: None is connected, or more than one.
+
+    """
+    connected = [port for port in ports if port in stage.inputs]
+    where = f"{stage.name}.inputs"
+    if len(connected) > 1:
+        one, other = connected[:2]
+        raise UserError(
+            f"{where}: {one} and {other} are both connected ({stage.inputs[one]} and"
+            f" {stage.inputs[other]}), and one of them is taken; write {one}: null or {other}: null"
+        )
+    if not connected:
+        raise UserError(f"{where}: neither {' nor '.join(ports)} is connected; connect one")

@@ -16,6 +16,7 @@ from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
     sample_and_score_all,
+    share_unjudged,
     verifying,
 )
 from posttrain.stage.context import StageContext
@@ -36,7 +37,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Load all models, sample each policy, score, summarize."""
-    problems = read_problems(inputs["problems"])
+    problems = read_problems(inputs["problems"], inputs.get("verifiers"))
     policies = _load_policies(inputs, context.device)
     tokenizer = next(iter(policies.values())).tokenizer
     reward_model, reward_digest = None, None
@@ -50,6 +51,7 @@ def run(
     # One seed for all policies: what they draw is paired, so their differences vary less.
     params = config.params(purpose_seed(context.seed, "evaluate"))
     tallies, total = [], len(policies) * len(problems)
+    unjudged: dict[str, float] = {}
     with verifying(context.ray) as verify:
         for place, (name, policy) in enumerate(policies.items()):
             with open_engine(
@@ -62,8 +64,10 @@ def run(
                     make_prompts(policy.tokenizer, problems),
                     params,
                     verify=verify,
+                    truncated=config.truncated,
                     report=partial(_progress, context, place * len(problems), total),
                 )
+            unjudged[name] = share_unjudged(scored, of=f"policy '{name}'", note=context.note)
             tallies.append(
                 tally(
                     name,
@@ -79,7 +83,8 @@ def run(
     write_report(report, outputs["report"])
     write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
     lost = len(problems) - len(judged[0].problems)
-    return _metrics(report) | ({"evaluate/num_unjudged": float(lost)} if lost else {})
+    shares = {f"evaluate/{name}/unjudged": share for name, share in unjudged.items() if share}
+    return _metrics(report) | shares | ({"evaluate/num_unjudged": float(lost)} if lost else {})
 
 
 def _load_policies(inputs: Mapping[str, Path], device: str) -> dict[str, Policy]:

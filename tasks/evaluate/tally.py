@@ -7,9 +7,10 @@ from itertools import compress
 import torch
 from torch import Tensor
 
+from posttrain.data.contexts import in_context
 from posttrain.data.schemas import Problem
 from posttrain.learning.models.reward_head import RewardModel
-from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.components.verifier import stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
@@ -56,7 +57,10 @@ class Tally:
 
     def drawn(self) -> DrawnSamples:
         """Return what inference strategies work with."""
-        answers = [[final_answer(made.sample.text) for made in group] for group in self.samples]
+        answers = [
+            stated_answers([made.sample.text for made in group], problem)
+            for problem, group in zip(self.problems, self.samples, strict=True)
+        ]
         return DrawnSamples(answers, self.correct_PN, self.rewards_PN)
 
     def mean_length(self) -> float:
@@ -115,8 +119,12 @@ def judged_by_all(tallies: Sequence[Tally]) -> list[Tally]:
 
 def _rewards(reward_model: RewardModel, samples: Sequence[ScoredSample]) -> list[float]:
     """Reward of every sample; equal texts are scored once, an empty one ranks last."""
-    pairs = {(made.problem.prompt, made.sample.text) for made in samples if made.sample.text}
-    ordered = sorted(pairs)
-    scores = reward_model.score([p for p, _ in ordered], [t for _, t in ordered]) if ordered else []
+
+    def answer(made: ScoredSample) -> tuple[str, str, str]:
+        return made.problem.prompt, made.sample.text, made.problem.context
+
+    ordered = sorted({answer(made) for made in samples if made.sample.text})
+    prompts = in_context([prompt for prompt, _, _ in ordered], [each for _, _, each in ordered])
+    scores = reward_model.score(prompts, [text for _, text, _ in ordered]) if ordered else []
     known = dict(zip(ordered, scores, strict=True))
-    return [known.get((m.problem.prompt, m.sample.text), float("-inf")) for m in samples]
+    return [known.get(answer(made), float("-inf")) for made in samples]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import polars as pl
 
-from posttrain.data.pairs import with_split
-from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS
-from posttrain.data.tables import read_table, write_table
+from posttrain.data.pair_inputs import read_pair_inputs
+from posttrain.data.schemas import PAIRS
+from posttrain.data.source_verifiers import read_scored_problems
+from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
@@ -94,13 +95,15 @@ def _given_pairs(
             " connected; connect one"
         )
     wanted = config.pairs
-    if "pairs" in inputs:
-        source, pairs = inputs["pairs"], read_table(inputs["pairs"], PAIRS)
-        if pairs["split"].n_unique() < 2:
-            pairs = with_split(pairs, heldout_fraction=wanted.heldout_fraction, seed=context.seed)
-    else:
-        source = inputs["samples"]
-        pairs = wanted.build(read_table(source, COMPLETIONS), seed=context.seed)
+    source = inputs["pairs" if "pairs" in inputs else "samples"]
+    pairs = read_pair_inputs(
+        inputs,
+        builder=wanted.builder,
+        pairs_per_problem=wanted.per_problem,
+        max_pairs=wanted.limit,
+        heldout_fraction=wanted.heldout_fraction,
+        seed=context.seed,
+    )
     usable = pairs["problem_id"].n_unique()
     if usable < 2:
         raise UserError(
@@ -116,4 +119,4 @@ def _problems(inputs: Mapping[str, Path]) -> pl.DataFrame:
             "preference: rounds sample problems, and none are connected; connect inputs.problems,"
             " or set rounds to 0"
         )
-    return read_table(inputs["problems"], PROBLEMS)
+    return read_scored_problems(inputs["problems"], inputs.get("verifiers"))

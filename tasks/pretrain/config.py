@@ -8,7 +8,7 @@ from posttrain.data.chat_templates.base import Template
 from posttrain.data.chat_templates.own import OwnTemplate
 from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
-from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.config import PaceConfig, TrainingConfig
 from posttrain.stage.slots import InSlot
 
 
@@ -53,6 +53,8 @@ class PretrainConfig(TrainingConfig):
             )
         if self.mixture and self.order == "as_given":
             raise ValueError("a mixture draws its rows; leave mixture out, or take order: shuffled")
+        if self.mixture and self.pace != PaceConfig():
+            raise ValueError("a mixture draws from all rows; leave mixture out, or leave pace out")
         wrong = [name for name, share in self.mixture.items() if share <= 0]
         if wrong:
             raise ValueError(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.data.batching import Mixture
+from posttrain.data.contexts import prompts_of
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.build import build_llama
@@ -14,6 +15,8 @@ from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.pretrain.config import PretrainConfig
 
+_COLUMNS = ["source", "prompt", "text", "context"]
+
 
 def run(
     config: PretrainConfig,
@@ -22,7 +25,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Read the corpus, start a policy, train it, save it."""
-    corpus = read_table(inputs["corpus"], COMPLETIONS, columns=["source", "prompt", "text"])
+    corpus = read_table(inputs["corpus"], COMPLETIONS, columns=_COLUMNS)
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
     config.template.give_to(policy.tokenizer, where="pretrain")
@@ -31,7 +34,7 @@ def run(
     num_parameters = policy.model.num_parameters()
     metrics = fit(
         policy,
-        Corpus(prompts, texts, mask_prompts=not config.loss_on_prompts, mixture=mixture),
+        Corpus(prompts_of(corpus), texts, mask_prompts=not config.loss_on_prompts, mixture=mixture),
         outputs,
         config=config,
         context=context,

@@ -9,6 +9,9 @@ TASK = Task(
     inputs={
         "policy": Port(ArtifactKind.CHECKPOINT, "policy to sample from"),
         "problems": Port(ArtifactKind.PROBLEMS, "problems to attempt"),
+        "verifiers": Port(
+            ArtifactKind.VERIFIERS, "what scores problems that name no verifier", optional=True
+        ),
     },
     outputs={
         "samples": Port(ArtifactKind.COMPLETIONS, "every attempt with its verdict"),

@@ -9,16 +9,16 @@ import torch
 from posttrain.data.schemas import (
     COMPLETIONS,
     IDENTITY,
-    PROBLEMS,
     SOLVE_RATES,
     completions_table,
     row_id,
     with_row_ids,
 )
-from posttrain.data.tables import read_table, write_table
+from posttrain.data.source_verifiers import read_scored_problems
+from posttrain.data.tables import write_table
 from posttrain.learning.maths.intervals import wilson_interval
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.rewards.score import final_answer
+from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.scoring import (
@@ -26,6 +26,7 @@ from posttrain.learning.rollouts.scoring import (
     make_prompts,
     problems_of,
     sample_and_score_all,
+    share_unjudged,
     verifying,
 )
 from posttrain.stage.context import StageContext
@@ -41,7 +42,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Choose problems, sample, score, count."""
-    table = read_table(inputs["problems"], PROBLEMS)
+    table = read_scored_problems(inputs["problems"], inputs.get("verifiers"))
     problems = problems_of(even_share(table, config.num_problems, seed=context.seed))
     policy = load_policy(inputs["policy"], device=context.device)
     digest = weights_digest(policy.model)
@@ -57,14 +58,18 @@ def run(
             make_prompts(policy.tokenizer, problems),
             params,
             verify=verify,
+            truncated=config.truncated,
             report=lambda done: context.progress(done, len(problems), unit="problem"),
         )
 
     samples = completions_table([made.completion(digest) for made in scored])
+    # Told before a probe of which nothing could be judged is refused.
+    unjudged = share_unjudged(scored, of="the policy", note=context.note)
     rates = solve_rates(samples, policy=digest)
     write_table(samples, outputs["samples"], COMPLETIONS)
     write_table(rates, outputs["solve_rates"], SOLVE_RATES)
-    return _metrics(scored, rates)
+    metrics = _metrics(scored, rates, stated=_num_stated(scored, context))
+    return metrics | ({"probe/unjudged": unjudged} if unjudged else {})
 
 
 def even_share(problems: pl.DataFrame, num_problems: int | None, *, seed: int) -> pl.DataFrame:
@@ -115,18 +120,36 @@ def solve_rates(samples: pl.DataFrame, *, policy: str) -> pl.DataFrame:
     )
 
 
-def _metrics(scored: Sequence[ScoredSample], rates: pl.DataFrame) -> dict[str, float]:
+def _num_stated(scored: Sequence[ScoredSample], context: StageContext) -> int:
+    """Count the samples that state an answer; say where it was looked for if none does."""
+    by_problem: dict[str, list[ScoredSample]] = {}
+    for made in scored:
+        by_problem.setdefault(made.problem.id, []).append(made)
+    stated = sum(
+        answer is not None
+        for group in by_problem.values()
+        for answer in stated_answers([made.sample.text for made in group], group[0].problem)
+    )
+    places = places_of_answers(group[0].problem for group in by_problem.values())
+    if not stated and places:
+        context.note(
+            f"no sample states an answer {places}; let `answer` of that verifier be where the"
+            " policy writes it"
+        )
+    return stated
+
+
+def _metrics(
+    scored: Sequence[ScoredSample], rates: pl.DataFrame, *, stated: int
+) -> dict[str, float]:
     mixed = (rates["solved"] > 0) & (rates["solved"] < rates["attempts"])
     cut = [made.sample.finish_reason is FinishReason.LENGTH for made in scored]
-    stated = [final_answer(made.sample.text) is not None for made in scored]
     lengths = [len(made.sample.token_ids) for made in scored]
-    unjudged = sum(made.score.value is None for made in scored)
     return {
         "probe/solve_rate": float(rates["solve_rate"].to_numpy().mean()),
         "probe/share_with_signal": float(mixed.to_numpy().mean()),
         "probe/truncation_rate": sum(cut) / len(scored),
-        "probe/format_rate": sum(stated) / len(scored),
+        "probe/format_rate": stated / len(scored),
         "probe/mean_length": sum(lengths) / len(scored),
         "probe/num_problems": float(len(rates)),
-        **({"probe/unjudged": unjudged / len(scored)} if unjudged else {}),
     }

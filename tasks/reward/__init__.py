@@ -1,14 +1,22 @@
-"""Reward: a Bradley-Terry reward model on pairs of verified and refuted samples."""
+"""Reward: a Bradley-Terry reward model on pairs, ready ones or built of judged samples."""
 
-from posttrain.stage.spec import ArtifactKind, Port, Task
+from posttrain.data.pair_builders.ports import PAIR_PORTS, refuse_pair_ports
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
 from tasks.reward.config import RewardConfig
+
+
+def _refuse(stage: Stage, dag: Dag) -> None:
+    """Refuse inputs of which no pairs can be made."""
+    assert isinstance(stage.config, RewardConfig)
+    refuse_pair_ports(stage, stage.config.builder)
+
 
 TASK = Task(
     package="tasks.reward",
     config=RewardConfig,
     inputs={
         "policy": Port(ArtifactKind.CHECKPOINT, "model that the reward model starts from"),
-        "samples": Port(ArtifactKind.COMPLETIONS, "several judged samples per problem"),
+        **PAIR_PORTS,
     },
     outputs={
         "reward_model": Port(ArtifactKind.REWARD_MODEL, "scores completions of prompts"),
@@ -17,4 +25,5 @@ TASK = Task(
         "report": Port(ArtifactKind.REPORT, "accuracy, AUROC and calibration on held-out pairs"),
     },
     parallel=True,
+    refuse=_refuse,
 )

@@ -1,4 +1,4 @@
-"""Train a Bradley-Terry reward model on pairs of one problem's samples, and grade it."""
+"""Train a Bradley-Terry reward model on pairs, and grade it."""
 
 import json
 from collections.abc import Mapping
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 from torch import Tensor
 
-from posttrain.data.pairs import build_pairs
+from posttrain.data.pair_inputs import read_pair_inputs
 from posttrain.data.rows import TokenBatch
-from posttrain.data.schemas import COMPLETIONS, PAIRS
-from posttrain.data.tables import read_table, write_table
+from posttrain.data.schemas import PAIRS
+from posttrain.data.tables import write_table
 from posttrain.learning.maths.pairs import bradley_terry_loss
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.reward_head import RewardModel, save_reward_model, start_reward_model
@@ -36,23 +36,22 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Build pairs, train the head and the body on one split, grade them on the other."""
-    samples = read_table(inputs["samples"], COMPLETIONS)
+    """Take or build pairs, train the head and the body on one split, grade them on the other."""
     reward_model = start_reward_model(
         inputs["policy"],
         parameterization=config.parameterization,
         scale=config.scale,
         device=context.device,
     )
-    pairs = build_pairs(
-        samples,
+    pairs = read_pair_inputs(
+        inputs,
+        builder=config.builder,
         pairs_per_problem=config.pairs_per_problem,
+        max_pairs=config.max_pairs,
         heldout_fraction=config.heldout_fraction,
         seed=context.seed,
-        max_pairs=config.max_pairs,
-        builder=config.builder,
     )
-    _refuse_too_few(pairs, str(inputs["samples"]))
+    _refuse_too_few(pairs, inputs)
 
     curve = Curve(context)
     trainable = prepare_for_training(reward_model.model, config.learner, seed=context.seed)
@@ -95,12 +94,26 @@ def _pair_loss(
     denominator: float,
 ) -> tuple[Tensor, Mapping[str, Tensor]]:
     chosen_B, rejected_B = replace(reward_model, model=model).rewards(batch).chunk(2)
-    return bradley_terry_loss(chosen_B, rejected_B, denominator=denominator, centering=centering)
+    facts = batch.pairs
+    return bradley_terry_loss(
+        chosen_B,
+        rejected_B,
+        denominator=denominator,
+        centering=centering,
+        weight_B=None if facts is None else facts.weight_B,
+        label_prob_B=None if facts is None else facts.label_prob_B,
+    )
 
 
-def _refuse_too_few(pairs: pl.DataFrame, where: str) -> None:
+def _refuse_too_few(pairs: pl.DataFrame, inputs: Mapping[str, Path]) -> None:
     usable = pairs["problem_id"].n_unique()
+    if usable < 2 and "pairs" in inputs:
+        raise UserError(
+            f"{inputs['pairs']}: {usable or 'no'} problem has pairs that can be used, but training"
+            " and held-out pairs need one each; take pairs of more prompts, or another builder"
+        )
     if usable < 2:
+        where = inputs["samples"]
         raise UserError(
             f"{where}: {usable or 'no'} problem has both a verified and a refuted sample, but "
             "training and held-out pairs need one each; draw more samples per problem, take "

@@ -1,10 +1,67 @@
-"""RL: policy gradients with the verifiers' reward, by the algorithm that the recipe names.
+"""RL: policy gradients with a stack of reward components, by the algorithm that the recipe names.
 
 Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists them.
 """
 
-from posttrain.stage.spec import ArtifactKind, Port, Task
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
 from tasks.rl.config import RlStageConfig
+
+_ASKED = {
+    "reward_models": "reward.reward_model",
+    "references": "sft.policy",
+    "traces": "curate.traces",
+    "verdicts": "judge.verdicts",
+}
+"""Ports of the reward's components, each with what a recipe may connect."""
+
+
+def _refuse(stage: Stage, dag: Dag) -> None:
+    """Refuse solve rates of another policy, a sampler without them, a reference without use."""
+    config, wired = stage.config, stage.inputs
+    assert isinstance(config, RlStageConfig)
+    if "solve_rates" in config.draw.sampler.NEEDS:
+        if "solve_rates" not in wired:
+            raise UserError(
+                f"{stage.name}.draw.sampler: {config.draw.sampler.kind} begins from solve rates,"
+                " and none are connected; connect a probe's, or set sampler to uniform"
+            )
+        probe = wired["solve_rates"].stage
+        probed = dag.stages[probe].inputs.get("policy") if probe else None
+        if probed is not None and probed != wired["policy"]:
+            raise UserError(
+                f"{stage.name}.inputs.solve_rates: {probe} probes {probed}, and {stage.name} starts"
+                f" from {wired['policy']}; probe that one ({probe}: {{inputs: {{policy:"
+                f" {wired['policy']}}}}}, or a further entry of a list of probes), or set"
+                f" {stage.name}.draw.sampler to uniform"
+            )
+    if "reference" in wired and not config.algorithm.uses_reference:
+        raise UserError(
+            f"{stage.name}.inputs.reference: {wired['reference']} is connected, but the algorithm"
+            " has no kl, so it would change nothing; set algorithm.regularizers.kl, or write"
+            " reference: null"
+        )
+    _refuse_ports(stage, config)
+
+
+def _refuse_ports(stage: Stage, config: RlStageConfig) -> None:
+    """Refuse a component without its model, and a model that no component asks."""
+    asked = config.reward.ports
+    for port, component in asked.items():
+        if port not in stage.inputs:
+            kind, _, name = port.partition(".")
+            wired = f"{kind}: {{{name}: {_ASKED[kind]}}}" if name else f"{kind}: {_ASKED[kind]}"
+            raise UserError(
+                f"{stage.name}.reward.components.{component}: it asks {port}, which is not"
+                f" connected; add {stage.name}: {{inputs: {{{wired}}}}}"
+            )
+    for port in stage.inputs:
+        if port.partition(".")[0] in _ASKED and port not in asked:
+            raise UserError(
+                f"{stage.name}.inputs.{port}: no component of the reward asks for this; add one"
+                f" under {stage.name}.reward.components, or leave it out"
+            )
+
 
 TASK = Task(
     package="tasks.rl",
@@ -12,6 +69,9 @@ TASK = Task(
     inputs={
         "policy": Port(ArtifactKind.CHECKPOINT, "policy to improve"),
         "problems": Port(ArtifactKind.PROBLEMS, "problems to practice on"),
+        "verifiers": Port(
+            ArtifactKind.VERIFIERS, "what scores problems that name no verifier", optional=True
+        ),
         "solve_rates": Port(
             ArtifactKind.SOLVE_RATES,
             "how often that policy solves them, where the problem sampler begins from it",
@@ -20,6 +80,29 @@ TASK = Task(
         "reference": Port(
             ArtifactKind.CHECKPOINT,
             "policy to stay near, where the algorithm has a kl",
+            optional=True,
+        ),
+        "reward_models": Port(
+            ArtifactKind.REWARD_MODEL,
+            "score answers, for components of kind model",
+            many=True,
+            optional=True,
+            own_tokenizer=True,
+        ),
+        "references": Port(
+            ArtifactKind.CHECKPOINT,
+            "policies that components of the reward ask: log_ratio, embedding, information_gain",
+            many=True,
+            optional=True,
+        ),
+        "traces": Port(
+            ArtifactKind.COMPLETIONS,
+            "solutions that components of the reward compare with: trace_likeness",
+            optional=True,
+        ),
+        "verdicts": Port(
+            ArtifactKind.VERDICTS,
+            "what was said of answers before, for components of kind stored",
             optional=True,
         ),
     },
@@ -31,4 +114,5 @@ TASK = Task(
     },
     parallel=True,
     on_ray=True,
+    refuse=_refuse,
 )

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from posttrain.learning.algorithms.identity import digest
-from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
@@ -34,6 +33,8 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     before = weights_digest(policy.model)
     context.note(f"algorithm {digest(config.algorithm)}")
+    if config.note_on_ratio:
+        context.note(config.note_on_ratio)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     checkpointer = Checkpointer(
         context.scratch,
@@ -41,8 +42,15 @@ def run(
         identity=_identity(config, inputs, context, policy=before),
         note=context.note,
     )
-    pool = read_pool(inputs["problems"], inputs.get("solve_rates"), policy=before)
-    with open_workbench(config.engine, config.reward, policy, learner, context) as bench:
+    pool = read_pool(
+        inputs["problems"],
+        inputs.get("solve_rates"),
+        policy=before,
+        verifiers=inputs.get("verifiers"),
+    )
+    with open_workbench(
+        config.engine, config.reward, policy, learner, context, inputs=inputs
+    ) as bench:
         state = start_state(config, pool, learner, bench, context)
         train(state, context=context, checkpointer=checkpointer)
 
@@ -62,11 +70,15 @@ def run(
     report = {
         "algorithm": {
             "digest": digest(config.algorithm),
-            "presets": [n for n, known in PRESETS.items() if known.algorithm == config.algorithm],
             "switches": config.algorithm.model_dump(mode="json"),
         },
         "method": {"digest": digest(config), "identity": identity(config)},
         "policy": {"before": before, "after": after},
+        "reward": {
+            name.removeprefix("rl/reward/"): value
+            for name, value in state.curve.metrics().items()
+            if name.startswith("rl/reward/")
+        },
         "stopped": reason,
         "metrics": metrics,
     }

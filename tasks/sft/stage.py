@@ -1,15 +1,23 @@
-"""Fine-tune a policy on verified traces, prompt tokens masked."""
+"""Fine-tune a policy on rows of text, prompt tokens masked."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
+import polars as pl
+
+from posttrain.data.contexts import prompts_of
+from posttrain.data.rows import RowFacts
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.training.next_token import Corpus, fit
+from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
+
+_UNJUDGED = pl.col("verified").is_null()
+_COLUMNS = ["problem_id", "prompt", "text", "verified", "weight", "context"]
 
 
 def run(
@@ -19,15 +27,73 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Read the traces, load the policy, train it, save it."""
-    traces = read_table(inputs["traces"], COMPLETIONS, columns=["prompt", "text", "verified"])
-    num_unverified = len(traces) - int(traces["verified"].sum())
-    if num_unverified:
-        raise UserError(
-            f"{inputs['traces']}: {num_unverified} of {len(traces)} traces are not verified; "
-            "connect the curated traces, or filter on 'verified'"
-        )
+    traces = read_table(inputs["traces"], COMPLETIONS, columns=_COLUMNS)
+    if config.require_verified:
+        _refuse_unverified(traces, inputs["traces"])
+    traces = _taught(traces, config.loss, inputs["traces"], context)
     policy = load_policy(inputs["policy"], device=context.device)
     config.template.give_to(policy.tokenizer, where="sft")
 
-    corpus = Corpus(traces["prompt"].to_list(), traces["text"].to_list())
-    return fit(policy, corpus, outputs, config=config, context=context, where=config.STAGE)
+    corpus = Corpus(
+        prompts_of(traces),
+        traces["text"].to_list(),
+        turns=config.turns,
+        facts=_facts(traces, config.loss),
+    )
+    return fit(
+        policy,
+        corpus,
+        outputs,
+        config=config,
+        context=context,
+        where=config.STAGE,
+        loss_of=lambda changed: changed.loss,
+    )
+
+
+def _refuse_unverified(traces: pl.DataFrame, path: Path) -> None:
+    num_unverified = len(traces) - int(traces["verified"].sum())
+    if num_unverified:
+        raise UserError(
+            f"{path}: {num_unverified} of {len(traces)} traces are not verified; connect the"
+            " curated traces, filter on 'verified', or set sft.require_verified to false"
+        )
+
+
+def _taught(traces: pl.DataFrame, loss: RowLoss, path: Path, context: StageContext) -> pl.DataFrame:
+    """Leave out the rows that a loss can make nothing of, and say how many.
+
+    What could not be judged is neither to imitate nor to keep away from.
+    """
+    rate = pl.col("verified").mean().over("problem_id")
+    kept_where = {
+        "have weight 0": pl.col("weight") > 0,
+        **({"could not be judged": ~_UNJUDGED} if "judgments" in loss.NEEDS else {}),
+        **(
+            {"are of prompts all right or all wrong": (rate > 0) & (rate < 1)}
+            if "mixed_prompts" in loss.NEEDS
+            else {}
+        ),
+    }
+    for why, kept in kept_where.items():
+        before, traces = len(traces), traces.filter(kept)
+        if len(traces) < before:
+            context.note(f"left out {before - len(traces)} rows that {why}")
+        if traces.is_empty():
+            raise UserError(
+                f"{path}: no row is left to learn from, as {before} {why}; take other rows, or"
+                " another sft.loss"
+            )
+    return traces
+
+
+def _facts(traces: pl.DataFrame, loss: RowLoss) -> RowFacts | None:
+    """Say what a loss may know of the rows; None where all count alike and it asks for nothing."""
+    judged = "judgments" in loss.NEEDS
+    if not judged and "reference" not in loss.NEEDS and (traces["weight"] == 1.0).all():
+        return None
+    if not judged:
+        traces = traces.with_columns(verified=pl.lit(value=True))
+    rate = pl.col("verified").mean().over("problem_id")
+    known = traces.select("weight", "verified", rate=rate.cast(pl.Float64))
+    return RowFacts(*(column.to_list() for column in known.get_columns()))

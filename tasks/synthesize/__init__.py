@@ -12,6 +12,7 @@ TASK = Task(
     outputs={
         "problems": Port(ArtifactKind.PROBLEMS, "problems to train on"),
         "heldout": Port(ArtifactKind.PROBLEMS, "problems to evaluate on; no prompt is in both"),
+        "verifiers": Port(ArtifactKind.VERIFIERS, "what scores the problems of each source"),
         "corpus": Port(ArtifactKind.COMPLETIONS, "every worked solution, right and wrong"),
         "traces": Port(ArtifactKind.COMPLETIONS, "solutions that the verifier accepted"),
         "rejected": Port(ArtifactKind.DROPPED, "solutions that it did not, with the reason"),

@@ -13,6 +13,7 @@ from posttrain.data.schemas import (
     completions_table,
     problems_table,
 )
+from posttrain.data.source_verifiers import scored_by_source, write_verifiers
 from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
@@ -20,6 +21,7 @@ from posttrain.learning.rewards.components.verifier import metadata_for, verify_
 from posttrain.learning.rewards.score import final_answer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import Part
 from tasks.synthesize.config import SynthesizeConfig
 
 
@@ -29,7 +31,7 @@ def run(
     outputs: Mapping[str, Path],
     context: StageContext,
 ) -> dict[str, float]:
-    """Go through the sources in order, then write the five tables."""
+    """Go through the sources in order, then write the tables, and what scored."""
     for source in config.sources:
         source.check(config.teacher)
     made = SourceRows()
@@ -46,6 +48,9 @@ def run(
     _refuse_empty(made, traces)
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
     write_table(problems_table(made.heldout), outputs["heldout"], PROBLEMS)
+    verifiers = {source.name: getattr(source, "verifier", None) for source in config.sources}
+    named = {name: part for name, part in verifiers.items() if isinstance(part, Part)}
+    write_verifiers(outputs["verifiers"], named)
     write_table(corpus, outputs["corpus"], COMPLETIONS)
     write_table(traces, outputs["traces"], COMPLETIONS)
     write_table(rejected, outputs["rejected"], DROPPED)
@@ -100,6 +105,7 @@ def _read(
             metadata_of=metadata_for,
         )
     )
+    rows = scored_by_source(source.in_context(rows), source)
     made.train.extend(rows.train)
     made.heldout.extend(rows.heldout)
     made.solutions.extend(rows.solutions)
@@ -129,4 +135,5 @@ def _verified(solutions: Sequence[Solution]) -> Iterator[Completion]:
             score.value,
             score.correct,
             score.reason,
+            solution.weight,
         )

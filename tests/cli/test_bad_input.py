@@ -193,9 +193,10 @@ def test_models_whose_tokenizers_differ(toy, real_tasks, posttrain, contents):
     refused = posttrain("run", "--local")
     assert refused.code == 2
     assert refused.sentence.startswith(
-        "evaluate: policies 'one' and 'other': the tokenizers differ ("
+        "evaluate: its inputs policies.one and policies.other come of one and other,"
+        " whose tokenizers differ ("
     )
-    assert not [path for path in contents() if path.startswith("data/evaluate")]
+    assert not [path for path in contents() if path.startswith("data/")]
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from posttrain.operations.services.plan import FOLDER
 from posttrain.operations.services.process import Service
 from posttrain.provenance.ledger import open_ledger
 from posttrain.publishing.release.registry import Registry
+from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
 HEAVY = {"torch", "transformers", "datasets", "polars", "numpy", "prefect", "mlflow", "dvc"}
@@ -95,6 +96,11 @@ def test_run_says_what_ran_and_why_and_the_next_time_that_there_is_nothing_to_do
     assert again.code == 0
     assert again.err.startswith("Everything is up to date: 3 stages, nothing to run.\n")
     assert contents() == before
+
+
+def test_plan_says_what_somebody_should_know_of_the_values(posttrain, monkeypatch):
+    monkeypatch.setattr(StageConfig, "remarks", lambda self: ("it is small",))
+    assert "note: second: it is small\n" in posttrain("plan").out
 
 
 def test_run_with_set_does_what_depends_on_it_and_plan_had_said_so(posttrain):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posttrain.data.batching import Batches, Mixture, length_buckets, plan_steps
+from posttrain.data.batching import Batches, Mixture, Paced, length_buckets, plan_steps
 from posttrain.data.rows import TokenRow, TokenTable
 from posttrain.stage.errors import UserError
 
@@ -55,7 +55,7 @@ def test_a_mixture_gives_each_source_its_share_of_the_tokens():
     # 100 rows of 10 tokens from a, 20 rows of 30 tokens from b: 1600 tokens an epoch.
     lengths, groups = [10] * 100 + [30] * 20, ["a"] * 100 + ["b"] * 20
     steps = plan_steps(
-        lengths, batch_tokens=300, epochs=3.0, seed=0, mixture=Mixture(groups, {"a": 1.0, "b": 3.0})
+        lengths, batch_tokens=300, epochs=3.0, seed=0, taken=Mixture(groups, {"a": 1.0, "b": 3.0})
     )
     drawn = Counter(row for step in steps for row in step)
     tokens = Counter()
@@ -71,7 +71,7 @@ def test_a_mixture_gives_each_source_its_share_of_the_tokens():
 
 def test_a_source_that_the_mixture_leaves_out_is_not_used():
     steps = plan_steps(
-        [10] * 20, batch_tokens=50, epochs=1.0, seed=0, mixture=Mixture(["a", "b"] * 10, {"a": 1.0})
+        [10] * 20, batch_tokens=50, epochs=1.0, seed=0, taken=Mixture(["a", "b"] * 10, {"a": 1.0})
     )
     assert {row % 2 for step in steps for row in step} == {0}
 
@@ -79,7 +79,7 @@ def test_a_source_that_the_mixture_leaves_out_is_not_used():
 def test_a_mixture_of_an_unknown_source_is_refused():
     with pytest.raises(UserError, match="mixture names 'c', which has no row; .* are: a, b"):
         plan_steps(
-            [10, 10], batch_tokens=50, epochs=1.0, seed=0, mixture=Mixture(["a", "b"], {"c": 1.0})
+            [10, 10], batch_tokens=50, epochs=1.0, seed=0, taken=Mixture(["a", "b"], {"c": 1.0})
         )
 
 
@@ -118,4 +118,31 @@ def test_packed_rows_as_given_count_no_padding():
 def test_a_mixture_has_no_order():
     mixture = Mixture(["a", "b"], {"a": 1.0, "b": 1.0})
     with pytest.raises(ValueError, match="so it needs a seed"):
-        plan_steps([1, 1], batch_tokens=2, epochs=1.0, seed=None, mixture=mixture)
+        plan_steps([1, 1], batch_tokens=2, epochs=1.0, seed=None, taken=mixture)
+
+
+def test_a_paced_pass_takes_the_first_rows_of_the_table():
+    steps = plan_steps(
+        [1] * 10,
+        batch_tokens=2,
+        epochs=3.0,
+        seed=0,
+        taken=Paced(_share),
+    )
+    # Two passes over two rows, a step each; then three steps over the first six.
+    assert [sorted(row for step in steps[begin:end] for row in step) for begin, end in _CUTS] == [
+        [0, 1],
+        [0, 1],
+        [0, 1, 2, 3, 4, 5],
+    ]
+    in_order = plan_steps(
+        [1] * 10, batch_tokens=2, epochs=1.0, seed=None, taken=Paced(lambda _: 0.4)
+    )
+    assert in_order == [[0, 1], [2, 3]]
+
+
+def _share(step):
+    return 0.2 if step < 2 else 0.6
+
+
+_CUTS = ((0, 1), (1, 2), (2, 5))

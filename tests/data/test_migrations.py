@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
-from posttrain.data.schemas import COMPLETIONS, PAIRS, PROBLEMS, ROLLOUTS, SCHEMAS
+from posttrain.data.schemas import PAIRS, PROBLEMS, ROLLOUTS, SCHEMAS, SOLVE_RATES
 from posttrain.data.tables import check_table, read_table, write_table
 from posttrain.learning.rl.rollout import Span
 from posttrain.learning.rl.store import rollouts_table, stored_groups
@@ -64,6 +64,7 @@ def test_pairs_of_0_1_have_no_scores_and_are_certain():
                 "rationale": "",
                 "step_start": 0,
                 "weight": 1.0,
+                "context": "",
             }
         ]
         * 2
@@ -78,7 +79,7 @@ def test_rows_keep_the_ids_that_they_had():
 def test_a_migrated_table_is_one_of_today(tmp_path):
     table = read_table(OLD / "rollouts.parquet", ROLLOUTS)
     write_table(table, tmp_path / "new.parquet", ROLLOUTS)
-    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "2"
+    assert pl.read_parquet_metadata(tmp_path / "new.parquet")[FORMAT_KEY] == "3"
     assert read_table(tmp_path / "new.parquet", ROLLOUTS).equals(table)
     rows = [(step, each) for step, groups in stored_groups(table) for g in groups for each in g]
     made = rollouts_table(rows)
@@ -86,14 +87,14 @@ def test_a_migrated_table_is_one_of_today(tmp_path):
 
 
 def test_a_table_without_a_newer_format_says_none(tmp_path):
-    write_table(pl.DataFrame(schema=COMPLETIONS), tmp_path / "c.parquet", COMPLETIONS)
+    write_table(pl.DataFrame(schema=SOLVE_RATES), tmp_path / "c.parquet", SOLVE_RATES)
     assert FORMAT_KEY not in pl.read_parquet_metadata(tmp_path / "c.parquet")
 
 
 def test_a_newer_format_is_refused(tmp_path):
     frame = pl.DataFrame(schema=ROLLOUTS)
-    frame.write_parquet(tmp_path / "r.parquet", metadata={FORMAT_KEY: "3"})
-    with pytest.raises(UserError, match="is of format 3, .* rollouts up to 2; install a newer"):
+    frame.write_parquet(tmp_path / "r.parquet", metadata={FORMAT_KEY: "4"})
+    with pytest.raises(UserError, match="is of format 4, .* rollouts up to 3; install a newer"):
         read_table(tmp_path / "r.parquet", ROLLOUTS)
 
 

@@ -1,9 +1,10 @@
 import polars as pl
 import pytest
+import torch
 
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pairs import PairTable, build_pairs
-from posttrain.data.rows import TokenRow
+from posttrain.data.rows import PairFacts, TokenRow
 from posttrain.data.schemas import Completion, Problem, completions_table
 
 
@@ -92,6 +93,20 @@ def test_a_batch_of_pairs_holds_the_chosen_rows_then_the_rejected_ones():
     assert batch.input_ids_BT.tolist() == [[1, 2, 0, 0], [1, 5, 2, 0], [1, 7, 2, 0], [1, 6, 6, 2]]
     assert batch.wanted_BT[3].tolist() == [False, False, True, True]
     assert batch.num_units == 2
+
+
+def test_a_batch_of_weighed_pairs_counts_them_by_their_weights():
+    rows = [TokenRow((1, 5, 2), 1), TokenRow((1, 2), 1)]
+    facts = PairFacts(torch.tensor([3.0, 0.5]), torch.tensor([1.0, 0.8]))
+    table = PairTable(rows, rows, pad=0, facts=facts)
+    batch = table.batch([1, 0])
+    assert batch.num_units == 3.5
+    assert batch.pairs.weight_B.tolist() == [0.5, 3.0]
+    assert batch.pairs.label_prob_B.tolist() == pytest.approx([0.8, 1.0])
+    assert table.batch([1]).num_units == 0.5
+    # What is known of the pairs is part of what a run goes on with.
+    other = PairTable(rows, rows, pad=0, facts=PairFacts(facts.weight_B, torch.ones(2)))
+    assert len({table.digest, other.digest, PairTable(rows, rows, pad=0).digest}) == 3
 
 
 def scored(scores):

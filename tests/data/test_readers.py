@@ -117,7 +117,8 @@ def test_a_mapped_column_must_be_there_even_if_it_is_optional(refusal, lines):
 def test_a_mapping_of_a_name_that_is_not_ours_is_refused(refusal, lines):
     path = lines(GOOD)
     assert refusal("jsonl", path, columns={"promt": "question"}) == (
-        f"{path}: columns maps 'promt', which is none of prompt, answer, solution, difficulty; "
+        f"{path}: columns maps 'promt', which is none of prompt, answer, solution, difficulty,"
+        " weight, turns, tools; "
         "did you mean 'prompt'?"
     )
 

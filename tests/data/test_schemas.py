@@ -1,5 +1,6 @@
 import doctest
 import hashlib
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -109,7 +110,18 @@ def test_dataclasses_and_columns_give_the_same_ids():
         "score": 1.0,
         "verified": True,
         "reason": "correct",
+        "weight": 1.0,
+        "context": "",
     }
+
+
+def test_a_context_is_part_of_a_problem_and_none_leaves_the_id_as_it_was():
+    plain = Problem("sums", "2 + 3 =", "5", difficulty=2, verifier="exact")
+    told = replace(plain, context='{"system":"Be brief."}')
+    assert plain.id == row_id("sums", "2 + 3 =", "5", "exact")
+    assert told.id == row_id("sums", "2 + 3 =", "5", "exact", '{"system":"Be brief."}') != plain.id
+    table = problems_table([plain, told])
+    assert with_row_ids(table, IDENTITY["problems"]).equals(table)
 
 
 def test_empty_tables_keep_their_schemas():
@@ -119,3 +131,14 @@ def test_empty_tables_keep_their_schemas():
 
 def test_the_examples_in_the_docstrings_hold():
     assert doctest.testmod(records).failed == 0
+
+
+@pytest.mark.parametrize(("file", "named"), [("", "reasoning_gym"), ("a.jsonl", "numeric")])
+def test_a_problem_that_names_no_verifier_has_the_id_that_it_had_by_default(file, named):
+    before = Problem("sums", "2 + 3 =", "5", 1, named, origin_file=file)
+    now = replace(before, verifier="")
+    assert now.id == before.id == row_id("sums", "2 + 3 =", "5", named)
+    other = replace(now, verifier="exact")
+    table = problems_table([now, other])
+    assert table["id"].to_list() == [now.id, row_id("sums", "2 + 3 =", "5", "exact")]
+    assert with_row_ids(table.drop("id"), IDENTITY["problems"])["id"].equals(table["id"])

@@ -50,7 +50,7 @@ def declare(build):
 """
 RECIPE = """
 flow: extendflows.mini
-format: 2
+format: 3
 run: {threads: 1, retries: 1}
 synthesize: {solutions_per_problem: 4}
 pretrain: {steps: 2, vocab_size: 280, hidden: 16, layers: 1, heads: 2}
@@ -70,12 +70,16 @@ def documented(plugin: Path) -> tuple[str, str]:
 
 
 def merged(base: dict, more: dict) -> dict:
-    """Mappings key by key; anything else is replaced."""
-    both = {
-        key: merged(base[key], value) if isinstance(base.get(key), dict) else value
-        for key, value in more.items()
-    }
-    return {**base, **both}
+    """Mappings key by key, lists of named mappings by name; anything else is replaced."""
+
+    def both(old: object, new: object) -> object:
+        if isinstance(old, dict):
+            return merged(old, new)
+        if isinstance(old, list) and all(isinstance(each, dict) and "name" in each for each in old):
+            return [*{each["name"]: each for each in [*old, *new]}.values()]
+        return new
+
+    return {**base, **{key: both(base.get(key), value) for key, value in more.items()}}
 
 
 def tree_digest() -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from ruamel.yaml import YAML
 
 from posttrain.data.templates import render_prompt
 from posttrain.pipeline.slots import SLOTS
@@ -15,11 +16,14 @@ FOLDER = Path(__file__).parent / "plugins"
 STAGES = {
     "source": {"synthesize"},
     "teacher": {"synthesize"},
-    # The rows of problems name it: whatever scores answers to them has its code in the key.
+    # The rows of problems name all three: what scores answers to them has their code in its key.
+    "constraint": {"synthesize", "probe", "preference", "rl", "evaluate"},
+    "extractor": {"synthesize", "probe", "preference", "rl", "evaluate"},
     "verifier": {"synthesize", "probe", "preference", "rl", "evaluate"},
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "template": {"sft"},
+    "row_loss": {"sft"},
     "problem_sampler": {"rl"},
     "producer": {"rl"},
     "engine": {"probe"},
@@ -109,12 +113,20 @@ def test_the_record_of_a_stage_names_its_parts(extended, slot):
 
 def test_source_teacher_verifier_and_filter_did_their_work(extended):
     problems = table(extended, "curate/problems")
-    assert set(problems["source"]) == {"letters"}
-    assert set(problems["verifier"]) == {"parity"}
-    assert json.loads(problems["metadata"][0]) == {"parity": {"odd": False}}
+    assert set(problems["source"]) == {"letters", "brief"}
+    # What scores them stands beside the problems, and not in them.
+    assert set(problems["verifier"]) == {""}
+    assert set(problems["metadata"]) == {"{}"}
+    said = json.loads((extended.root / "data" / "synthesize" / "verifiers.json").read_text())
+    assert said["letters"] == {"kind": "parity", "answer": {"kind": "untrimmed"}, "odd": False}
+    assert said["brief"]["constraints"] == [{"kind": "short", "longest": 12}]
+    problems = problems.filter(source="letters")
     assert all(int(answer) % 10 for answer in problems["answer"])
     corpus = table(extended, "synthesize/corpus")
     assert set(corpus["generator"]) == {"counting"}
+    brief = corpus.filter(source="brief")
+    assert brief["verified"].to_list() == [len(text) <= 12 for text in brief["text"]]
+    corpus = corpus.filter(source="letters")
     assert corpus["verified"].to_list() == [len(text) % 2 == 0 for text in corpus["text"]]
 
 
@@ -156,7 +168,7 @@ def test_a_kind_of_artifact_is_checked_kept_and_in_the_lineage(extended):
 
 
 def test_component_and_combination_made_the_reward(extended):
-    for row in table(extended, "rl/rollouts").to_dicts():
+    for row in table(extended, "rl/rollouts").filter(source="letters").to_dicts():
         scores = {each["name"]: each["value"] for each in row["components"]}
         assert scores.keys() == {"correct", "brief"}
         length = len(row["text"])
@@ -179,6 +191,7 @@ def test_lineage_leads_through_the_parts(extended):
     shown = extended.cli("lineage", "up", "data/rl/policy")
     assert "synthesize" in shown
     assert "verifier:parity" in shown
+    assert "verifier:extractor.untrimmed" in shown
 
 
 def test_what_was_learned_replays_bit_for_bit(extended):
@@ -224,3 +237,27 @@ def test_the_document_shows_these_very_examples():
 
     remedy = "run: python tests/extend/write_extending.py"
     assert DOCUMENT.read_text() == document(), remedy
+
+
+# Slow: a whole pipeline runs twice more.
+@pytest.mark.slow
+def test_another_verifier_runs_again_what_scores_and_no_training_before_it(extended):
+    """Problems, traces and ids stay as they are where the new verifier says the same of them."""
+    file, before = extended.root / "recipe.yaml", (extended.root / "recipe.yaml").read_text()
+    problems = table(extended, "curate/problems")
+    values = YAML(typ="safe").load(before)
+    # The same constraint twice: another verifier, with the same verdicts.
+    (brief,) = [each for each in values["synthesize"]["sources"] if each["name"] == "brief"]
+    brief["verifier"]["constraints"].append({"kind": "short", "longest": 12})
+    try:
+        with file.open("w") as stream:
+            YAML().dump(values, stream)
+        plan = extended.plan()
+        assert plan["synthesize"].action == "run"
+        records = extended.run()
+        again = {name for name, record in records.items() if record.status == "succeeded"}
+        assert again == {"synthesize", "probe", "preference", "rl", "evaluate"}
+        assert table(extended, "curate/problems").equals(problems)
+    finally:
+        file.write_text(before)
+        extended.run()

@@ -126,6 +126,12 @@ def more(slot: str) -> str:
             f"\n{code(stub(part.AlgorithmPart))}\n"
             f"In `NEEDS` they name what the learner is to compute for them:\n\n{needs}\n"
         )
+    if slot == "verifier":
+        comparing = importlib.import_module("posttrain.learning.rewards.verifiers.comparing")
+        said = (
+            "One that compares an answer leaves finding it to an extractor, which a recipe names:"
+        )
+        return f"\n{said}\n\n{code(stub(comparing.ComparingVerifier))}"
     if slot == "schedule":
         from posttrain.pipeline.recipe_schema import schedulable_fields
 

@@ -1,7 +1,10 @@
 """Recipes: overrides, rewiring, and a sentence for every mistake."""
 
+from pathlib import Path
+
 import pytest
 
+import flows.post_training
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.stage.errors import UserError
 
@@ -121,7 +124,11 @@ def test_missing_flow_names_the_nearest_that_comes_with_posttrain(toy, flow):
 def test_a_flow_that_is_like_none_is_refused_with_all_of_them(toy):
     toy.write("flows/small.py", "def declare(build): ...")
     sentence = refused(toy, "flow: zzz\n")
-    assert sentence.endswith("there is no flow 'zzz'; there are flows.post_training, flows.small")
+    shipped = {
+        f"flows.{file.stem}" for file in Path(flows.post_training.__file__).parent.glob("[!_]*.py")
+    }
+    known = ", ".join(sorted(shipped | {"flows.small"}))
+    assert sentence.endswith(f"there is no flow 'zzz'; there are {known}")
 
 
 def test_override_without_a_value(toy):

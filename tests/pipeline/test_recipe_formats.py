@@ -15,6 +15,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.spec import Task
 from tasks.curate import TASK as CURATE
 from tasks.curate.config import CurateConfig
+from tasks.preference import TASK as PREFERENCE
 from tasks.rl import TASK as RL
 from tasks.rl.config import RlStageConfig
 from tasks.synthesize import TASK as SYNTHESIZE
@@ -143,8 +144,8 @@ def test_a_field_given_under_both_names_is_refused():
 
 def test_a_recipe_that_is_translated_says_so_once(toy, monkeypatch, capsys):
     monkeypatch.setattr(
-        "posttrain.pipeline.recipe.migrate",
-        lambda values, tasks: migrate(values, tasks, renames={"*.sum": "*.amount"}),
+        "posttrain.pipeline.stage_section.migrate",
+        lambda values, tasks, **_: migrate(values, tasks, renames={"*.sum": "*.amount"}),
     )
     toy.recipe("second: {sum: 5}\n")
     assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
@@ -155,7 +156,7 @@ def test_a_recipe_that_is_translated_says_so_once(toy, monkeypatch, capsys):
 
 
 def test_a_recipe_of_today_is_taken_at_its_word(toy, monkeypatch):
-    monkeypatch.setattr("posttrain.pipeline.recipe.migrate", lambda values, tasks: 1 / 0)
+    monkeypatch.setattr("posttrain.pipeline.stage_section.migrate", lambda *_, **__: 1 / 0)
     toy.recipe(f"format: {FORMAT}\nsecond: {{amount: 5}}\n")
     assert load_recipe(toy.root).resolve(toy.root).stages["second"].config.amount == 5
 
@@ -164,7 +165,7 @@ def test_a_recipe_of_today_is_taken_at_its_word(toy, monkeypatch):
     ("given", "sentence"),
     [
         (FORMAT + 1, f"it is of format {FORMAT + 1}, and this posttrain reads formats up to"),
-        ("two", "format: must be a whole number such as 2, got 'two'"),
+        ("two", "format: must be a whole number such as 3, got 'two'"),
         (0, "format: must be a whole number"),
         ("true", "format: must be a whole number"),
     ],
@@ -183,7 +184,7 @@ def test_the_shipped_recipes_are_of_today():
     for recipe in recipes:
         values = YAML(typ="safe").load(recipe.read_text())
         assert values["format"] == FORMAT, recipe
-        assert migrate(values, TASKS).changes == (), recipe
+        assert migrate(values, TASKS, left_out={}).changes == (), recipe
 
 
 def test_an_algorithm_of_0_1_is_the_same_algorithm():
@@ -206,6 +207,25 @@ def test_an_algorithm_of_0_1_is_the_same_algorithm():
         "mean/sample · clip token -0.1 +0.3 · token_mean · old recomputed · truncate token weights"
         " · drift 0.5 · k3 0.04 in loss"
     )
+
+
+@pytest.mark.parametrize("spelled", ["rpo", {"preset": "rpo", "beta": 0.2}])
+def test_rpo_was_the_iterative_one(spelled):
+    migrated = migrate({"preference": {"algorithm": spelled}}, {"preference": PREFERENCE})
+    algorithm = PREFERENCE.config.parse(migrated.values["preference"], where="p").algorithm
+    assert (algorithm.sft_coefficient, algorithm.sft_per_token) == (1.0, True)
+    today = PREFERENCE.config.parse({"algorithm": "rpo"}, where="p").algorithm
+    assert (today.sft_coefficient, today.sft_per_token) == (0.00025, False)
+
+
+def test_what_a_recipe_left_to_the_defaults_of_its_format_stays_as_it_was():
+    """Problems were drawn by solve rates, and groups without signal were left out."""
+    migrated = migrate({"rl": {"steps": 3}}, TASKS)
+    draw = RlStageConfig.parse(migrated.values["rl"], where="rl").draw
+    assert (draw.sampler.kind, draw.train_on) == ("solve_rate", "signal")
+    assert (RlStageConfig().draw.sampler.kind, RlStageConfig().draw.train_on) == ("uniform", "all")
+    stated = {"rl": {"draw": {"sampler": {"kind": "uniform"}, "train_on": "all"}}}
+    assert migrate(stated, TASKS).values == stated
 
 
 class OwnEngine(StageConfig):
@@ -244,17 +264,21 @@ def test_an_own_task_keeps_the_names_that_its_config_has():
 
 def test_a_section_is_rewritten_by_its_task_whatever_its_name():
     sections = {
-        "rl2": {"algorithm": {"correction": {"old": "recomputed"}}},
+        "rl2": {"algorithm": {"correction": {"old": "recomputed"}}, "draw": {"sampler": "uniform"}},
         "tidy": {"prompt_chars": [1, 2]},
         "curate": {"prompt_chars": [1, 2]},
     }
     migrated = migrate(sections, {"rl2": RL, "tidy": CURATE, "curate": PLAIN})
     assert migrated.values == {
-        "rl2": {"algorithm": {"old_policy": "recomputed"}},
+        "rl2": {
+            "algorithm": {"old_policy": "recomputed"},
+            "draw": {"sampler": "uniform", "train_on": "signal"},
+        },
         "tidy": {"problem_filters": {"prompt_length": {"least": 1, "most": 2}}},
         "curate": {"prompt_chars": [1, 2]},
     }
     assert migrated.changes == (
+        "rl2.draw.train_on, left out, is signal",
         "rl2.algorithm.correction is now rl2.algorithm.old_policy and rl2.algorithm.token_weights",
         "tidy.prompt_chars is now tidy.problem_filters.prompt_length",
     )
@@ -299,6 +323,7 @@ def test_keys_that_are_no_text_stay_as_they_are():
 def test_names_with_two_meanings_are_those_of_today(algorithm):
     old = {"rl": {"algorithm": algorithm, "optimization": {"schedule": "cosine"}}}
     assert migrate(old, {"rl": RL}).values["rl"] == {
+        "draw": {"sampler": "solve_rate", "train_on": "signal"},
         "algorithm": {"old_policy": "engine"},
         "optimization": {"lr_schedule": "cosine"},
     }

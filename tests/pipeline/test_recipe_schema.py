@@ -42,7 +42,10 @@ def test_it_is_a_schema_that_explains_every_field(schema):
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.parent.name)
 def test_shipped_recipes_are_valid(schema, recipe):
-    assert complaints(schema, YAML(typ="safe").load(recipe.read_text())) == set()
+    values = YAML(typ="safe").load(recipe.read_text())
+    if values["flow"] != "flows.post_training":
+        schema = recipe_schema(values["flow"], ROOT, release=ReleaseConfig)
+    assert complaints(schema, values) == set()
 
 
 BASE = {"flow": "flows.post_training", "format": 2}
@@ -54,6 +57,10 @@ BASE = {"flow": "flows.post_training", "format": 2}
         {"rl": None},
         {"rl": {"seed_as": "sft", "inputs": {"policy": "sft.policy"}}},
         {"rl": {"resources": {"processes": 2, "ray": "auto"}}},
+        {"preference": {"inputs": {"samples": None, "policies.sft": None}}},
+        {"probe": [{"num_samples": 2}, {"as": "late", "num_samples": 4, "inputs": {}}]},
+        {"late": {"repeats": "probe", "num_samples": 4}},
+        {"mine": {"task": "tasks.mine", "inputs": {"x": "sft.policy"}, "amount": 3}},
         {"rl": {"draw": {"sampler": "uniform"}}},
         {"rl": {"draw": {"sampler": {"kind": "solve_rate", "exponent": 1.0}}}},
         {"preference": {"algorithm": "dpo"}},
@@ -79,7 +86,11 @@ def test_what_plan_takes_is_valid(schema, section):
 @pytest.mark.parametrize(
     ("values", "place"),
     [
-        ({"rll": {}}, "."),
+        ({"rll": {}}, "rll"),
+        ({"rounds": 3}, "rounds"),
+        ({"probe": []}, "probe"),
+        ({"probe": [{}, {}]}, "probe"),
+        ({"more": {"task": "tasks.probe", "repeats": "probe"}}, "more"),
         ({"format": 99}, "format"),
         ({"flow": "flows.other"}, "flow"),
         ({"run": {"sed": 1}}, "run"),

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from posttrain.learning.rewards.verifiers.registry import VERIFIERS as REGISTRY
 from posttrain.pipeline.plan import Planner
 from posttrain.pipeline.recipe import load_recipe
 from posttrain.pipeline.stage_keys import INTERFACE
@@ -46,7 +47,7 @@ def verifiers(planner, stage, inputs=None):
         symbol.removeprefix(f"{VERIFIERS}.").partition(":")[0]
         for symbol in symbols
         if symbol.startswith(f"{VERIFIERS}.") and symbol.endswith("Verifier")
-    } - {"base"}
+    } - {"base", "comparing", "sandboxed"}
 
 
 @pytest.mark.parametrize("stage", ["probe", "rl", "evaluate"])
@@ -54,10 +55,35 @@ def test_they_are_those_of_the_tables_of_problems(planner, stage):
     known = {"problems": "gym", "policy": "two"}
     assert verifiers(planner, stage, known) == {"reasoning_gym"}
     assert verifiers(planner, stage, {"problems": "two"}) == {"exact", "numeric"}
-    every = {"exact", "format", "judge", "numeric", "reasoning_gym"}
+    every = {part.__module__.rpartition(".")[2] for part in REGISTRY.parts.values()}
+    assert every > {"exact", "format", "judge", "numeric", "reasoning_gym"}
     # A table of which nothing is known may name any, and so may one that is not there yet.
     assert verifiers(planner, stage, {"problems": "unknown"}) == every
     assert verifiers(planner, stage) == every
+
+
+@pytest.mark.parametrize("stage", ["synthesize", "probe", "rl", "evaluate"])
+def test_no_verifier_loads_modules_by_names_that_only_a_run_knows(planner, stage):
+    # A stage that does may read every first-party file, and dvc.yaml names them all.
+    assert not planner.keys.closure(stage).loads_by_name
+
+
+def test_the_program_that_compares_mathematics_counts(planner):
+    symbols = planner.keys.closure("rl").symbols
+    assert f"{VERIFIERS}.math_worker:answer_questions" in symbols
+
+
+@pytest.mark.parametrize("stage", ["probe", "rl", "evaluate"])
+def test_they_are_those_that_stand_beside_the_problems(planner, stage):
+    beside = {"problems": "unknown", "verifiers": "two"}
+    assert verifiers(planner, stage, beside) == {"exact", "numeric"}
+    # Rows of older tables name their own.
+    assert verifiers(planner, stage, {"problems": "gym", "verifiers": "two"}) == {
+        "exact",
+        "numeric",
+        "reasoning_gym",
+    }
+    assert planner.dag.stages[stage].inputs["verifiers"].stage == "synthesize"
 
 
 def test_a_stage_that_scores_nothing_hangs_on_none(planner):
@@ -72,9 +98,9 @@ def test_the_source_of_the_problems_hangs_on_the_verifiers_that_its_parameters_n
 @pytest.mark.parametrize(
     ("kind", "digest"),
     [
-        ("numeric", "053ce57c1f9e09b4"),
-        ("exact", "2a98d9512d50e6a7"),
-        ("format", "51173878d6f3b4ce"),
+        ("numeric", "e162e261005e5345"),
+        ("exact", "a6fd87691c709fe5"),
+        ("format", "48b1aa6b7c246080"),
     ],
 )
 def test_a_verifier_is_the_same_as_long_as_it_scores_the_same(planner, kind, digest):

@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+import pathlib
+import shutil
 import time
 
 import pytest
@@ -114,6 +116,42 @@ def test_what_is_known_goes_with_a_file_that_is_renamed_and_linked(tmp_path):
     (tmp_path / "c").hardlink_to(moved)
     cache.settled(moved)
     assert cache.get(str(moved), moved.stat()) == sha(b"old")
+
+
+def test_a_folder_takes_the_place_of_one_that_had_more_files(tmp_path):
+    """As where a stage makes a model of another kind than before."""
+    old, new = tmp_path / "model", tmp_path / "staged"
+    for folder, names in ((old, ("weights", "generation")), (new, ("weights",))):
+        folder.mkdir()
+        for name in names:
+            (folder / name).write_text(folder.name)
+            age(folder / name)
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(old, cache=cache)
+    digest_path(new, cache=cache)
+    shutil.rmtree(old)
+    new.rename(old)
+    cache.moved(new, old)
+    cache.settled(old)
+    assert {pathlib.Path(name).name for name in cache.entries} == {"weights"}
+    assert digest_path(old, cache=cache) == digest_path(old)
+
+
+def test_a_file_takes_the_place_of_a_folder_in_a_folder(tmp_path):
+    old, new = tmp_path / "model", tmp_path / "staged"
+    for inside in (old / "part/weights", new / "part"):
+        inside.parent.mkdir(parents=True)
+        inside.write_text("weights")
+        age(inside)
+    cache = StatCache(tmp_path / "cache.json")
+    digest_path(old, cache=cache)
+    digest_path(new, cache=cache)
+    shutil.rmtree(old)
+    new.rename(old)
+    cache.moved(new, old)
+    cache.settled(old)
+    assert [pathlib.Path(name).name for name in cache.entries] == ["part"]
+    assert digest_path(old, cache=cache) == digest_path(old)
 
 
 @pytest.mark.parametrize("change", ["size", "mtime", "inode"])

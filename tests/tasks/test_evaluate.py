@@ -280,3 +280,22 @@ def test_a_strategy_is_graded_by_its_own_budgets_where_it_has_what_it_needs():
     assert estimates_of(BestOfNStrategy(), samples, [1]) == ()
     with pytest.raises(UserError, match="has 'vote' twice"):
         EvaluateConfig.parse({"strategies": ["vote", "vote"]}, where="evaluate")
+
+
+def test_what_could_not_be_judged_is_a_share_of_each_policy_and_told(guesser, coins_path, tmp_path):
+    """At a limit that some answers meet: those are dropped, and their problems compared of none."""
+    told = []
+    config = EvaluateConfig(
+        num_samples=2, pass_at=(1,), max_tokens=4, temperature=2.0, truncated="dropped"
+    )
+    outputs = {"report": tmp_path / "report.json", "completions": tmp_path / "completions.parquet"}
+    context = replace(StageContext.quiet(tmp_path / "scratch"), emit=told.append)
+    metrics = run(config, {"problems": coins_path, "policies.it": guesser}, outputs, context)
+    samples = read_table(outputs["completions"], COMPLETIONS)
+    share = samples["score"].null_count() / len(samples)
+    assert 0.1 < share < 1.0
+    assert metrics["evaluate/it/unjudged"] == share
+    lost = samples.filter(pl.col("score").is_null())["problem_id"].n_unique()
+    assert metrics["evaluate/num_unjudged"] == lost
+    notes = [each["line"] for each in told if each["kind"] == "note"]
+    assert any("samples of policy 'it' could not be judged" in each for each in notes)

@@ -77,7 +77,8 @@ PREFERENCE = {
         "rounds": 3,
         "steps": 4,
         "algorithm": "xpo",
-        "reference": "round",
+        "opponent": "reference",
+        "accumulate": True,
         "learner": {"ema_decay": 0.5, "lora": {"rank": 2}},
     },
 }

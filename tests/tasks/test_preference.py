@@ -10,13 +10,18 @@ from posttrain.data.pairs import build_pairs
 from posttrain.data.schemas import COMPLETIONS, PAIRS
 from posttrain.data.tables import read_table, write_table
 from posttrain.learning.algorithms.identity import digest
-from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS
+from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS
 from posttrain.learning.models.load import load_policy, weights_digest
-from posttrain.learning.preference import rounds
+from posttrain.learning.preference import round_pairs, rounds
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import FinishReason, SamplingParams
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
-from posttrain.learning.rollouts.scoring import make_prompts, read_problems, sample_and_score
+from posttrain.learning.rollouts.scoring import (
+    make_prompts,
+    read_problems,
+    sample_and_score,
+    sample_and_score_all,
+)
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -130,7 +135,8 @@ def test_rounds_sample_from_the_policy_as_it_is_and_train_on_that(
     # The chosen side's own likelihood keeps both sides from falling, which on a model this small
     # happens within a few steps.
     algorithm = {"preset": name, "sft_coefficient": 1.0}
-    _, outputs, report = go(inputs, tmp_path, rounds=4, algorithm=algorithm)
+    against = {"opponent": "reference", "accumulate": True} if name == "xpo" else {}
+    _, outputs, report = go(inputs, tmp_path, rounds=4, algorithm=algorithm, **against)
     assert report["accuracy_low"] > 0.5
     assert len(report["rounds"]) == 4
     assert report["rounds"][-1]["solve_rate"] > report["rounds"][0]["solve_rate"]
@@ -141,6 +147,25 @@ def test_rounds_sample_from_the_policy_as_it_is_and_train_on_that(
     assert not set(train["problem_id"]) & set(heldout["problem_id"])
     steps = pl.read_parquet(outputs["curve"]).filter(metric="preference/loss")["step"].to_list()
     assert steps == list(range(1, int(report["num_steps"]) + 1))
+
+
+def test_a_round_drops_the_samples_that_were_cut_off(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    given = []
+
+    def watched(*args, **settings):
+        made = sample_and_score_all(*args, **settings)
+        given.extend(made)
+        return made
+
+    monkeypatch.setattr(round_pairs, "sample_and_score_all", watched)
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", lambda *_, **__: 1)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    sampling = {"problems": 30, "num_samples": 6, "max_tokens": 7, "temperature": 1.5}
+    go(inputs, tmp_path, rounds=1, sampling=sampling | {"truncated": "dropped"})
+    judged = {(each.sample.finish_reason, each.score.value is not None) for each in given}
+    assert judged == {(FinishReason.LENGTH, False), (FinishReason.STOP, True)}
 
 
 def test_a_round_trains_on_the_tokens_that_were_drawn(
@@ -175,6 +200,75 @@ def test_a_round_trains_on_the_tokens_that_were_drawn(
     assert any(sampled[ids].finish_reason == FinishReason.LENGTH for ids in taught)
 
 
+def test_against_the_reference_one_side_of_each_pair_is_its_sample_and_all_rounds_count(
+    guesser, coins_path, probed, tmp_path, monkeypatch
+):
+    """XPO, arXiv 2405.21046, algorithm 1: the bonus is on the reference's side of the pair."""
+    before = load_policy(guesser).model.state_dict()
+    drawn = {"policy": set(), "reference": set()}
+    sample = TorchRolloutEngine.sample
+
+    def watched(self, prompts, params):
+        found = sample(self, prompts, params)
+        now = self.model.state_dict()
+        same = all(bool((now[name] == kept).all()) for name, kept in before.items())
+        ids = {prompt.id: prompt.token_ids for prompt in prompts}
+        by = "reference" if same else "policy"
+        drawn[by] |= {(*ids[each.prompt_id], *each.token_ids) for each in found}
+        return found
+
+    taught = []
+
+    def learned(_trainable, policy, pairs, **given):
+        taught.append(pairs)
+        for parameter in policy.model.parameters():
+            parameter.data.mul_(1.001)
+        return 1
+
+    monkeypatch.setattr(TorchRolloutEngine, "sample", watched)
+    monkeypatch.setattr("posttrain.learning.preference.rounds.learn", learned)
+    inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
+    go(inputs, tmp_path, rounds=3, algorithm="xpo", opponent="reference", accumulate=True)
+    assert [len(each) > 0 for each in taught] == [True] * 3
+    assert taught[2]["id"].to_list()[: len(taught[1])] == taught[1]["id"].to_list()
+    assert len(taught[2]) > len(taught[1]) > len(taught[0])
+    config = TASK.config(**QUICK)
+    policy = load_policy(guesser)
+    rows = encode_pairs(
+        policy,
+        taught[2][len(taught[0]) :],
+        config=config,
+        context=StageContext.quiet(tmp_path),
+        where="x",
+        extra="sampled",
+    )
+    for chosen, rejected, sampled in zip(*rows.sides, strict=True):
+        assert sampled in (chosen, rejected)
+        assert sampled.ids in drawn["reference"]
+        assert (rejected if sampled == chosen else chosen).ids in drawn["policy"]
+    scores = taught[2].select("chosen_score", "rejected_score").rows()
+    assert set(scores) == {(1.0, 0.0)}
+
+
+def test_the_likelihood_that_is_added_is_per_token_or_a_sum(guesser, probed, tmp_path):
+    """Before the first step DPO's own loss is log 2, so that the rest is the term."""
+    found = {}
+    for per_token in (True, False):
+        algorithm = {"sft_coefficient": 0.5, "sft_per_token": per_token}
+        folder = tmp_path / str(per_token)
+        _, outputs, _ = go(
+            {"policy": guesser, "samples": probed}, folder, algorithm=algorithm, steps=1
+        )
+        curve = dict(pl.read_parquet(outputs["curve"]).select("metric", "value").rows())
+        term = curve["preference/loss"] - 0.693147
+        assert term == pytest.approx(0.5 * curve["preference/chosen_nll"], abs=1e-5)
+        found[per_token] = term
+    # Every answer is "#### 1" or "#### 2" and an end, so the sum is the mean times their length.
+    ratio = found[False] / found[True]
+    assert ratio == pytest.approx(round(ratio), abs=0.2)
+    assert ratio > 2
+
+
 def test_the_engine_of_a_recipe_is_the_one_that_samples(guesser, coins_path, probed, tmp_path):
     """vLLM is not installed where this runs, so asking for it is refused by name."""
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
@@ -188,10 +282,14 @@ def test_optimism_moves_the_policy_elsewhere(guesser, coins_path, probed, tmp_pa
     inputs = {"policy": guesser, "samples": probed, "problems": coins_path}
     curves = []
     for coefficient in (0.1, 0.2):
-        algorithm = {"optimism_coefficient": coefficient}
+        given = {
+            "algorithm": {"optimism_coefficient": coefficient},
+            "opponent": "reference",
+            "rounds": 1,
+        }
         folder = tmp_path / str(coefficient)
-        _, outputs, _ = go(inputs, folder, rounds=1, algorithm=algorithm, steps=1)
-        assert measured(outputs) == declared(rounds=1, algorithm=algorithm)
+        _, outputs, _ = go(inputs, folder, **given, steps=1)
+        assert measured(outputs) == declared(**given)
         curves.append(dict(pl.read_parquet(outputs["curve"]).select("metric", "value").rows()))
     # The weights are still equal, so the losses differ by the coefficient times what they found.
     found = curves[0]["preference/sampled_logprob"]
@@ -242,26 +340,77 @@ def test_ready_pairs_are_taken_with_their_split(guesser, probed, tmp_path):
     assert first == second
 
 
+@pytest.fixture
+def pairs_with(probed, tmp_path):
+    """Write ready pairs of which the first has other values, and return the path."""
+
+    def write(**values):
+        pairs = build_pairs(
+            read_table(probed, COMPLETIONS),
+            pairs_per_problem=2,
+            heldout_fraction=0.2,
+            seed=0,
+            builder=TASK.config().pairs.builder,
+        )
+        train = pl.int_range(pl.len()) == pairs["split"].to_list().index("train")
+        others = [
+            pl.when(train).then(value).otherwise(name).cast(PAIRS[name]).alias(name)
+            for name, value in values.items()
+        ]
+        path = tmp_path / "pairs.parquet"
+        write_table(pairs.with_columns(others), path, PAIRS)
+        return path
+
+    return write
+
+
 @pytest.mark.parametrize(
-    ("column", "value", "only"),
-    [("weight", 0.5, "1.0"), ("label_prob", 0.9, "1.0"), ("step_start", 3, "0")],
+    ("values", "algorithm", "sentence"),
+    [
+        ({"step_start": 3}, {}, "with step_start 3, but no loss reads it; set step_start to 0 in"),
+        ({"weight": 0.0}, {}, "with weight 0.0, which must be above 0 and finite"),
+        ({"label_prob": 1.5}, {}, "with label_prob 1.5, which must be from 0 to 1"),
+        ({"label_prob": 0.9}, {"loss": "hinge"}, "label_prob 0.9, but the loss hinge has one side"),
+        ({"label_prob": 0.9}, {"loss": "kto"}, "the loss kto has one side alone; take sigmoid,"),
+        (
+            {"label_prob": 0.9},
+            {"sft_coefficient": 0.5},
+            "the loss sigmoid with sft_coefficient has one side",
+        ),
+    ],
 )
-def test_what_no_loss_reads_of_a_pair_is_refused(guesser, probed, tmp_path, column, value, only):
+def test_what_a_loss_cannot_read_of_a_pair_is_refused(
+    guesser, pairs_with, tmp_path, values, algorithm, sentence
+):
     """One pair of all has another value, which would count for nothing."""
-    builder, path = TASK.config().pairs.builder, tmp_path / "pairs.parquet"
-    pairs = build_pairs(
-        read_table(probed, COMPLETIONS),
-        pairs_per_problem=2,
-        heldout_fraction=0.2,
-        seed=0,
-        builder=builder,
-    )
-    first = pl.int_range(pl.len()) == 0
-    other = pl.when(first).then(value).otherwise(column).cast(PAIRS[column]).alias(column)
-    write_table(pairs.with_columns(other), path, PAIRS)
-    sentence = f"preference: there are pairs with {column} {value}, .* set {column} to {only} in"
-    with pytest.raises(UserError, match=sentence):
-        go({"policy": guesser, "pairs": path}, tmp_path)
+    given = {"policy": guesser, "pairs": pairs_with(**values)}
+    with pytest.raises(UserError, match=f"preference: there are pairs .*{sentence}"):
+        go(given, tmp_path, algorithm=algorithm)
+
+
+def _trained(guesser, path, folder, **config):
+    _, outputs, _ = go({"policy": guesser, "pairs": path}, folder, **config)
+    return weights_digest(load_policy(outputs["policy"]).model)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", "kto", "simpo"])
+def test_the_weight_of_a_pair_counts(guesser, pairs_with, tmp_path, loss):
+    algorithm = {"loss": loss, "per_token": loss == "simpo"}
+    found = {
+        weight: _trained(
+            guesser, pairs_with(weight=weight), tmp_path / str(weight), algorithm=algorithm
+        )
+        for weight in (1.0, 8.0)
+    }
+    assert found[1.0] != found[8.0]
+
+
+def test_the_probability_of_a_label_counts_and_1_is_to_the_bit_what_is_sure(
+    guesser, pairs_with, tmp_path
+):
+    sure = _trained(guesser, pairs_with(), tmp_path / "a")
+    assert _trained(guesser, pairs_with(label_prob=1.0, weight=1.0), tmp_path / "b") == sure
+    assert _trained(guesser, pairs_with(label_prob=0.5), tmp_path / "c") != sure
 
 
 def test_what_cannot_be_learned_from_is_refused(guesser, probed, tmp_path):
@@ -304,7 +453,25 @@ def test_rounds_do_not_go_on_with_other_problems(
     ("values", "sentence"),
     [
         ({"algorithm": "dppo"}, "there is no preference algorithm 'dppo'; did you mean 'dpo'"),
-        ({"algorithm": "xpo"}, "optimism_coefficient needs samples .* set rounds"),
+        ({"algorithm": "xpo"}, "optimism_coefficient needs pairs .* set rounds .* and opponent"),
+        (
+            {"algorithm": "xpo", "rounds": 2},
+            "optimism_coefficient needs pairs .* set rounds .* and opponent",
+        ),
+        ({"opponent": "reference"}, "opponent says what rounds do; set rounds"),
+        ({"accumulate": True}, "accumulate says what rounds do; set rounds"),
+        (
+            {"opponent": "reference", "rounds": 2, "reference": "round"},
+            "would set the policy against itself; set reference to initial",
+        ),
+        (
+            {
+                "opponent": "reference",
+                "rounds": 2,
+                "pairs": {"builder": {"kind": "length_balanced"}},
+            },
+            "pairs.builder builds nothing; leave one of them out",
+        ),
         ({"reference": "round"}, "reference 'round' needs rounds"),
         ({"algorithm": {"loss": "simpo"}}, "simpo works per token; set per_token to true"),
         ({"algorithm": {"preset": "ipo", "label_smoothing": 0.1}}, "no effect on ipo"),

@@ -5,7 +5,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from posttrain.data.rows import TokenTable, encode_rows
 from posttrain.learning.models.load import load_policy, load_tokenizer
 from posttrain.learning.models.tokenizer import tokenizer_digest
-from posttrain.learning.training.next_token import next_token_loss
+from posttrain.learning.training.token_batches import next_token_loss
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.pretrain import TASK

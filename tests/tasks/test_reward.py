@@ -106,6 +106,7 @@ def test_the_report_on_pairs_with_known_rewards():
             "problem_id": ["p", "p", "q", "r"],
             "source": ["one", "one", "one", "two"],
             "prompt": ["", "", "", ""],
+            "context": ["", "", "", ""],
             "chosen": ["a", "a", "b", "c"],
             "rejected": ["xx", "yy", "zz", "w"],
         }

@@ -6,7 +6,6 @@ import pytest
 
 from posttrain.learning.algorithms.regularizers.base import Regularizer
 from posttrain.learning.curriculum.uniform import Uniform
-from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import NumberSchedules, Schedulable
@@ -32,13 +31,6 @@ class Producer(Plain, Schedulable):
     number: float = 1.0
 
 
-class Component(VerifierComponent, Schedulable):
-    """The same of a reward."""
-
-    kind: Literal["waning"] = "waning"
-    number: float = 1.0
-
-
 class Measuring(Regularizer):
     """Measures what no part that ships does."""
 
@@ -54,7 +46,6 @@ PARTS = {
     "regularizer": {"measuring": Measuring},
     "problem_sampler": {"waning": Sampler},
     "producer": {"waning": Producer},
-    "component": {"waning": Component},
 }
 
 
@@ -66,8 +57,8 @@ PARTS = {
             "rl: algorithm.advantage: baseline mean: group_size 1 .* set group_size to at least 2",
         ),
         (
-            {"algorithm": {"surrogate": {"low": 0.3}}},
-            "clip low 0.3 exceeds clip high 0.28; swap them",
+            {"algorithm": {"surrogate": {"dual": 1.2}}},
+            "dual 1.2 lies inside the clip range, which ends at 1.28; take a larger dual",
         ),
         ({"algorithm": "gpro"}, "there is no algorithm 'gpro'"),
         (
@@ -112,7 +103,7 @@ PARTS = {
             "no metric is called 'rl/rewards'; did you mean 'rl/reward'",
         ),
         (
-            {"stop": {"metric": "rl/curriculum_signl"}},
+            {"stop": {"metric": "rl/curriculum_signl"}, "draw": {"sampler": "solve_rate"}},
             "problem_sampler.solve_rate does not measure it; did you mean 'rl/curriculum_signal'",
         ),
         (
@@ -124,7 +115,10 @@ PARTS = {
             "temperature: no metric is called 'rl/entrpy'; did you mean 'rl/entropy'",
         ),
         (
-            {"optimization": {"max_grad_norm": {**RAMP, "metric": "rl/curriculum_signl"}}},
+            {
+                "optimization": {"max_grad_norm": {**RAMP, "metric": "rl/curriculum_signl"}},
+                "draw": {"sampler": "solve_rate"},
+            },
             "max_grad_norm: .*does not measure it; did you mean 'rl/curriculum_signal'",
         ),
         (
@@ -138,7 +132,7 @@ PARTS = {
             " set updates.epochs and updates.minibatches to 1",
         ),
         (
-            {"algorithm": "nsr", "updates": {"minibatches": 2}},
+            {"algorithm": "rloo", "updates": {"minibatches": 2}},
             "reinforce has no ratio, .* a step makes 2 updates",
         ),
         (
@@ -159,6 +153,38 @@ PARTS = {
 def test_contradictions_are_refused_with_the_remedy(bad, remedy):
     with pytest.raises(UserError, match=remedy):
         RlStageConfig.parse(bad, where="rl")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ({"algorithm": "gspo"}, "clip"),
+        ({"algorithm": "cispo"}, "cispo"),
+        ({"algorithm": "reinforce"}, None),
+        ({"algorithm": "gspo", "updates": {"minibatches": 4}}, None),
+        ({"algorithm": "gspo", "updates": {"epochs": 2}}, None),
+        ({"algorithm": "gspo", "staleness": 1}, None),
+    ],
+)
+def test_a_ratio_that_never_leaves_1_is_said(values, kind):
+    notes = [note for note in RlStageConfig(**values).remarks() if "ratio" in note]
+    assert [note.split(" never")[0] for note in notes] == ([f"surrogate {kind}"] if kind else [])
+
+
+def test_an_algorithm_without_the_rest_of_its_method_is_said():
+    (note,) = (each for each in RlStageConfig(algorithm="dapo").remarks() if "dapo" in each)
+    assert note == (
+        "the algorithm is that of dapo, but the method of this name has draw.train_on signal,"
+        " draw.max_rounds 10, group_size 16, updates.minibatches 16; say method: dapo at the top of"
+        " the recipe for all of it"
+    )
+    whole = {
+        "algorithm": "dapo",
+        "draw": {"train_on": "signal", "max_rounds": 10},
+        "group_size": 16,
+        "updates": {"minibatches": 16},
+    }
+    assert RlStageConfig(**whole).remarks() == ()
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "gspo", "cispo"])
@@ -211,7 +237,6 @@ def test_a_scheduled_rate_of_the_critic_asks_for_the_same():
     [
         ("draw.sampler", lambda part: {"draw": {"sampler": part}}),
         ("producer", lambda part: {"producer": part}),
-        ("reward.components.c", lambda part: {"reward": {"components": {"c": part}}}),
     ],
 )
 def test_what_is_started_once_takes_no_schedule(path, config):

@@ -38,7 +38,6 @@ def test_the_flat_loop_ends_with_the_weights_of_the_stage(
         problems_per_step=settings.problems_per_step,
         group_size=settings.group_size,
         max_tokens=settings.max_tokens,
-        draw={"sampler": "uniform"},
         optimization={"learning_rate": settings.learning_rate},
         checkpoint_every=0,
     )

@@ -34,10 +34,36 @@ ONE_STEP_OFF = BASE | {
         "token_weights": {"importance": {"bound": "truncate", "high": 2.0}},
     },
     "reference": {"kind": "ema", "decay": 0.9},
-    "draw": {"sources": {"up": 1.0, "down": 2.0}, "max_rounds": 2},
+    "draw": {
+        "sampler": "solve_rate",
+        "sources": {"up": 1.0, "down": 2.0},
+        "max_rounds": 2,
+        "train_on": "signal",
+    },
     "stop": {"metric": "rl/reward", "patience": 50},
 }
-CONFIGS = {"several_updates": SEVERAL_UPDATES, "one_step_off": ONE_STEP_OFF}
+# Multipliers and the best lengths are remembered from step to step, and so in the checkpoint.
+SEVERAL_REWARDS = BASE | {
+    "reward": {
+        "components": {
+            "correct": "verifier",
+            "form": {"kind": "format", "pattern": "#### .*", "when": "correct"},
+            "brief": {"kind": "best_length", "when": "correct"},
+            "tokens": "tokens",
+        },
+        "combine": {
+            "kind": "lagrangian",
+            "maximize": {"correct": 1.0, "form": 0.2, "brief": {"from": 0.2, "to": 0.5, "over": 4}},
+            "limits": {"tokens": {"at_most": 3.0}},
+        },
+        "bonus_may_outweigh": True,
+    },
+}
+CONFIGS = {
+    "several_updates": SEVERAL_UPDATES,
+    "one_step_off": ONE_STEP_OFF,
+    "several_rewards": SEVERAL_REWARDS,
+}
 
 
 @pytest.fixture(scope="module")

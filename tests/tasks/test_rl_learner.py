@@ -198,7 +198,7 @@ def test_a_sample_that_cannot_be_learned_from_is_refused(ids, logprobs, message)
 def test_groups_without_a_difference_have_no_signal(guesser):
     policy = load_policy(guesser)
     groups = groups_of(policy, rewards=[[1.0, 1.0], [0.0, 0.0], [0.0, 1.0]])
-    signal = informative_groups(groups, RlStageConfig().algorithm.advantage)
+    signal = informative_groups(groups, RlStageConfig().algorithm.advantage, by="correct")
     assert signal == [False, False, True]
     metrics = describe(groups, informative=signal)
     assert metrics["yield"] == pytest.approx(1 / 3)
@@ -206,6 +206,23 @@ def test_groups_without_a_difference_have_no_signal(guesser):
     assert metrics["none_solved"] == pytest.approx(1 / 3)
     assert metrics["reward"] == pytest.approx(0.5)
     assert metrics["length"] == pytest.approx(4.5)
+
+
+def test_signal_is_what_the_solver_says_whatever_else_is_paid(guesser):
+    """Solved by all, missed by all, both: rewards differ in each group, by brevity for one."""
+    policy = load_policy(guesser)
+    groups = groups_of(policy, rewards=[[1.0, 0.7], [0.2, 0.0], [0.9, 0.1]])
+    solved = [[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
+    told = [
+        [
+            each._replace(components=(("correct", says), ("brief", each.reward - says)))
+            for each, says in zip(group, given, strict=True)
+        ]
+        for group, given in zip(groups, solved, strict=True)
+    ]
+    advantage = RlStageConfig().algorithm.advantage
+    assert informative_groups(told, advantage, by="correct") == [False, False, True]
+    assert informative_groups(told, advantage, by="brief") == [True, True, True]
 
 
 def test_an_engine_with_stale_weights_stops_the_run(guesser):
@@ -312,7 +329,7 @@ def test_what_a_part_gives_in_the_wrong_shape_is_said_of_rl(guesser, monkeypatch
     with pytest.raises(UserError, match=r"^rl: advantage\.group: `estimate` gave a NoneType"):
         learner.training_samples(groups, step=0)
     with pytest.raises(UserError, match=r"^rl: advantage\.group: `estimate` gave a NoneType"):
-        informative_groups(groups, algorithm.advantage)
+        informative_groups(groups, algorithm.advantage, by="correct")
 
 
 def test_a_gradient_that_is_not_finite_keeps_its_batch_too(guesser, tmp_path):

@@ -17,7 +17,7 @@ from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.producers.base import Workbench
 from posttrain.learning.rl.producers.plain import PlainProduction
-from posttrain.learning.rl.rollout import Rewarder
+from posttrain.learning.rl.rewarder import Rewarder
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
@@ -77,7 +77,8 @@ class Loop:
     def run(self, **settings):
         self.place = {problem.id: index for index, problem in enumerate(self.problems)}
         given = {"steps": 3, "problems_per_step": 6, "group_size": 4, "max_tokens": 16}
-        config = RlStageConfig(**given | settings)
+        draw = {"sampler": "solve_rate", "train_on": "signal"} | settings.pop("draw", {})
+        config = RlStageConfig(**given | settings, draw=draw)
         context = StageContext(0, 1, "cpu", self.folder, self.events.append)
         engine = self.engine_type(self.policy.tokenizer, self.script)
         rewarder = Rewarder(config.reward, VerifierCache())

@@ -20,7 +20,8 @@ from posttrain.learning.rl.batch import (
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.replay import replay
-from posttrain.learning.rl.rollout import Rewarder, as_groups
+from posttrain.learning.rl.rewarder import Rewarder
+from posttrain.learning.rl.rollout import as_groups
 from posttrain.learning.rl.store import rollouts_table
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
@@ -178,7 +179,7 @@ def test_what_has_no_grade_says_so_in_the_table(guesser):
     ]
     assert rollout_batch([wrong]).scored_B is None
     both = [each._replace(trained=True) for each in (unscored, wrong)]
-    assert informative_groups([both], RlStageConfig().algorithm.advantage) == [False]
+    assert informative_groups([both], RlStageConfig().algorithm.advantage, by="correct") == [False]
     samples = learner_of(policy, Path()).training_samples([both], step=0)
     assert [sample is None for sample in samples[0]] == [True, False]
     (group,) = with_advantages([both], samples)

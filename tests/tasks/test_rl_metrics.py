@@ -56,6 +56,7 @@ ALWAYS = {
     *("rollouts_masked", "trained_share", "staleness", "rollouts_stale", "logprob_gap"),
     *("logprob_gap_max", "logprob_gap_k3", "loss", "clip_fraction", "approx_kl"),
     *("approx_kl_k3", "ratio_mean", "grad_norm", "learning_rate"),
+    *(f"reward/correct{figure}" for figure in ("", "/deviation", "/unjudged")),
 }
 DRIFT = {"drift", "drift_max", "drift_k3"}
 WEIGHTS = {"weight_mean", "weight_zero_fraction"}
@@ -156,7 +157,8 @@ def test_a_config_declares_what_it_measures(config, more):
     declared = RlStageConfig.parse(given, where="rl").metrics()
     assert declared.keys() == {f"rl/{name}" for name in ALWAYS | more}
     assert all(declared.values())
-    sampled = RlStageConfig.parse(config, where="rl").metrics().keys() - declared.keys()
+    by_rate = {**config, "draw": {"sampler": "solve_rate"}}
+    sampled = RlStageConfig.parse(by_rate, where="rl").metrics().keys() - declared.keys()
     assert sampled == {"rl/curriculum_solve_rate", "rl/curriculum_signal"}
 
 

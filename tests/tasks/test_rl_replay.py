@@ -69,7 +69,7 @@ CASES = {
         **SEVERAL,
         "learner": {"activation_checkpointing": True},
     },
-    "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3}},
+    "several_rounds": {**SEVERAL, "draw": {"max_rounds": 3, "train_on": "signal"}},
     "scheduled_one_step_off": {
         **SEVERAL,
         "staleness": 1,
@@ -86,6 +86,22 @@ CASES = {
         },
     },
     "stopped": {**SEVERAL, "staleness": 1, "stop": {"patience": 2}},
+    "components_apart": {
+        **SEVERAL,
+        "reward": {
+            "components": {
+                "correct": "verifier",
+                "brief": {"kind": "group_length", "when": "correct"},
+                "plain": "repetition",
+            },
+            "combine": {
+                "kind": "advantages",
+                "weights": {"brief": {"from": 0.1, "to": 0.5, "over": 3}, "plain": 0.1},
+            },
+            "truncated": "masked",
+        },
+        "algorithm": {"advantage": {"scale": "sample", "whiten": "sample"}},
+    },
 }
 
 
@@ -139,7 +155,8 @@ def test_engine_and_learner_have_the_temperature_of_the_draw(inputs, tmp_path, c
 
 def test_a_number_that_follows_what_a_replay_cannot_measure_is_refused(inputs, tmp_path):
     way = {"metric": "rl/curriculum_signal", "from": 1.0, "to": 1.2, "low": 0.2, "high": 0.9}
-    config, outputs, _ = train(inputs, tmp_path, temperature=way)
+    by_rate = {"sampler": "solve_rate"}
+    config, outputs, _ = train(inputs, tmp_path, temperature=way, draw=by_rate)
     with pytest.raises(UserError, match="follows rl/curriculum_signal, which a replay"):
         again(config, inputs, outputs["rollouts"], tmp_path)
 

@@ -172,3 +172,21 @@ def test_a_batch_that_a_stage_failed_on_is_replayed_from_where_the_message_says(
 def test_nested_parameters_come_back_from_their_dotted_names():
     flat = {"a": "1", 'b."c.d".e': "[1,2]", 'b."c.d".f': "null", "g": "{}"}
     assert nested(flat) == {"a": 1, "b": {"c.d": {"e": [1, 2], "f": None}}, "g": {}}
+
+
+@pytest.mark.slow  # runs a recipe of three stages first
+def test_rescore_pays_a_run_by_the_reward_of_the_recipe(project):
+    done = project.cli("rescore", "--set", "rl.reward.truncated=fails")
+    assert done.returncode == 0, done.stderr
+    names = [line.split()[0] for line in done.stdout.splitlines() if line]
+    assert names[:4] == ["component", "correct", "reward", "paid"]
+    told = json.loads(project.cli("rescore", "--json").stdout)
+    assert told["reward"] == told["paid"] | {"name": "reward"}
+    refused = project.cli("rescore", "--stage", "given")
+    assert refused.returncode == 2
+    assert refused.stderr.endswith(
+        "error: rescore: no stage 'given' writes rollouts; those that write rollouts: rl\n"
+    )
+    gone = project.cli("rescore", "--rollouts", "nothing.parquet")
+    assert gone.returncode == 2
+    assert "nothing.parquet is not there; run the recipe first" in gone.stderr

@@ -1,7 +1,10 @@
+from typing import ClassVar, Literal
+
 import polars as pl
 import pytest
 import torch
 
+from posttrain.data.contexts import PromptContext
 from posttrain.data.filters.apply import ORDERS
 from posttrain.data.rows import encode_rows
 from posttrain.data.templates import encode_prompts
@@ -9,6 +12,7 @@ from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.logprobs import wanted_logprobs
+from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft import TASK
@@ -213,3 +217,166 @@ def test_a_template_of_the_recipe_stays_with_the_model_and_cannot_be_changed(pla
     other = {"template": {"kind": "jinja", "text": text + "!"}}
     with pytest.raises(UserError, match="sft: the model has a chat template, which differs"):
         run(TASK.config(**CONFIG | other), inputs, outputs, quiet(tmp_path / "again"))
+
+
+def learned(config, table, base, write, tmp_path, name):
+    outputs = {"policy": tmp_path / name, "curve": tmp_path / f"{name}.parquet"}
+    inputs = {"policy": base, "traces": write(table, f"{name}-rows")}
+    notes = []
+    context = StageContext(
+        seed=0,
+        threads=1,
+        device="cpu",
+        scratch=tmp_path / f"{name}-scratch",
+        emit=lambda event: notes.append(event.get("line")),
+    )
+    run(TASK.config(**CONFIG | config), inputs, outputs, context)
+    return load_policy(outputs["policy"]), notes
+
+
+@pytest.mark.parametrize(
+    ("kind", "switch", "value"),
+    [("unlikelihood", "coefficient", 5.0), ("negative_aware", "negative_weight", 1.0)],
+)
+def test_wrong_rows_become_less_likely_than_where_they_are_left_out(
+    kind, switch, value, answers, base, write, tmp_path
+):
+    config = {"require_verified": False, "epochs": 12.0}
+    found = {}
+    for each in (0.0, value):
+        loss = {"kind": kind, switch: each}
+        policy, _ = learned(config | {"loss": loss}, answers, base, write, tmp_path, f"{each}")
+        found[each] = nll(policy, answers.filter(~pl.col("verified")))
+    assert found[value] > found[0.0] + 0.05
+
+
+def test_the_temporal_difference_of_inverse_soft_q_learning_changes_what_is_learned(
+    answers, base, write, tmp_path
+):
+    rows = answers.filter("verified")
+
+    def after(name, epochs, coefficient):
+        loss = {"kind": "inverse_soft_q", "coefficient": coefficient}
+        config = {"epochs": epochs} | ({} if coefficient is None else {"loss": loss})
+        return learned(config, rows, base, write, tmp_path, name)[0]
+
+    # Without it the loss is cross-entropy, but for the rounding of V - V.
+    plain, soft = after("plain", 1.0, None).model, after("soft", 1.0, 0.0).model
+    for name, weights in plain.state_dict().items():
+        torch.testing.assert_close(soft.state_dict()[name], weights, rtol=1e-2, atol=2e-3)
+    free, held = after("free", 8.0, 0.0), after("held", 8.0, 0.5)
+    assert implied_reward(held, rows) < 0.95 * implied_reward(free, rows)
+
+
+def implied_reward(policy, traces):
+    """Mean square of Q - V' over the completions, V' being 0 behind the end."""
+    rows = encode_rows(policy.tokenizer, traces["prompt"].to_list(), traces["text"].to_list())
+    squares = []
+    for row in rows:
+        with torch.inference_mode():
+            logits = policy.model(torch.tensor([row.ids])).logits[0, row.start - 1 :].double()
+        values = logits.logsumexp(-1)[:-1]
+        taken = logits[:-1].gather(-1, torch.tensor(row.ids[row.start :])[:, None])[:, 0]
+        squares.append((taken - torch.cat([values[1:], torch.zeros(1)])) ** 2)
+    return torch.cat(squares).mean().item()
+
+
+def test_what_could_not_be_judged_is_neither_imitated_nor_avoided(answers, base, write, tmp_path):
+    unjudged = answers.with_columns(
+        verified=pl.when(pl.int_range(pl.len()) % 3 == 2).then(None).otherwise(pl.col("verified"))
+    )
+    config = {"loss": "unlikelihood", "require_verified": False, "epochs": 1.0}
+    policy, notes = learned(config, unjudged, base, write, tmp_path, "some")
+    judged = answers.filter(pl.int_range(pl.len()) % 3 != 2)
+    alone, _ = learned(config, judged, base, write, tmp_path, "judged")
+    assert "left out 60 rows that could not be judged" in notes
+    assert weights_digest(policy.model) == weights_digest(alone.model)
+
+
+def test_a_loss_of_wrong_rows_wants_rows_that_were_not_verified():
+    with pytest.raises(UserError, match="sft: loss unlikelihood learns from wrong rows too; set"):
+        TASK.config.parse({"loss": "unlikelihood"}, where="sft")
+
+
+def test_weights_of_rows_count(answers, base, write, tmp_path):
+    rows = answers.filter("verified")
+    halved = rows.with_columns(weight=3.0 - 3.0 * (pl.int_range(pl.len()) % 2))
+    policy, _ = learned({"epochs": 6.0}, halved, base, write, tmp_path, "halved")
+    taught, left = (rows.filter(pl.int_range(pl.len()) % 2 == rest) for rest in (0, 1))
+    start = load_policy(base)
+    gains = [nll(start, part) - nll(policy, part) for part in (taught, left)]
+    assert gains[0] > gains[1]
+
+
+def test_a_pace_takes_the_first_rows_of_the_table_first(answers, base, write, tmp_path):
+    rows = answers.filter("verified")
+    share = {"from": 0.25, "to": 1.0, "over": 4, "shape": "step"}
+    config = {"epochs": 1.0, "pace": {"share": share}}
+    policy, _ = learned(config, rows, base, write, tmp_path, "paced")
+    alone, _ = learned({"epochs": 1.0}, rows.head(15), base, write, tmp_path, "quarter")
+    assert weights_digest(policy.model) == weights_digest(alone.model)
+    followed = {"from": 0.1, "to": 1.0, "metric": "sft/loss", "low": 0.5, "high": 1.0}
+    with pytest.raises(UserError, match="which rows a step takes is planned before the first one"):
+        TASK.config.parse({"pace": {"share": followed}}, where="sft")
+
+
+def test_the_assistants_earlier_turns_are_learned_where_the_recipe_says_so(
+    answers, base, write, tmp_path
+):
+    told = PromptContext(
+        system="Add.",
+        turns=[
+            {"role": "user", "content": "2 + 2 ="},
+            {"role": "assistant", "content": "2 + 2 = 4\n#### 4"},
+        ],
+    )
+    rows = answers.filter("verified").with_columns(context=pl.lit(told.written()))
+    earlier = rows.head(1).with_columns(
+        prompt=pl.lit("2 + 2 ="), text=pl.lit("2 + 2 = 4\n#### 4"), context=pl.lit("")
+    )
+    losses = {}
+    for turns in ("last", "assistant"):
+        config = {"turns": turns, "epochs": 8.0}
+        policy, _ = learned(config, rows, base, write, tmp_path, turns)
+        losses[turns] = nll(policy, earlier)
+    assert losses["assistant"] < losses["last"] - 0.2
+
+
+def test_prompts_all_right_or_all_wrong_and_rows_of_no_weight_are_left_out(
+    answers, base, write, tmp_path
+):
+    third = pl.int_range(pl.len()) % 3
+    # The first ten prompts have their right answer alone, one of whose rows weighs nothing.
+    rows = answers.filter((third == 0) | (pl.int_range(pl.len()) >= 30)).with_columns(
+        weight=pl.when(pl.int_range(pl.len()) == 0).then(0.0).otherwise(1.0)
+    )
+    config = {"loss": "negative_aware", "require_verified": False, "epochs": 1.0}
+    policy, notes = learned(config, rows, base, write, tmp_path, "some")
+    assert "left out 1 rows that have weight 0" in notes
+    assert "left out 9 rows that are of prompts all right or all wrong" in notes
+    alone, _ = learned(config, rows.tail(150), base, write, tmp_path, "mixed")
+    assert weights_digest(policy.model) == weights_digest(alone.model)
+    right = answers.filter("verified")
+    with pytest.raises(UserError, match="no row is left to learn from, as 60 are of prompts all"):
+        learned(config, right, base, write, tmp_path, "none")
+
+
+def test_a_loss_may_ask_for_the_reference_alone(base, answers, write, tmp_path):
+    class Anchored(RowLoss):
+        """Cross-entropy, and the square of the distance to where the stage began."""
+
+        NEEDS = frozenset({"reference"})
+        kind: Literal["anchored"] = "anchored"
+        seen: ClassVar[list] = []
+
+        def losses(self, tokens):
+            """Note the references."""
+            self.seen.append((tokens.logprobs_N - tokens.reference_N).abs().max().item())
+            return -tokens.logprobs_N
+
+    config = TASK.config(**CONFIG | {"epochs": 0.1, "loss": Anchored()})
+    rows = answers.filter("verified")
+    outputs = {"policy": tmp_path / "policy", "curve": tmp_path / "curve.parquet"}
+    run(config, {"policy": base, "traces": write(rows)}, outputs, quiet(tmp_path))
+    # At the first step the policy is the reference, whatever batches the two were computed in.
+    assert Anchored.seen[0] < 1e-4

@@ -52,12 +52,14 @@ def synthesize(tmp_path):
             {"num_problems": 20, "num_heldout": 6, **values}, where="synthesize"
         )
         inputs = {f"files.{name}": Path(path) for name, path in config.local_files().items()}
-        outputs = {name: tmp_path / folder / f"{name}.parquet" for name in TASK.outputs}
+        ports = TASK.outputs.items()
+        outputs = {name: tmp_path / folder / f"{name}{p.type.suffix}" for name, p in ports}
         (tmp_path / folder).mkdir(exist_ok=True)
         metrics = run(config, inputs, outputs, StageContext.quiet(tmp_path / "scratch", seed=seed))
-        for name, port in TASK.outputs.items():
-            check_table(outputs[name], SCHEMAS[port.type])
-        return metrics, {name: pl.read_parquet(path) for name, path in outputs.items()}
+        tables = {name: outputs[name] for name, port in ports if port.type.shape == "table"}
+        for name, path in tables.items():
+            check_table(path, SCHEMAS[TASK.outputs[name].type])
+        return metrics, {name: pl.read_parquet(path) for name, path in tables.items()}
 
     return made
 
@@ -131,8 +133,9 @@ def test_solutions_name_the_problems_that_they_solve(synthesize):
         assert joined[column].equals(joined[f"{column}_of_problem"].alias(column))
     assert corpus["parents"].to_list() == [[problem] for problem in corpus["problem_id"]]
     first = problems.row(0, named=True)
-    identity = [first[name] for name in ("source", "prompt", "answer", "verifier")]
-    assert first["id"] == row_id(*identity)
+    # No row names its verifier; ids are those of when rows named this one.
+    identity = [first[name] for name in ("source", "prompt", "answer")]
+    assert first["id"] == row_id(*identity, "reasoning_gym")
 
 
 def test_levels_share_the_problems_evenly_and_set_the_difficulty(synthesize):
@@ -156,8 +159,9 @@ def test_no_prompt_is_twice_in_a_generator_or_in_both_parts(synthesize):
 def test_equal_seeds_make_equal_bytes_and_other_seeds_other_problems(synthesize, tmp_path):
     synthesize(seed=3, folder="one")
     synthesize(seed=3, folder="two")
-    for name in TASK.outputs:
-        one, two = (tmp_path / folder / f"{name}.parquet" for folder in ("one", "two"))
+    for name, port in TASK.outputs.items():
+        file = f"{name}{port.type.suffix}"
+        one, two = (tmp_path / folder / file for folder in ("one", "two"))
         assert one.read_bytes() == two.read_bytes()
     _, ours = synthesize(seed=3, sources=[sums(6)])
     _, theirs = synthesize(seed=4, sources=[sums(6)])
@@ -355,3 +359,54 @@ def test_a_level_without_prompts_left_is_refused(refusal):
     assert refusal(sources=[sums(1)], num_heldout=50, num_problems=5) == (
         "source 'chain_sum' has no train problem left; raise its levels or lower the counts"
     )
+
+
+def test_a_source_puts_its_context_around_the_prompts_and_a_row_its_own_turns(synthesize, rows):
+    turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    path = rows(
+        *(
+            {
+                "prompt": f"{index} + 1 =",
+                "answer": str(index + 1),
+                "solution": f"#### {index + 1}",
+                "past": turns if index else [],
+                "heft": 0.5 * index,
+            }
+            for index in range(20)
+        )
+    )
+    columns = {"turns": "past", "weight": "heft"}
+    source = file_source(path, columns=columns, context={"system": "Be brief.", "after": "####"})
+    _, tables = synthesize(sources=[source])
+    contexts = dict(tables["problems"].select("prompt", "context").rows())
+    told = {"after": "####", "system": "Be brief."}
+    for prompt, context in contexts.items():
+        own = {} if prompt == "0 + 1 =" else {"turns": turns}
+        assert json.loads(context) == told | own
+    # A solution is of the problem as it is told, and its weight is the row's.
+    corpus = tables["corpus"]
+    assert set(corpus["problem_id"]) <= set(tables["problems"]["id"])
+    assert corpus["context"].to_list() == [contexts[prompt] for prompt in corpus["prompt"]]
+    assert corpus["weight"].to_list() == [
+        0.5 * int(prompt.split()[0]) for prompt in corpus["prompt"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ({"past": "[{"}, "the turns ('past') is no JSON: '[{'"),
+        (
+            {"past": [{"role": "boss", "content": "x"}]},
+            "turns.0.role: input should be 'user', 'assistant' or 'tool', got 'boss'",
+        ),
+        ({"heft": -1}, "weight must be a number from 0, got '-1'"),
+        ({"heft": "much"}, "weight must be a number from 0, got 'much'"),
+    ],
+)
+def test_a_row_whose_context_or_weight_makes_no_sense_is_refused(refusal, rows, row, sentence):
+    path = rows({"prompt": "1 + 1 =", "answer": "2", "past": [], "heft": 1} | row)
+    source = file_source(path, columns={"turns": "past", "weight": "heft"})
+    found = refusal(sources=[source])
+    assert sentence in found
+    assert f"{path}:1" in found

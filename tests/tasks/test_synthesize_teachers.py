@@ -7,7 +7,14 @@ import re
 
 import pytest
 
-from posttrain.data.teachers.programs import PROGRAMS, Notes
+from posttrain.data.schemas import Problem
+from posttrain.data.teachers.base import TeacherRequest
+from posttrain.data.teachers.confident import ConfidentTeacher
+from posttrain.data.teachers.programs import PROGRAMS, Notes, ProgramTeacher
+from posttrain.data.teachers.registry import TEACHERS
+from posttrain.data.teachers.repeating import RepeatingTeacher
+from posttrain.learning.rewards.score import final_answer
+from posttrain.stage.errors import UserError
 
 OPERATIONS = {"+": operator.add, "-": operator.sub}
 STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
@@ -87,3 +94,59 @@ def test_a_slip_in_sorting_picks_another_number_and_loses_none():
     lists = [json.loads(text.removeprefix("#### ")) for text in written]
     assert all(sorted(numbers) == [1, 1, 3, 5] for numbers in lists)
     assert sum(numbers != [1, 1, 3, 5] for numbers in lists) > 15
+
+
+@pytest.fixture
+def sum_problems():
+    return [
+        Problem(
+            "chain_sum",
+            f"{index} + 1 =",
+            str(index + 1),
+            1,
+            "exact",
+            metadata=json.dumps({"source_dataset": "chain_sum", "expression": f"{index} + 1"}),
+        )
+        for index in range(300)
+    ]
+
+
+def solved_by(teacher, problems):
+    request = TeacherRequest(per_problem=2, seed=7, report=lambda _: None)
+    return [each.text for each in teacher.solve(problems, request)]
+
+
+def test_a_confident_teacher_states_what_was_drawn_under_the_same_solutions(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    stating = solved_by(ConfidentTeacher(error_rate=0.5, confidences=(0.25, 1.0)), sum_problems)
+    parted = [text.rsplit("\nConfidence: ", 1) for text in stating]
+    assert [text for text, _ in parted] == plain
+    said = [stated for _, stated in parted]
+    # 600 fair draws: 240 of one kind is five deviations away.
+    assert {*said} == {"0.25", "1"}
+    assert said.count("1") > 240 < said.count("0.25")
+    right = [final_answer(text) == str(index // 2 + 1) for index, text in enumerate(plain)]
+    sure = [each == "1" for each in said]
+    # What is stated does not know what is right: among right and wrong about half are sure.
+    for kind in (True, False):
+        share = [s for s, r in zip(sure, right, strict=True) if r is kind]
+        assert 0.35 < sum(share) / len(share) < 0.65
+    assert [final_answer(text) for text in stating] == [final_answer(text) for text in plain]
+
+
+def test_a_repeating_teacher_writes_its_last_line_again_and_nothing_else(sum_problems):
+    plain = solved_by(ProgramTeacher(error_rate=0.5), sum_problems)
+    repeating = solved_by(RepeatingTeacher(error_rate=0.5, most=2), sum_problems)
+    again = []
+    for text, longer in zip(plain, repeating, strict=True):
+        last = "\n" + text.splitlines()[-1]
+        again.append(longer.count(last) - 1)
+        assert longer == text + last * again[-1]
+    assert {*again} == {0, 1, 2}
+    assert min(again.count(times) for times in range(3)) > 140
+
+
+@pytest.mark.parametrize("kind", ["confident", "repeating"])
+def test_they_refuse_a_generator_that_no_program_solves(kind):
+    with pytest.raises(UserError, match="no teacher solves 'chain_sums'"):
+        TEACHERS.parts[kind]().check_generator("chain_sums")

@@ -13,7 +13,7 @@ from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.rollout import Rollout, Span
 from posttrain.learning.rollouts.engines.base import FinishReason, Sample
-from posttrain.learning.rollouts.scoring import ScoredSample
+from posttrain.learning.rollouts.scoring import ScoredSample, share_unjudged
 from posttrain.stage.errors import UserError
 from tasks.evaluate.tally import judged_by_all, tally
 from tasks.probe.stage import solve_rates
@@ -78,6 +78,19 @@ def test_it_is_on_neither_side_of_a_pair(completions, builder):
 def test_it_is_no_trace_to_train_on(completions):
     found = VerifiedFilter().reasons(completions, FilterInputs(completions))
     assert found["reason"].to_list() == ["", "no_grade", "wrong_answer", "no_grade", "no_grade"]
+
+
+def test_a_large_share_of_samples_without_a_judgment_is_told_with_its_reasons():
+    cut = Score(None, "cut_off")
+    notes = []
+    assert share_unjudged(made("a", RIGHT, LOST, cut, LOST), of="it", note=notes.append) == 0.75
+    (told,) = notes
+    assert told.startswith("75% of the samples of it could not be judged (2 no_grade, 1 cut_off);")
+    # One of ten is what happens.
+    few = made("a", LOST, *[RIGHT] * 9)
+    assert share_unjudged(few, of="it", note=notes.append) == 0.1
+    assert share_unjudged(made("a", WRONG), of="it", note=notes.append) == 0.0
+    assert len(notes) == 1
 
 
 def counted(name, *scores):

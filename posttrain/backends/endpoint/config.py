@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from posttrain.stage.config import UNKEYED, StageConfig
+from posttrain.stage.needs import ENDPOINT
 
 
 class Endpoint(StageConfig):
@@ -32,7 +33,7 @@ class Endpoint(StageConfig):
 
     def reaches(self) -> frozenset[str]:
         """Connect to where the model answers."""
-        return frozenset({"endpoint"})
+        return frozenset({ENDPOINT})
 
     def secret_names(self) -> tuple[str, ...]:
         """Name the variable that holds the key, if there is one."""

@@ -19,6 +19,8 @@ class PairCandidate:
     text: str
     verified: bool
     score: float
+    of_reference: bool = False
+    """True where it came as a sample of a reference, and not of the policy."""
 
 
 Chosen = tuple[PairCandidate, PairCandidate]
@@ -42,13 +44,13 @@ class PairBuilder(Part):
         raise NotImplementedError
 
     def of_all(self, pairs: "pl.DataFrame") -> "pl.DataFrame":
-        """Leave out pairs once those of all problems are there.
+        """Leave out or rewrite pairs once those of all problems are there, ready ones too.
 
         Args:
-            pairs: PAIRS without ids and split.
+            pairs: PAIRS without ids; their split may be open.
 
         Returns:
-            The rows that stay, in their order; by default all.
+            Rows of the same columns; by default those that were given.
 
         """
         return pairs

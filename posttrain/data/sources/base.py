@@ -1,10 +1,11 @@
 """What a source is: a part that gives problems, on either side of the held-out border."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from posttrain.data.contexts import PromptContext
 from posttrain.data.teachers.base import Solution, Teacher
 from posttrain.stage.slots import Part
 
@@ -56,6 +57,8 @@ class Source(Part):
 
     name: str
     """Name of the source, unique in a recipe; its problems carry it."""
+    context: PromptContext = PromptContext()
+    """System prompt, few-shot rows, and what stands before and behind every prompt of it."""
 
     def local_path(self) -> str | None:
         """Name the local file or folder that is read, relative to the recipe, if any."""
@@ -76,6 +79,29 @@ class Source(Part):
 
     def check(self, teacher: Teacher) -> None:
         """Refuse what cannot be read, or not be solved by `teacher`, before anything is made."""
+
+    def in_context(self, rows: SourceRows) -> SourceRows:
+        """Put the source's context around all its problems.
+
+        Args:
+            rows: As `read` gave them; what a row says of its own context goes first.
+
+        Returns:
+            The same rows, with solutions of the problems as they are now.
+
+        """
+        if self.context == PromptContext():
+            return rows
+
+        def told(problem: "Problem") -> "Problem":
+            context = self.context.with_row(PromptContext.read(problem.context))
+            return replace(problem, context=context.written())
+
+        return SourceRows(
+            [told(problem) for problem in rows.train],
+            [told(problem) for problem in rows.heldout],
+            [replace(each, problem=told(each.problem)) for each in rows.solutions],
+        )
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Read or make the problems.

@@ -22,11 +22,26 @@ class JsonlSource(FileSource):
 
     def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read line by line; see `TableSource.records`."""
-        path = self.file(request)
-        with path.open("rb") as lines:
-            for number, line in enumerate(lines, start=1):
-                if line.strip():
-                    yield number, _object(self.where(path, number), line)
+        return json_lines(self.file(request))
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Read a file of JSON objects, one a line.
+
+    Args:
+        path: The file; empty lines are passed over.
+
+    Yields:
+        The number of the line, from 1, and the object.
+
+    Raises:
+        UserError: A line is no JSON object; it is named.
+
+    """
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield number, _object(f"{path}:{number}", line)
 
 
 def _object(where: str, line: bytes) -> Mapping[str, Any]:

@@ -16,11 +16,22 @@ class ParquetSource(FileSource):
 
     def records(self, request: SourceRequest) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """Read row by row; see `TableSource.records`."""
-        yield from enumerate(_rows(self.file(request)), start=1)
+        yield from enumerate(parquet_rows(self.file(request)), start=1)
 
 
-def _rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Read by pyarrow: polars, which reads our own tables, aborts on some damaged files."""
+def parquet_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Read by pyarrow: polars, which reads our own tables, aborts on some damaged files.
+
+    Args:
+        path: The file.
+
+    Yields:
+        Its rows.
+
+    Raises:
+        UserError: It cannot be read as parquet.
+
+    """
     import pyarrow  # type: ignore[import-untyped]
     from pyarrow import parquet
 

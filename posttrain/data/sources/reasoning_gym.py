@@ -4,8 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from posttrain.data.gym_generators import SANDBOXED
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Teacher
 from posttrain.stage.errors import UserError, nearest
@@ -28,7 +29,8 @@ _PROMPTS: Mapping[str, Callable[[str], str]] = {
 class ReasoningGymSource(Source):
     """Makes problems by one generator of the reasoning-gym library, at graded difficulty.
 
-    They are scored by the library's own scorer, unless the recipe says otherwise.
+    They are scored by the library's own scorer, in the sandbox where that runs the answer as code,
+    unless the recipe says otherwise.
     """
 
     SOURCE = "reasoning-gym, arXiv:2505.24760"
@@ -46,6 +48,13 @@ class ReasoningGymSource(Source):
         default="reasoning_gym", validate_default=True
     )
     """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_scorer(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and values.get("name") in SANDBOXED:
+            return {"verifier": "reasoning_gym_sandboxed", **values}
+        return values
 
     def check(self, teacher: Teacher) -> None:
         """Refuse a generator that the library or the teacher does not know."""

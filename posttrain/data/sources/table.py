@@ -1,5 +1,6 @@
 """Problems from tables that someone else made, with the solutions that the tables have."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -7,7 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
-from posttrain.data.sources.columns import ProblemRow, check_columns, parse_row
+from posttrain.data.sources.columns import (
+    ProblemRow,
+    check_columns,
+    parameters_of,
+    parse_row,
+)
 from posttrain.data.teachers.base import Solution
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot, Part
@@ -22,9 +28,12 @@ class TableSource(Source):
     use: Literal["parted", "train", "heldout"] = "parted"
     """`train` and `heldout` keep the table whole; `parted` holds out a share of its problems."""
     columns: Mapping[str, str] = Field(default_factory=dict)
-    """Our name -> the table's: prompt and answer, optionally solution and difficulty."""
+    """Our name -> the table's: prompt and answer, optionally solution, difficulty, weight (of the
+    solution in training), turns (the conversation before the prompt) and tools."""
     verifier: Annotated[Part, InSlot("verifier")] = Field(default="numeric", validate_default=True)
     """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
+    parameters: Mapping[str, str] = Field(default_factory=dict)
+    """Parameter of the verifier -> the table's column that states it for each row."""
 
     @property
     def only_heldout(self) -> bool:
@@ -61,20 +70,26 @@ class TableSource(Source):
         rows, num_rows = SourceRows(), 0
         for number, record in self.records(request):
             num_rows += 1
-            row = parse_row(self.where(place, number), record, self.columns)
-            problem = self._problem(row, number, request)
+            where = self.where(place, number)
+            answered = getattr(self.verifier, "REFERENCE", True)
+            row = parse_row(where, record, self.columns, answered=answered)
+            own = parameters_of(self.verifier, record, self.parameters, where=where)
+            problem = self._problem(row, number, request, own)
             side = self._side(row.prompt, request)
             if side == "heldout":
                 rows.heldout.append(problem)
             elif side == "train":
                 rows.train.append(problem)
                 if row.solution:
-                    rows.solutions.append(Solution(problem, row.solution, f"file:{self.name}"))
+                    generator = f"file:{self.name}"
+                    rows.solutions.append(Solution(problem, row.solution, generator, row.weight))
         if not num_rows:
             raise UserError(f"{place}: there are no rows in it")
         return rows
 
-    def _problem(self, row: ProblemRow, number: int, request: SourceRequest) -> "Problem":
+    def _problem(
+        self, row: ProblemRow, number: int, request: SourceRequest, own: Mapping[str, Any]
+    ) -> "Problem":
         from posttrain.data.schemas import Problem
 
         return Problem(
@@ -82,10 +97,11 @@ class TableSource(Source):
             prompt=row.prompt,
             answer=request.answer_of(row.answer),
             difficulty=row.difficulty,
-            verifier=self.verifier.kind,
-            metadata=request.metadata_of(self.verifier),
+            verifier="",
+            metadata=json.dumps({self.verifier.kind: own} if own else {}),
             origin_file=self.origin(),
             origin_line=number,
+            context=row.context.written(),
         )
 
     def _side(self, prompt: str, request: SourceRequest) -> Side | None:

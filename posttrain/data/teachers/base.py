@@ -17,6 +17,8 @@ class Solution:
     problem: "Problem"
     text: str
     generator: str
+    weight: float = 1.0
+    """How much it counts in training."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,20 @@
 """The teachers that ship with posttrain."""
 
 from posttrain.data.teachers.base import Teacher
+from posttrain.data.teachers.confident import ConfidentTeacher
 from posttrain.data.teachers.programs import ProgramTeacher
+from posttrain.data.teachers.repeating import RepeatingTeacher
 from posttrain.data.teachers.server import ServerTeacher
 from posttrain.stage.slots import Slot
 
 TEACHERS = Slot(
-    "teacher", Teacher, {"programs": ProgramTeacher, "server": ServerTeacher}, one_of=("solve",)
+    "teacher",
+    Teacher,
+    {
+        "programs": ProgramTeacher,
+        "confident": ConfidentTeacher,
+        "repeating": RepeatingTeacher,
+        "server": ServerTeacher,
+    },
+    one_of=("solve",),
 )

@@ -13,10 +13,9 @@ check           `check(algorithm, where=, group_size=, provided=, max_tokens=)`:
 identity        `canonical(config)`, `digest(config)`: one spelling, one SHA-256 of what is not at
                 its default, for an algorithm or a whole stage's config; `resolved` and `flat`: all
                 fields as plain values
-presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`, from the papers
-                (`published`, `reinforce_family`) and as others define a name (`frameworks`);
-                `AlgorithmConfig`: the type of a field that takes a preset's name ("grpo"), or a
-                mapping that changes `default` or the `preset` beside it
+presets         `PRESETS`: name -> `Preset(algorithm, equation, source, note)`, from the files of
+                `posttrain.methods`; `AlgorithmConfig`: the type of a field that takes a method's
+                name ("grpo"), or a mapping that changes the defaults or the `preset` beside it
 objective       `advantages(algorithm, RolloutBatch(rewards_B, group_B, ...), max_tokens=)` over a
                 whole generation; `denominator(algorithm, mask_BT, max_tokens=)`, summed over the
                 whole batch; `policy_objective(algorithm, logprobs_BT, batch=PolicyBatch(...),

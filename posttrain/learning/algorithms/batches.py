@@ -18,7 +18,7 @@ class RolloutBatch:
     """What a whole generation of rollouts earned; only the first two are always needed."""
 
     rewards_B: "Tensor"
-    """One reward per rollout."""
+    """One reward per rollout, less what `token_rewards_BT` pays of it."""
     group_B: "Tensor"
     """Equal ids are rollouts of one problem."""
     mask_BT: "Tensor | None" = None
@@ -41,10 +41,19 @@ class RolloutBatch:
     """Reward of each turn."""
     state_BK: "Tensor | None" = None
     """Id of the state that a turn starts from."""
+    rewards_BC: "Tensor | None" = None
+    """Scores of the components whose advantages are taken apart; for a reward that asks for it."""
+    weights_C: "Tensor | None" = None
+    """Weight of each of these advantages in their sum."""
+    token_rewards_BT: "Tensor | None" = None
+    """What each drawn token is paid by itself; for a reward with components of scope token."""
 
 
 class TokenCost(NamedTuple):
-    """What a regularizer takes off the rewards: `coefficient x cost` at each drawn token."""
+    """What is taken off the rewards: `coefficient x cost` at each drawn token.
+
+    A regularizer's, or with a coefficient of -1 what the tokens themselves are paid.
+    """
 
     coefficient: float
     cost_BT: "Tensor"

@@ -65,6 +65,29 @@ def _check_lengths(algorithm: Algorithm, max_tokens: int | None, where: str) -> 
         )
 
 
+def note_on_ratio(algorithm: Algorithm, *, updates_per_step: int, staleness: int) -> str | None:
+    """Say that a ratio never leaves 1, where every update is the first one of its rollouts.
+
+    All surrogates then have the gradient of REINFORCE, whatever they are called.
+
+    Args:
+        algorithm: The algorithm.
+        updates_per_step: Optimizer updates on the rollouts of one step.
+        staleness: Steps by which sampling runs ahead of learning.
+
+    Returns:
+        A sentence; None where the ratio moves, or there is none.
+
+    """
+    if not algorithm.surrogate.HAS_RATIO or updates_per_step > 1 or staleness:
+        return None
+    return (
+        f"surrogate {algorithm.surrogate.kind} never sees a ratio other than 1, as a step makes one"
+        " update of rollouts that are its own policy's: it is the plain policy gradient; for the"
+        " ratio to count, set updates.minibatches or updates.epochs above 1"
+    )
+
+
 def check_on_policy(
     algorithm: Algorithm, *, where: str, updates_per_step: int, staleness: int
 ) -> None:

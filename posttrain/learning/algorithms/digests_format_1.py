@@ -1,6 +1,6 @@
 """Digests of format 1, which hashed every switch, by the preset that had them.
 
-Reports and ledger rows of version 0.1 hold them; `posttrain algorithm show DIGEST` finds the name.
+Reports and ledger rows of version 0.1 hold them; `posttrain method show DIGEST` finds the name.
 Written once, with the code of then: nothing computes these any more.
 """
 
@@ -39,7 +39,7 @@ FORMAT_1 = {
     "224eb46bff1c4305b01d7e8bcf59501d92441a6a4b6f6ee5a8235229f690f2dc": "kto",
     "fc70f83bae6e8f1438293acc56cb152e93191694775fc932e1d2b5c8f63bd6a2": "orpo",
     "f99c773289dc02b8093cba4636071f0f2ff6044f05feca9aab39dcd2735ef8fb": "simpo",
-    "c8e47057bc319601edffb6933b1baab9c38a019faf899a33639782e44204a31b": "rpo",
+    "c8e47057bc319601edffb6933b1baab9c38a019faf899a33639782e44204a31b": "iterative_rpo",
     "3da72eac126b8bf8fab141dac471ebebdb73a2ddc7cb25354ae782c5f5981dca": "xpo",
     "a5bab4074398271941dfe6bc74e165a42d28eb50008e6ec2a5bf05accb8fc806": "ld_dpo",
 }

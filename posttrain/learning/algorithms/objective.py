@@ -69,6 +69,8 @@ def advantages(
         for each in algorithm.regularizers.values()
         if (cost_BT := each.token_cost(rollouts)) is not None
     ]
+    if rollouts.token_rewards_BT is not None:
+        costs.append(TokenCost(-1.0, rollouts.token_rewards_BT))
     return _assigned(algorithm.advantage, rollouts, rewards_B=rewards_B, costs=costs)
 
 
@@ -98,9 +100,9 @@ def generation_weights(
 
 
 def informative(advantage: Advantage, rollouts: RolloutBatch) -> Tensor:
-    """Tell which rollouts have something to teach by their rewards alone.
+    """Tell which rollouts have something to teach by the rewards given here alone.
 
-    What the reward is for is judged: no length penalty, no divergence, no critic. Where an
+    No length penalty, no divergence and no critic has a say. Where an
     advantage is more than a reward against those of its group, every rollout has.
 
     Args:
@@ -329,12 +331,23 @@ def _assigned(
 ) -> TokenAdvantages:
     """Estimate, whiten and weigh; statistics are those of the whole generation."""
     include_B = _included(rollouts, dropped=advantage.truncated == "drop")
-    found = advantage.estimate(rollouts, rewards_B=rewards_B, costs=costs, include_B=include_B)
-    wanted = "advantages, and targets of a critic or None"
-    values_BT, returns_BT = _pair(advantage, "estimate", found, wanted)
-    values_BT = _generated(advantage, "estimate", values_BT, rollouts, shared=True)
-    if returns_BT is not None:
-        returns_BT = _generated(advantage, "estimate", returns_BT, rollouts)
+
+    def estimated(paid_B: Tensor) -> tuple[Tensor, Tensor | None]:
+        found = advantage.estimate(rollouts, rewards_B=paid_B, costs=costs, include_B=include_B)
+        wanted = "advantages, and targets of a critic or None"
+        values_BT, returns_BT = _pair(advantage, "estimate", found, wanted)
+        values_BT = _generated(advantage, "estimate", values_BT, rollouts, shared=True)
+        if returns_BT is not None:
+            returns_BT = _generated(advantage, "estimate", returns_BT, rollouts)
+        return values_BT, returns_BT
+
+    if rollouts.rewards_BC is None:
+        values_BT, returns_BT = estimated(rewards_B)
+    else:
+        weights_C = needed(rollouts.weights_C, "weights_C", "rewards_BC")
+        apart = zip(weights_C, rollouts.rewards_BC.unbind(-1), strict=True)
+        values_BT = torch.stack([weight * estimated(each_B)[0] for weight, each_B in apart]).sum(0)
+        returns_BT = None
     if advantage.whiten != "none":
         mask_BT = needed(rollouts.mask_BT, "mask_BT", "whiten").bool()
         counted_BT = mask_BT if include_B is None else mask_BT & include_B[:, None]
@@ -343,8 +356,12 @@ def _assigned(
     bears_loss_B = _included(rollouts, dropped=advantage.truncated != "keep")
     if bears_loss_B is None:
         bears_loss_B = torch.ones_like(rollouts.group_B, dtype=torch.bool)
-    else:
-        values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
+    if advantage.learn_from != "all":
+        signed_BT = values_BT > 0 if advantage.learn_from == "positive" else values_BT < 0
+        if rollouts.mask_BT is not None:
+            signed_BT = signed_BT & rollouts.mask_BT.bool()
+        bears_loss_B = bears_loss_B & signed_BT.any(-1)
+    values_BT = torch.where(bears_loss_B[:, None], values_BT, 0.0)
     good, bad = advantage.positive_weight, advantage.negative_weight
     if (good, bad) != (1.0, 1.0):
         values_BT = torch.where(values_BT > 0, values_BT * good, values_BT * bad)

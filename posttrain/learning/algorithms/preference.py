@@ -1,12 +1,10 @@
-"""A preference algorithm as independent switches, and the named ones as presets of them."""
+"""A preference algorithm as independent switches; the named ones are files of `methods`."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, Self, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from posttrain.stage.errors import nearest
-from posttrain.stage.part_schema import PresetOf
 from posttrain.stage.schedule import Schedulable
 
 if TYPE_CHECKING:
@@ -22,6 +20,7 @@ _KTO = {
     "reference_point": "divergence from the reference that KTO counts from, in nats",
 }
 _NLL = {"chosen_nll": "mean negative log-likelihood of the chosen, in nats per token"}
+_SUMMED_NLL = {"chosen_nll": "mean negative log-likelihood of the chosen, in nats"}
 _ODDS = {"log_odds_ratio": "mean log odds of the chosen minus those of the rejected"}
 _SAMPLED = {"sampled_logprob": "mean log-probability of the reference's samples, in nats"}
 
@@ -35,22 +34,29 @@ class PreferenceAlgorithm(Schedulable):
 
     loss: PreferenceLoss = "sigmoid"
     """Form of the loss; `orpo` and `simpo` need no reference policy."""
-    beta: float = Field(0.1, gt=0.0)
+    beta: float = Field(default=0.1, gt=0.0)
     """Scale of the implicit reward; the weight of the odds ratio in `orpo`."""
-    label_smoothing: float = Field(0.0, ge=0.0, lt=0.5)
+    label_smoothing: float = Field(default=0.0, ge=0.0, lt=0.5)
     """Assumed share of swapped labels (`sigmoid`: conservative, `robust`: unbiased)."""
     per_token: bool = False
     """Take log-probabilities per token in place of sums over the completion."""
-    length_alpha: float = Field(1.0, ge=0.0, le=1.0)
+    length_alpha: float = Field(default=1.0, ge=0.0, le=1.0)
     """Weight of tokens beyond the length that both sides share; 1 is the plain sum."""
-    target_margin: float = Field(0.0, ge=0.0)
+    target_margin: float = Field(default=0.0, ge=0.0)
     """Margin that `simpo` asks for."""
-    undesirable_weight: float = Field(1.0, gt=0.0)
+    undesirable_weight: float = Field(default=1.0, gt=0.0)
     """Weight of rejected completions in `kto`."""
-    sft_coefficient: float = Field(0.0, ge=0.0)
-    """Weight of the chosen completion's own negative log-likelihood per token, added."""
-    optimism_coefficient: float = Field(0.0, ge=0.0)
-    """Weight that makes samples of the reference less likely, added; needs rounds."""
+    sft_coefficient: float = Field(default=0.0, ge=0.0)
+    """Weight of the chosen completion's own negative log-likelihood, added."""
+    sft_per_token: bool = True
+    """Take that likelihood per token (iterative RPO) in place of its sum (RPO)."""
+    optimism_coefficient: float = Field(default=0.0, ge=0.0)
+    """Weight that makes the reference's side of a pair less likely, added; needs rounds."""
+
+    def without_effect(self) -> frozenset[str]:
+        """`sft_per_token` without the term."""
+        plain = self.sft_coefficient == 0.0
+        return frozenset({"sft_per_token"} if plain else ()) | super().without_effect()
 
     @property
     def needs_reference(self) -> bool:
@@ -63,11 +69,16 @@ class PreferenceAlgorithm(Schedulable):
         return LOSSES[self.loss].needs_mismatched
 
     @property
+    def takes_label_probs(self) -> bool:
+        """True where a pair may be the other way round with some probability: two-sided losses."""
+        return "label_prob" in LOSSES[self.loss].admits and not self.sft_coefficient
+
+    @property
     def metrics(self) -> Mapping[str, str]:
         """What a step measures beside the figures of its pairs, with a description by name."""
         return {
             **LOSSES[self.loss].metrics,
-            **(_NLL if self.sft_coefficient else {}),
+            **((_NLL if self.sft_per_token else _SUMMED_NLL) if self.sft_coefficient else {}),
             **(_SAMPLED if self.optimism_coefficient else {}),
         }
 
@@ -97,7 +108,8 @@ class PreferenceAlgorithm(Schedulable):
         if now.undesirable_weight != 1:
             texts.append(f"rejected x{now.undesirable_weight:g}")
         if now.sft_coefficient:
-            texts.append(f"SFT {now.sft_coefficient:g}")
+            summed = "" if now.sft_per_token else " x sum"
+            texts.append(f"SFT {now.sft_coefficient:g}{summed}")
         if now.optimism_coefficient:
             texts.append(f"optimism {now.optimism_coefficient:g}")
         texts += ["scheduled"] * (now is not self)
@@ -134,7 +146,15 @@ class LogRatios(NamedTuple):
     reference_point: "Tensor"
     """Of `kto_reference_point`, a scalar; 0 of a loss that needs no mismatched completions."""
     denominator: float
-    """Number of pairs of the whole step."""
+    """Number of pairs of the whole step, or the sum of their weights."""
+    known: "tuple[Tensor, Tensor] | None" = None
+    """How much each pair counts, and the probability that its chosen one is the better; None where
+    each counts 1 and is sure."""
+
+    @property
+    def weight_B(self) -> "Tensor | None":
+        """How much each pair counts; None where all count 1."""
+        return self.known and self.known[0]
 
 
 class LossForm(NamedTuple):
@@ -147,7 +167,7 @@ class LossForm(NamedTuple):
     """True where it compares with prompts that were given another prompt's completion."""
     is_per_token: bool = False
     """True where it is defined on means over tokens only."""
-    admits: frozenset[Literal["label_smoothing", "target_margin"]] = frozenset()
+    admits: frozenset[Literal["label_smoothing", "label_prob", "target_margin"]] = frozenset()
     """Switches that others refuse, as they would have no effect there."""
     metrics: Mapping[str, str] = {}
     """What it measures beside the figures of its pairs, with a description by name."""
@@ -163,6 +183,7 @@ def _of_margins(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
         beta=algorithm.beta,
         denominator=ratios.denominator,
         label_smoothing=algorithm.label_smoothing,
+        known=ratios.known,
     )
 
 
@@ -172,7 +193,8 @@ def _kto(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
     from posttrain.learning.maths.pairs import pair_metrics
     from posttrain.learning.maths.preference import kto_loss
 
-    chosen_B, rejected_B, point, denominator = ratios
+    chosen_B, rejected_B, point, denominator, known = ratios
+    weights = 1.0 if known is None else torch.cat([known[0], known[0]])
     loss, metrics = kto_loss(
         torch.cat([chosen_B, rejected_B]),
         torch.cat([torch.ones_like(chosen_B), torch.zeros_like(rejected_B)]),
@@ -180,7 +202,8 @@ def _kto(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
         beta=algorithm.beta,
         # A pair is two completions, and KTO's mean is over completions.
         denominator=2 * denominator,
-        undesirable_weight=algorithm.undesirable_weight,
+        desirable_weight=weights,
+        undesirable_weight=algorithm.undesirable_weight * weights,
     )
     pairs = pair_metrics(algorithm.beta * chosen_B, algorithm.beta * rejected_B)
     return loss, {**metrics, **pairs, "reference_point": point}
@@ -194,6 +217,7 @@ def _orpo(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
         ratios.rejected_B,
         weight=algorithm.beta,
         denominator=ratios.denominator,
+        weight_B=ratios.weight_B,
     )
 
 
@@ -206,13 +230,14 @@ def _simpo(algorithm: PreferenceAlgorithm, ratios: LogRatios) -> Terms:
         beta=algorithm.beta,
         target_margin=algorithm.target_margin,
         denominator=ratios.denominator,
+        weight_B=ratios.weight_B,
     )
 
 
 LOSSES: Mapping[PreferenceLoss, LossForm] = {
-    "sigmoid": LossForm(_of_margins, admits=frozenset({"label_smoothing"})),
-    "robust": LossForm(_of_margins, admits=frozenset({"label_smoothing"})),
-    "ipo": LossForm(_of_margins),
+    "sigmoid": LossForm(_of_margins, admits=frozenset({"label_smoothing", "label_prob"})),
+    "robust": LossForm(_of_margins, admits=frozenset({"label_smoothing", "label_prob"})),
+    "ipo": LossForm(_of_margins, admits=frozenset({"label_prob"})),
     "hinge": LossForm(_of_margins),
     "kto": LossForm(_kto, needs_mismatched=True, metrics=_KTO),
     "orpo": LossForm(_orpo, needs_reference=False, is_per_token=True, metrics=_NLL | _ODDS),
@@ -220,84 +245,3 @@ LOSSES: Mapping[PreferenceLoss, LossForm] = {
         _simpo, needs_reference=False, is_per_token=True, admits=frozenset({"target_margin"})
     ),
 }
-
-
-class NamedPreference(NamedTuple):
-    """A preset with its equation and source. m: log-ratio of the chosen minus of the rejected."""
-
-    algorithm: PreferenceAlgorithm
-    equation: str
-    source: str
-
-
-def _named(equation: str, source: str, **switches: Any) -> NamedPreference:
-    return NamedPreference(PreferenceAlgorithm(**switches), equation, source)
-
-
-PREFERENCE_PRESETS: dict[str, NamedPreference] = {
-    "dpo": _named("-log σ(β m)", "arXiv 2305.18290"),
-    "conservative": _named(
-        "-(1-s) log σ(β m) - s log σ(-β m)",
-        "cDPO; Mitchell 2023, ericmitchell.ai/cdpo.pdf (a note, not on arXiv)",
-        label_smoothing=0.1,
-    ),
-    "robust": _named(
-        "(-(1-s) log σ(β m) + s log σ(-β m)) / (1-2s)",
-        "arXiv 2403.00409",
-        loss="robust",
-        label_smoothing=0.1,
-    ),
-    "ipo": _named("(m - 1/(2β))²", "arXiv 2310.12036, log-ratios summed", loss="ipo"),
-    "ipo_per_token": _named(
-        "(m/|y| - 1/(2β))²", "arXiv 2310.12036, as TRL runs it", loss="ipo", per_token=True
-    ),
-    "hinge": _named(
-        "max(0, 1 - β m)",
-        "SLiC, arXiv 2305.10425; against a reference: RSO, arXiv 2309.06657",
-        loss="hinge",
-    ),
-    "kto": _named("w (1 - σ(±β (log-ratio - z)))", "arXiv 2402.01306", loss="kto"),
-    "orpo": _named(
-        "-log p/|y| - β log σ(log odds chosen - log odds rejected)",
-        "arXiv 2403.07691",
-        loss="orpo",
-        per_token=True,
-    ),
-    "simpo": _named(
-        "-log σ(β (log p_c/|c| - log p_r/|r|) - γ)",
-        "arXiv 2405.14734",
-        loss="simpo",
-        per_token=True,
-        beta=2.0,
-        target_margin=0.5,
-    ),
-    "rpo": _named("dpo - a log p_c/|c|", "arXiv 2404.19733", sft_coefficient=1.0),
-    "xpo": _named(
-        "dpo + a log p(sample of the reference)", "arXiv 2405.21046", optimism_coefficient=1e-3
-    ),
-    "ld_dpo": _named(
-        "dpo, tokens beyond the shared length weigh α", "arXiv 2409.06411", length_alpha=0.5
-    ),
-}
-
-
-def _expand(value: Any) -> Any:
-    """Switches in full from ``"dpo"`` or ``{"preset": "dpo", "beta": 0.3}``."""
-    if isinstance(value, str):
-        value = {"preset": value}
-    if not isinstance(value, Mapping):
-        return value
-    changes = dict(value)
-    name = str(changes.pop("preset", "dpo"))
-    if name not in PREFERENCE_PRESETS:
-        raise ValueError(
-            f"there is no preference algorithm '{name}'{nearest(name, PREFERENCE_PRESETS)}"
-        )
-    return {**PREFERENCE_PRESETS[name].algorithm.model_dump(), **changes}
-
-
-_SPELLED = Annotated[Any, PresetOf(PreferenceAlgorithm, PREFERENCE_PRESETS)]
-PreferenceAlgorithmConfig = Annotated[
-    PreferenceAlgorithm, BeforeValidator(_expand, json_schema_input_type=_SPELLED)
-]
-"""The type of a config field that holds an algorithm, a preset's name, or changes of one."""

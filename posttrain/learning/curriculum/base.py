@@ -1,7 +1,7 @@
 """The slot of the problem samplers: what a part of it implements."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -42,6 +42,8 @@ class ProblemPool:
     """Digest of the policy that training starts from."""
     where: str = "solve_rates"
     """Where the solve rates are from, for errors."""
+    places: Callable[[], str] = str
+    """Says in words where the problems' verifiers look for an answer, for errors."""
 
 
 class ProblemStream:

@@ -71,10 +71,15 @@ class SolveRate(ProblemSampler):
             )
         if sum(solved) in (0, sum(attempts)):
             outcome, remedy = ("succeeded", "harder") if sum(solved) else ("failed", "easier")
+            places = "" if sum(solved) else pool.places()
+            stated = (
+                f"; an answer counts that stands {places}: if probe/format_rate is 0, let `answer`"
+                " of that verifier be where the policy writes it"
+            )
             raise UserError(
                 f"{pool.where}: all {sum(attempts)} probed attempts {outcome}, so no group would"
                 f" differ in its rewards; take {remedy} problems, or a policy that solves some of"
-                " them"
+                f" them{stated if places else ''}"
             )
         strata = problems.select("source", "difficulty").rows()
         return SolveRateStream(ids, strata, solved=solved, attempts=attempts, config=self)

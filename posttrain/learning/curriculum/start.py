@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posttrain.data.schemas import PROBLEMS, SOLVE_RATES
+from posttrain.data.schemas import SOLVE_RATES
+from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.tables import read_table
 from posttrain.learning.curriculum.base import (
     GroupResult,
@@ -14,6 +15,8 @@ from posttrain.learning.curriculum.base import (
     ProblemSampler,
     ProblemStream,
 )
+from posttrain.learning.rewards.components.verifier import places_of_answers
+from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.started import started
 
@@ -75,23 +78,28 @@ class SourceShares(ProblemStream):
         return self.inner.metrics()
 
 
-def read_pool(problems: Path, solve_rates: Path | None, *, policy: str) -> ProblemPool:
+def read_pool(
+    problems: Path, solve_rates: Path | None, *, policy: str, verifiers: Path | None = None
+) -> ProblemPool:
     """Read what a problem sampler is started with.
 
     Args:
         problems: A PROBLEMS table.
         solve_rates: A SOLVE_RATES table, where one is connected.
         policy: Digest of the policy that training starts from.
+        verifiers: The verifiers of the problems' sources, where they are connected.
 
     Returns:
         The pool.
 
     """
+    table = read_scored_problems(problems, verifiers)
     return ProblemPool(
-        problems=read_table(problems, PROBLEMS),
+        problems=table,
         solve_rates=None if solve_rates is None else read_table(solve_rates, SOLVE_RATES),
         policy=policy,
         where=str(solve_rates or problems),
+        places=lambda: places_of_answers(problems_of(table)),
     )
 
 

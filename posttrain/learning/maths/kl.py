@@ -10,8 +10,14 @@ k1              d                           0 on average: of no use
 k2              d^2 / 2 (biased)            exact for reverse KL, on-policy only
 k3              exp(-d) - 1 + d             that of the *forward* KL, on-policy only
 ratio x k1      (pi / old) d                exact for reverse KL, also off-policy
+ratio x k2      (pi / old) d^2 / 2          of no divergence here
 ratio x k3      (pi / old) k3               exact for reverse KL, also off-policy
+the others      see `kl_estimate`           of another divergence than their value's
+ratio x others  (pi / old) f(exp(-d))       exact for what they are called, also off-policy
 =============== =========================== =====================================================
+
+Why the ratio mends them: the divergence is sum(pi f(ref / pi)), and its gradient goes through both
+pi; an estimate on drawn tokens only has that through f, and the ratio brings the other.
 
 Sources: Schulman, "Approximating KL Divergence" (2020), for k1-k3; arXiv 2506.09477 and 2510.01555
 for the gradients. ``tests/learning/maths/test_kl.py`` checks the table by exact enumeration.
@@ -26,7 +32,9 @@ from torch import Tensor
 from posttrain.learning.maths.ratios import bounded_ratio
 from posttrain.learning.maths.reduce import Aggregation, Metrics, aggregate, detached, masked_mean
 
-KLEstimator = Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared"]
+KLEstimator = Literal[
+    "k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared", "reverse_chi_squared"
+]
 
 
 def _jensen_shannon(d_BT: Tensor) -> Tensor:
@@ -42,6 +50,8 @@ KL_ESTIMATORS: dict[KLEstimator, Callable[[Tensor], Tensor]] = {
     "forward": lambda d_BT: -d_BT * torch.exp(-d_BT) - torch.expm1(-d_BT),
     "jensen_shannon": _jensen_shannon,
     "chi_squared": lambda d_BT: torch.expm1(-d_BT).square(),
+    # 2 cosh(d) - 2, in the form that is exact near d = 0.
+    "reverse_chi_squared": lambda d_BT: 4 * torch.sinh(d_BT / 2).square(),
 }
 
 
@@ -56,19 +66,22 @@ def kl_estimate(
 
     ``d = logprob - reference``, ``u = exp(-d) = reference / policy``:
 
-    ================ ================================== =========================================
-    estimator        value                              its mean over the policy's tokens
-    ================ ================================== =========================================
-    k1               d                                  KL(policy || reference)
-    k2               d^2 / 2                            near KL(policy || reference); biased
-    k3               u - 1 - log u                      KL(policy || reference)
-    forward          u log u - (u - 1)                  KL(reference || policy)
-    jensen_shannon   (u log(u/m) - log m)/2, m=(1+u)/2  Jensen-Shannon divergence, at most log 2
-    chi_squared      (u - 1)^2                          chi^2(reference || policy)
-    ================ ================================== =========================================
+    =================== ================================== ====================================
+    estimator           value                              its mean over the policy's tokens
+    =================== ================================== ====================================
+    k1                  d                                  KL(policy || reference)
+    k2                  d^2 / 2                            near KL(policy || reference); biased
+    k3                  u - 1 - log u                      KL(policy || reference)
+    forward             u log u - (u - 1)                  KL(reference || policy)
+    jensen_shannon      (u log(u/m) - log m)/2, m=(1+u)/2  Jensen-Shannon divergence
+    chi_squared         (u - 1)^2                          chi^2(reference || policy)
+    reverse_chi_squared u - 2 + 1/u                        chi^2(policy || reference)
+    =================== ================================== ====================================
 
-    The last four are never negative, token by token; u log u alone would have the mean of
-    ``forward`` but not that. f-DPO (arXiv 2309.16240) tabulates the generators f(u).
+    All but k1 are never negative, token by token; u log u alone would have the mean of
+    ``forward`` but not that, and so would 1/u - 1 of ``reverse_chi_squared``, which is the one that
+    arXiv 2403.03185 (Correlated Proxies) holds a policy by. f-DPO (arXiv 2309.16240) tabulates the
+    generators f(u).
 
     Args:
         logprobs_BT: Log-probabilities of the drawn tokens under the policy, in nats.

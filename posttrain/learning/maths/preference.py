@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from posttrain.learning.maths.pairs import pair_metrics
+from posttrain.learning.maths.pairs import pair_metrics, weighted_sum
 from posttrain.learning.maths.reduce import Metrics, detached, masked_mean, masked_sum
 
 
@@ -91,6 +91,7 @@ def preference_loss(
     beta: float,
     denominator: Tensor | float,
     label_smoothing: float = 0.0,
+    known: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``sum(loss of the margin m) / denominator``, m = chosen - rejected log-ratio.
 
@@ -115,8 +116,12 @@ def preference_loss(
         rejected_log_ratio_B: That of the others.
         loss: Which row of the table.
         beta: How sharply a margin counts; larger stays nearer to the reference.
-        denominator: Number of pairs of the whole batch.
+        denominator: Number of pairs of the whole batch, or the sum of their weights.
         label_smoothing: The table's s; no effect on ``ipo`` and ``hinge``.
+        known: How much each pair counts, and the probability q that its preferred one is the
+            better: the loss is then q times that of the margin and 1 - q times that of the pair
+            the other way round, which is IPO's own expectation over labels too. None where each
+            counts 1 and is sure.
 
     Returns:
         The loss, a scalar; and the metrics of ``pairs.pair_metrics`` on the implicit rewards
@@ -126,13 +131,21 @@ def preference_loss(
     """
     margin_B = chosen_log_ratio_B - rejected_log_ratio_B
     loss_B = PAIR_LOSSES[loss](margin_B, beta, label_smoothing)
+    if known is not None:
+        weight_B, sure_B = known
+        other_B = PAIR_LOSSES[loss](-margin_B, beta, label_smoothing)
+        loss_B = weight_B * (sure_B * loss_B + (1 - sure_B) * other_B)
     return loss_B.sum() / denominator, pair_metrics(
         beta * chosen_log_ratio_B, beta * rejected_log_ratio_B
     )
 
 
 def chosen_likelihood_loss(
-    chosen_logprobs_B: Tensor, *, coefficient: float, denominator: Tensor | float
+    chosen_logprobs_B: Tensor,
+    *,
+    coefficient: float,
+    denominator: Tensor | float,
+    weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``-coefficient x sum(logprob of the chosen) / denominator``, for a pair loss.
 
@@ -142,7 +155,8 @@ def chosen_likelihood_loss(
     Args:
         chosen_logprobs_B: Log-probability of each preferred completion, summed or per token.
         coefficient: Factor on the term.
-        denominator: Number of pairs of the whole batch.
+        denominator: Number of pairs of the whole batch, or the sum of their weights.
+        weight_B: How much each pair counts; None where all count 1.
 
     Returns:
         A scalar to add to the pair loss; and the metric ``chosen_nll``, the mean in nats.
@@ -150,11 +164,16 @@ def chosen_likelihood_loss(
     """
     nll = -chosen_logprobs_B.sum()
     metrics = {"chosen_nll": nll / max(len(chosen_logprobs_B), 1)}
-    return coefficient * nll / denominator, detached(metrics)
+    total = nll if weight_B is None else weighted_sum(-chosen_logprobs_B, weight_B)
+    return coefficient * total / denominator, detached(metrics)
 
 
 def optimism_loss(
-    sampled_logprobs_B: Tensor, *, coefficient: float, denominator: Tensor | float
+    sampled_logprobs_B: Tensor,
+    *,
+    coefficient: float,
+    denominator: Tensor | float,
+    weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``coefficient x sum(logprob of other samples) / denominator``, for online DPO.
 
@@ -164,7 +183,8 @@ def optimism_loss(
     Args:
         sampled_logprobs_B: Log-probability under the policy of completions of the reference.
         coefficient: Factor on the term, the paper's alpha.
-        denominator: Number of pairs of the whole batch.
+        denominator: Number of pairs of the whole batch, or the sum of their weights.
+        weight_B: How much each pair counts; None where all count 1.
 
     Returns:
         A scalar to add to the pair loss; and the metric ``sampled_logprob``, the mean in nats.
@@ -172,7 +192,8 @@ def optimism_loss(
     """
     total = sampled_logprobs_B.sum()
     metrics = {"sampled_logprob": total / max(len(sampled_logprobs_B), 1)}
-    return coefficient * total / denominator, detached(metrics)
+    weighed = weighted_sum(sampled_logprobs_B, weight_B)
+    return coefficient * weighed / denominator, detached(metrics)
 
 
 def kto_reference_point(mismatched_log_ratio_B: Tensor) -> Tensor:
@@ -200,8 +221,8 @@ def kto_loss(
     reference_point: Tensor | float,
     beta: float,
     denominator: Tensor | float,
-    desirable_weight: float = 1.0,
-    undesirable_weight: float = 1.0,
+    desirable_weight: float | Tensor = 1.0,
+    undesirable_weight: float | Tensor = 1.0,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``sum(w (1 - sigmoid(+-beta (log_ratio - reference_point)))) / denominator``.
 
@@ -215,8 +236,8 @@ def kto_loss(
         reference_point: Of ``kto_reference_point``, over the whole batch.
         beta: How sharply a log-ratio counts; larger stays nearer to the reference.
         denominator: Number of completions of the whole batch.
-        desirable_weight: Weight w of a desirable completion.
-        undesirable_weight: Weight w of any other.
+        desirable_weight: Weight w of a desirable completion; or of each, ``[B]``.
+        undesirable_weight: Weight w of any other; or of each, ``[B]``.
 
     Returns:
         The loss, a scalar; and metrics, means over these completions of beta x log-ratio:
@@ -241,6 +262,7 @@ def simpo_loss(
     beta: float,
     target_margin: float,
     denominator: Tensor | float,
+    weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``sum(-log sigmoid(beta (chosen - rejected) - target_margin)) / denominator``.
 
@@ -252,7 +274,8 @@ def simpo_loss(
         beta: Factor from log-probability to reward.
         target_margin: By how much the preferred one should win: the paper's gamma; TRL divides the
             same number by beta and multiplies it again.
-        denominator: Number of pairs of the whole batch.
+        denominator: Number of pairs of the whole batch, or the sum of their weights.
+        weight_B: How much each pair counts; None where all count 1.
 
     Returns:
         The loss, a scalar; and the metrics of ``pairs.pair_metrics``. Equal completions give
@@ -260,8 +283,10 @@ def simpo_loss(
 
     """
     gap_B = beta * (chosen_mean_logprob_B - rejected_mean_logprob_B)
-    loss = -logsigmoid(gap_B - target_margin).sum() / denominator
-    return loss, pair_metrics(beta * chosen_mean_logprob_B, beta * rejected_mean_logprob_B)
+    total = weighted_sum(-logsigmoid(gap_B - target_margin), weight_B)
+    return total / denominator, pair_metrics(
+        beta * chosen_mean_logprob_B, beta * rejected_mean_logprob_B
+    )
 
 
 def orpo_loss(
@@ -270,6 +295,7 @@ def orpo_loss(
     *,
     weight: float,
     denominator: Tensor | float,
+    weight_B: Tensor | None = None,
 ) -> tuple[Tensor, Metrics]:
     """Compute ``sum(-chosen - weight log sigmoid(difference of log odds)) / denominator``.
 
@@ -282,7 +308,8 @@ def orpo_loss(
         chosen_mean_logprob_B: Mean log-probability per token of the preferred completions.
         rejected_mean_logprob_B: That of the others.
         weight: Of the second term: the paper's lambda, 0.1.
-        denominator: Number of pairs of the whole batch.
+        denominator: Number of pairs of the whole batch, or the sum of their weights.
+        weight_B: How much each pair counts; None where all count 1.
 
     Returns:
         The loss, a scalar; and the metrics ``chosen_nll``, ``log_odds_ratio`` and those of
@@ -297,7 +324,7 @@ def orpo_loss(
         "log_odds_ratio": log_odds_B.sum() / num_pairs,
     }
     pairs = pair_metrics(chosen_mean_logprob_B, rejected_mean_logprob_B)
-    return loss_B.sum() / denominator, {**detached(metrics), **pairs}
+    return weighted_sum(loss_B, weight_B) / denominator, {**detached(metrics), **pairs}
 
 
 def _log_odds(logprob_B: Tensor) -> Tensor:

@@ -29,6 +29,24 @@ class TokenLogprobs(NamedTuple):
     entropy_BT: Tensor | None
 
 
+class LearnedStatistics(NamedTuple):
+    """What the wanted tokens of a batch are learned from, one entry each, row by row."""
+
+    logprobs_N: Tensor
+    """Log-probability of the token given its past, in nats."""
+    entropy_N: Tensor | None
+    """Entropy of the distribution that it was drawn from, without gradient."""
+    normalizer_N: Tensor | None
+    """Log-sum-exp of the logits that the log-probability was normalized by, with gradient."""
+
+
+class _Extras(NamedTuple):
+    """What is wanted beside the log-probabilities."""
+
+    entropy: bool
+    normalizer: bool
+
+
 def token_logprobs(
     model: "PreTrainedModel",
     input_ids_BT: Tensor,
@@ -121,6 +139,46 @@ def wanted_logprobs(
         ValueError: The first token of a row is wanted.
 
     """
+    found = wanted_statistics(
+        model,
+        input_ids_BT,
+        wanted_BT=wanted_BT,
+        position_ids_BT=position_ids_BT,
+        temperature=temperature,
+        with_entropy=with_entropy,
+    )
+    return found.logprobs_N, found.entropy_N
+
+
+def wanted_statistics(
+    model: "PreTrainedModel",
+    input_ids_BT: Tensor,
+    *,
+    wanted_BT: Tensor,
+    position_ids_BT: Tensor | None = None,
+    temperature: float = 1.0,
+    with_entropy: bool = False,
+    with_normalizer: bool = False,
+) -> LearnedStatistics:
+    """Compute what `wanted_logprobs` does, and the normalizer of every wanted token.
+
+    Args:
+        model: A causal language model with an output embedding.
+        input_ids_BT: Token ids, padded or packed.
+        wanted_BT: True at the tokens that are asked for.
+        position_ids_BT: Position of each token in its own sequence; None counts from each row's
+            start.
+        temperature: Divides the logits.
+        with_entropy: True for the entropy of each distribution, too.
+        with_normalizer: True for the log-sum-exp of each token's logits, too.
+
+    Returns:
+        Entries ``[N]`` in row-major order.
+
+    Raises:
+        ValueError: The first token of a row is wanted.
+
+    """
     if bool(wanted_BT[:, 0].any()):
         raise ValueError("the first token of a row has no past and so no log-probability")
     before_BT = F.pad(wanted_BT[:, 1:], (0, 1))
@@ -133,7 +191,9 @@ def wanted_logprobs(
     )
     targets_N = input_ids_BT[wanted_BT]
     head: Any = model.get_output_embeddings()
-    options = head.weight, head.bias, final_logits(model.config), temperature, with_entropy
+    final = final_logits(model.config)
+    extras = _Extras(with_entropy, with_normalizer)
+    options = head.weight, head.bias, final, temperature, extras
     rows = max(1, CHUNK_ELEMENTS // head.weight.shape[0])
     if len(targets_N) <= rows:
         return _logprobs(hidden_ND, targets_N, *options)
@@ -143,8 +203,12 @@ def wanted_logprobs(
         checkpoint(_logprobs, *chunk, *options, use_reentrant=False, preserve_rng_state=False)
         for chunk in chunks
     ]
-    entropy = torch.cat([part[1] for part in parts]) if with_entropy else None
-    return torch.cat([part[0] for part in parts]), entropy
+    logprobs, entropies, normalizers = zip(*parts, strict=True)
+    return LearnedStatistics(
+        torch.cat(logprobs),
+        torch.cat(entropies) if with_entropy else None,
+        torch.cat(normalizers) if with_normalizer else None,
+    )
 
 
 def states_at(
@@ -205,8 +269,8 @@ def _logprobs(
     bias_V: Tensor | None,
     final: FinalLogits,
     temperature: float,
-    with_entropy: bool,
-) -> tuple[Tensor, Tensor | None]:
+    extras: _Extras,
+) -> LearnedStatistics:
     # Under autocast the head would round the logits, which a loss over many tokens does not bear.
     with torch.autocast(hidden_ND.device.type, enabled=False):
         logits_NV = F.linear(hidden_ND.to(weight_VD.dtype), weight_VD, bias_V)
@@ -214,9 +278,10 @@ def _logprobs(
     if temperature != 1.0:
         logits_NV = logits_NV / temperature
     logprobs_N = -F.cross_entropy(logits_NV, targets_N, reduction="none")
-    if not with_entropy:
-        return logprobs_N, None
+    normalizer_N = logits_NV.logsumexp(-1) if extras.normalizer else None
+    if not extras.entropy:
+        return LearnedStatistics(logprobs_N, None, normalizer_N)
     with torch.no_grad():
         all_NV = logits_NV.log_softmax(-1)
         entropy_N = -(all_NV.exp() * all_NV).sum(-1)
-    return logprobs_N, entropy_N
+    return LearnedStatistics(logprobs_N, entropy_N, normalizer_N)

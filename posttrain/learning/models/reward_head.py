@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import length_buckets
+from posttrain.data.contexts import AnyPrompt
 from posttrain.data.rows import TokenBatch, TokenTable, encode_rows, position_ids
 from posttrain.learning.models.load import load_tokenizer, load_weights, save_policy
 from posttrain.learning.models.logprobs import batch_logprobs, hidden_states, states_at
@@ -45,7 +46,7 @@ class RewardModel:
         return self.scale * REWARDS[self.parameterization](self.model, batch)
 
     def score(
-        self, prompts: Sequence[str], texts: Sequence[str], *, batch_tokens: int = 16384
+        self, prompts: Sequence[AnyPrompt], texts: Sequence[str], *, batch_tokens: int = 16384
     ) -> list[float]:
         """Compute the reward of each completion; higher is better, only differences mean something.
 

@@ -6,6 +6,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from posttrain.stage.config import StageConfig
+from posttrain.stage.needs import HUB
 
 
 class ModelSource(StageConfig):
@@ -35,7 +36,7 @@ class ModelSource(StageConfig):
 
     def reaches(self) -> frozenset[str]:
         """Connect to the hub where the model is named there."""
-        return frozenset({"hub"} if self.name else ())
+        return frozenset({HUB} if self.name else ())
 
     def local_files(self) -> Mapping[str, str]:
         """The model directory arrives as `files.model`."""

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 from posttrain.data.pair_builders.base import PairBuilder
 from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pair_builders.verifier import VerifierPairs
-from posttrain.learning.algorithms.preference import PREFERENCE_PRESETS, PreferenceAlgorithmConfig
+from posttrain.learning.algorithms.preference import PreferenceAlgorithm
+from posttrain.learning.algorithms.presets import PreferenceAlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
@@ -67,13 +68,18 @@ class PreferenceConfig(TrainingConfig):
     """The algorithm, its pairs, and the optimization (of each round, where there are rounds)."""
 
     STAGE: ClassVar[str] = "preference"
-    algorithm: PreferenceAlgorithmConfig = PREFERENCE_PRESETS["dpo"].algorithm
-    """A preset's name (dpo, conservative, robust, ipo, ipo_per_token, hinge, kto, orpo, simpo, rpo,
-    xpo, ld_dpo), or switches that change `dpo` or the `preset` beside them."""
+    algorithm: PreferenceAlgorithmConfig = PreferenceAlgorithm()
+    """A method's name (dpo, ipo, kto, simpo, ...; `posttrain method list --family pref`), or
+    switches that change `dpo` or the `preset` beside them."""
     pairs: PairsConfig = PairsConfig()
     """How pairs are built."""
     rounds: int = Field(0, ge=0)
     """On-policy rounds of sampling, judging and training; 0 trains once on the pairs given."""
+    opponent: Literal["policy", "reference"] = "policy"
+    """Whose samples stand against the policy's in a round: its own, as `pairs.builder` has it, or
+    the reference's, one against one, of which the better scored one is chosen."""
+    accumulate: bool = False
+    """Train each round on the pairs of all rounds so far, and not on its own alone."""
     reference: Literal["initial", "round"] = "initial"
     """The policy that log-ratios compare with: the first one, or that at the start of a round."""
     sampling: RoundSamplingConfig = RoundSamplingConfig()
@@ -87,10 +93,24 @@ class PreferenceConfig(TrainingConfig):
 
     @model_validator(mode="after")
     def _rounds_are_there(self) -> Self:
-        if self.algorithm.optimism_coefficient and not self.rounds:
+        against_reference = self.opponent == "reference"
+        if self.algorithm.optimism_coefficient and not (self.rounds and against_reference):
             raise ValueError(
-                "optimism_coefficient needs samples of the reference, which only rounds draw;"
-                " set rounds to 1 or more"
+                "optimism_coefficient needs pairs of which one side is the reference's, which only"
+                " rounds draw; set rounds to 1 or more and opponent to reference"
+            )
+        if against_reference and self.reference == "round":
+            raise ValueError(
+                "opponent reference with reference 'round' would set the policy against itself;"
+                " set reference to initial, or opponent to policy"
+            )
+        for name in ("accumulate", "opponent"):
+            if getattr(self, name) != type(self).model_fields[name].default and not self.rounds:
+                raise ValueError(f"{name} says what rounds do; set rounds, or leave {name} out")
+        if against_reference and self.pairs.builder != VerifierPairs():
+            raise ValueError(
+                "opponent reference pairs one sample with one of the reference, so pairs.builder"
+                " builds nothing; leave one of them out"
             )
         if self.reference == "round" and not self.rounds:
             raise ValueError("reference 'round' needs rounds; set rounds, or take 'initial'")

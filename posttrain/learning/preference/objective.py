@@ -35,7 +35,7 @@ class PreferenceBatch:
     extra: TokenBatch | None
     extra_reference_B: Tensor
     reference_point: Tensor
-    num_units: int
+    num_units: float
 
     def to(self, device: str) -> "PreferenceBatch":
         """The same batch on `device`."""
@@ -85,19 +85,29 @@ def batch_loss(
     def loss(model: "PreTrainedModel", batch: PreferenceBatch, denominator: float) -> Terms:
         values_2B = reduced_logprobs(algorithm, model, batch.tokens, paired=True)
         chosen_B, rejected_B = (values_2B - batch.reference_2B).chunk(2)
+        facts = batch.tokens.pairs
+        known = None if facts is None else (facts.weight_B, facts.label_prob_B)
+        weight_B = None if facts is None else facts.weight_B
         total, metrics = algorithm.pair_loss(
-            LogRatios(chosen_B, rejected_B, batch.reference_point, denominator)
+            LogRatios(chosen_B, rejected_B, batch.reference_point, denominator, known)
         )
         if algorithm.sft_coefficient:
-            means_B = _chosen_means(algorithm, model, batch, values_2B)
+            reduce = _chosen_means if algorithm.sft_per_token else _chosen_sums
+            likelihood_B = reduce(algorithm, model, batch, values_2B)
             more, found = chosen_likelihood_loss(
-                means_B, coefficient=algorithm.sft_coefficient, denominator=denominator
+                likelihood_B,
+                coefficient=algorithm.sft_coefficient,
+                denominator=denominator,
+                weight_B=weight_B,
             )
             total, metrics = total + more, {**metrics, **found}
         if algorithm.optimism_coefficient and batch.extra is not None:
             sampled_B = reduced_logprobs(algorithm, model, batch.extra, paired=False)
             more, found = optimism_loss(
-                sampled_B, coefficient=algorithm.optimism_coefficient, denominator=denominator
+                sampled_B,
+                coefficient=algorithm.optimism_coefficient,
+                denominator=denominator,
+                weight_B=weight_B,
             )
             total, metrics = total + more, {**metrics, **found}
         return total, metrics
@@ -121,6 +131,19 @@ def with_reference_point(
         return [replace(part, reference_point=point) for part in parts]
 
     return gather
+
+
+def _chosen_sums(
+    algorithm: PreferenceAlgorithm,
+    model: "PreTrainedModel",
+    batch: PreferenceBatch,
+    values_2B: Tensor,
+) -> Tensor:
+    """Log-probability of the chosen completions, summed over their tokens. ``[B]``."""
+    if not algorithm.per_token and algorithm.length_alpha == 1:
+        return values_2B.chunk(2)[0]
+    logprobs_BT, mask_BT = batch_logprobs(model, batch.tokens)
+    return sequence_logprobs(logprobs_BT, mask_BT).chunk(2)[0]
 
 
 def _chosen_means(

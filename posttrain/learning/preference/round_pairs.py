@@ -1,19 +1,22 @@
-"""What a round is trained on: pairs of its own samples, and samples of the reference."""
+"""What a round is trained on: pairs of the policy's samples, or of its and the reference's."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from posttrain.data.schemas import PAIRS, Problem, completions_table, row_id
-from posttrain.data.tables import write_table
+from posttrain.data.pair_builders.base import PairCandidate
+from posttrain.data.pairs import pair_row
+from posttrain.data.schemas import IDENTITY, PAIRS, Problem, completions_table, row_id, with_row_ids
+from posttrain.data.tables import read_table, write_table
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
-from posttrain.learning.rollouts.scoring import make_prompts, sample_and_score_all
+from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts, sample_and_score_all
 from posttrain.learning.training.pairwise import with_tokens
 from posttrain.stage.context import StageContext
 from posttrain.stage.seeds import purpose_seed
@@ -29,6 +32,7 @@ def draw_pairs(
     policy: "Policy",
     problems: Sequence[Problem],
     *,
+    reference: "PreTrainedModel",
     config: PreferenceConfig,
     context: StageContext,
 ) -> tuple[pl.DataFrame, dict[str, float]]:
@@ -38,34 +42,33 @@ def draw_pairs(
         engine: Holds the policy of this round.
         policy: The same.
         problems: What may be asked.
+        reference: What is sampled too, where it is the opponent.
         config: How many of them, and how pairs are built.
         context: Of the round: everything random follows from its seed.
 
     Returns:
-        PAIRS with the tokens of each side, and what the round was like.
+        PAIRS with the tokens of each side (and of the reference's, `sampled`, where it is the
+        opponent), and what the round was like.
 
     """
     drawn = sorted(problems, key=lambda p: row_id("round", context.seed, p.id))
     drawn = drawn[: config.sampling.problems]
-    made = sample_and_score_all(
-        engine,
-        drawn,
-        make_prompts(policy.tokenizer, drawn),
-        config.sampling.params(purpose_seed(context.seed, "samples")),
-        verify=VerifierCache(),
-        report=lambda _done: None,
-    )
+    made = _sampled(engine, policy, drawn, config, context, purpose="samples")
     generator = weights_digest(policy.model)
-    samples = completions_table([each.completion(generator) for each in made])
-    pairs = config.pairs.build(samples, seed=context.seed)
-    pairs = pairs.with_columns(split=pl.lit("train"))
-    context.scratch.mkdir(parents=True, exist_ok=True)
-    write_table(pairs, context.scratch / "pairs.parquet", PAIRS)
+    if config.opponent == "reference":
+        size = config.sampling.batch_size
+        other = replace(policy, model=reference)
+        with open_engine(config.sampling.engine, other, batch_size=size) as opened:
+            theirs = _sampled(opened, policy, drawn, config, context, purpose="reference")
+        pairs = pairs_against(
+            made, theirs, generators=(generator, weights_digest(reference)), config=config
+        )
+    else:
+        samples = completions_table([each.completion(generator) for each in made])
+        pairs = config.pairs.build(samples, seed=context.seed)
+        pairs = _with_tokens_of(made, pairs.with_columns(split=pl.lit("train")))
+    _write(pairs, context.scratch)
     judged = [each.score.correct for each in made if each.score.correct is not None]
-    tokens = {(each.problem.id, each.sample.text): each.sample.token_ids for each in made}
-    for side in ("chosen", "rejected"):
-        texts = zip(pairs["problem_id"], pairs[side], strict=True)
-        pairs = with_tokens(pairs, side, [tokens[each] for each in texts])
     return pairs, {
         "num_pairs": float(len(pairs)),
         "num_samples": float(len(made)),
@@ -73,38 +76,104 @@ def draw_pairs(
     }
 
 
-def with_samples_of(
-    pairs: pl.DataFrame,
-    problems: Sequence[Problem],
-    policy: "Policy",
-    reference: "PreTrainedModel",
+def read_pairs(folder: Path) -> pl.DataFrame:
+    """Read back what `draw_pairs` drew, with its tokens, from the round's scratch folder."""
+    pairs = read_table(folder / "pairs.parquet", PAIRS)
+    return pairs.hstack(pl.read_parquet(folder / "tokens.parquet"))
+
+
+def pairs_against(
+    made: Sequence[ScoredSample],
+    theirs: Sequence[ScoredSample],
     *,
+    generators: tuple[str, str],
     config: PreferenceConfig,
-    context: StageContext,
 ) -> pl.DataFrame:
-    """Give each pair a sample of the reference for the same problem, where optimism needs one.
+    """Set each sample of the policy against one of the reference, the better scored one chosen.
+
+    A pair of equal scores has no better one, and is left out. Source: XPO, arXiv 2405.21046,
+    algorithm 1, lines 4 to 6.
 
     Args:
-        pairs: PAIRS of a round.
-        problems: Those that the pairs are of, among others.
-        policy: Tokenizer, and the kind of model.
-        reference: What is sampled.
-        config: Algorithm and sampling.
-        context: Of the round, with its seed.
+        made: The policy's samples.
+        theirs: The reference's, as many of the same problems in the same order.
+        generators: Digests of the policy and of the reference.
+        config: Most pairs of a problem, and in all.
 
     Returns:
-        The pairs, with columns `sampled` and its tokens.
+        PAIRS with the tokens of each side, and those of the reference's sample as `sampled`.
 
     """
-    if not config.algorithm.optimism_coefficient:
-        return pairs
-    wanted = set(pairs["problem_id"])
-    asked = [problem for problem in problems if problem.id in wanted]
-    params = config.sampling.params(purpose_seed(context.seed, "reference"))
-    prompts, once = make_prompts(policy.tokenizer, asked), replace(params, num_samples=1)
-    sampled, size = replace(policy, model=reference), config.sampling.batch_size
-    with open_engine(config.sampling.engine, sampled, batch_size=size) as engine:
-        drawn = {sample.prompt_id: sample for sample in engine.sample(prompts, once)}
-    samples = [drawn[name] for name in pairs["problem_id"]]
-    pairs = pairs.with_columns(pl.Series("sampled", [sample.text for sample in samples]))
-    return with_tokens(pairs, "sampled", [sample.token_ids for sample in samples])
+    sides = [
+        completions_table([each.completion(by) for each in samples])
+        for samples, by in zip((made, theirs), generators, strict=True)
+    ]
+    rows: list[dict[str, object]] = []
+    tokens: list[tuple[tuple[int, ...], ...]] = []
+    taken: dict[str, int] = {}
+    for own, other, *both in zip(made, theirs, *map(_candidates, sides), strict=True):
+        name = own.problem.id
+        if not _told_apart(own, other) or taken.get(name, 0) == config.pairs.per_problem:
+            continue
+        taken[name] = taken.get(name, 0) + 1
+        pair = [(both[0], own.sample.token_ids), (both[1], other.sample.token_ids)]
+        pair.sort(key=lambda side: side[0].score, reverse=True)
+        asked = ("source", "prompt", "context")
+        about = {"problem_id": name} | {each: getattr(own.problem, each) for each in asked}
+        (better, chosen), (worse, rejected) = pair
+        rows.append(about | pair_row(better, worse) | {"split": "train", "sampled": both[1].text})
+        tokens.append((chosen, rejected, other.sample.token_ids))
+    schema = {name: PAIRS[name] for name in PAIRS if name != "id"} | {"sampled": pl.String}
+    pairs = pl.DataFrame(rows, schema=schema)
+    pairs = with_row_ids(pairs, IDENTITY["pairs"]).select([*PAIRS, "sampled"])
+    for place, side in enumerate(("chosen", "rejected", "sampled")):
+        pairs = with_tokens(pairs, side, [each[place] for each in tokens])
+    if config.pairs.limit is not None:
+        turn = pl.int_range(pl.len()).over("problem_id")
+        pairs = pairs.sort(turn, maintain_order=True).head(config.pairs.limit)
+    return pairs
+
+
+def _sampled(
+    engine: RolloutEngine,
+    policy: "Policy",
+    problems: Sequence[Problem],
+    config: PreferenceConfig,
+    context: StageContext,
+    *,
+    purpose: str,
+) -> list[ScoredSample]:
+    return sample_and_score_all(
+        engine,
+        problems,
+        make_prompts(policy.tokenizer, problems),
+        config.sampling.params(purpose_seed(context.seed, purpose)),
+        verify=VerifierCache(),
+        report=lambda _done: None,
+        truncated=config.sampling.truncated,
+    )
+
+
+def _candidates(completions: pl.DataFrame) -> Iterable[PairCandidate]:
+    rows = completions.select("id", "text", "verified", "score").rows()
+    return (PairCandidate(*row) for row in rows)
+
+
+def _told_apart(own: ScoredSample, other: ScoredSample) -> bool:
+    values = own.score.value, other.score.value
+    return None not in values and values[0] != values[1]
+
+
+def _with_tokens_of(made: Sequence[ScoredSample], pairs: pl.DataFrame) -> pl.DataFrame:
+    tokens = {(each.problem.id, each.sample.text): each.sample.token_ids for each in made}
+    for side in ("chosen", "rejected"):
+        texts = zip(pairs["problem_id"], pairs[side], strict=True)
+        pairs = with_tokens(pairs, side, [tokens[each] for each in texts])
+    return pairs
+
+
+def _write(pairs: pl.DataFrame, folder: Path) -> None:
+    """Keep the pairs for a next attempt, and for the rounds that go on learning from them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_table(pairs.select(list(PAIRS)), folder / "pairs.parquet", PAIRS)
+    pairs.drop(list(PAIRS)).write_parquet(folder / "tokens.parquet")

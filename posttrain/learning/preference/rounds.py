@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from posttrain.data.schemas import PAIRS, Problem
-from posttrain.data.tables import read_table
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import weights_digest
 from posttrain.learning.preference.config import PreferenceConfig
-from posttrain.learning.preference.round_pairs import draw_pairs, with_samples_of
+from posttrain.learning.preference.round_pairs import draw_pairs, read_pairs
 from posttrain.learning.preference.training import learn
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.training.curve import Curve
@@ -77,7 +76,7 @@ def run_rounds(
             "preference: rounds sample problems whose pairs are not held out, and fewer than two"
             " are left; connect more problems, or lower pairs.heldout_fraction"
         )
-    log, tables = RoundLog(), [pl.DataFrame(schema=PAIRS)]
+    log, tables = RoundLog(), list[pl.DataFrame]()
     # A checkpoint of other problems must be refused, not resumed.
     asked = sha256_of("".join(problem.id for problem in problems))
     weights = weights_digest(policy.model)
@@ -99,17 +98,17 @@ def run_rounds(
                 seed=purpose_seed(context.seed, "round", number),
             )
             if number <= done:
-                tables.append(read_table(inner.scratch / "pairs.parquet", PAIRS))
+                tables.append(read_pairs(inner.scratch))
                 continue
             reference = initial if config.reference == "initial" else policy.model
             engine.update(number)
-            pairs, facts = draw_pairs(engine, policy, problems, config=config, context=inner)
-            tables.append(pairs.select(list(PAIRS)))
+            pairs, facts = draw_pairs(
+                engine, policy, problems, reference=reference, config=config, context=inner
+            )
+            tables.append(pairs)
+            taught = pl.concat(tables) if config.accumulate else pairs
             curve.begin_after(log.num_steps)
-            if len(pairs):
-                taught = with_samples_of(
-                    pairs, problems, policy, reference, config=config, context=inner
-                )
+            if len(taught):
                 log.num_steps += learn(
                     trainable,
                     policy,
@@ -120,7 +119,7 @@ def run_rounds(
                     curve=curve,
                 )
             else:
-                context.note(f"round {number} gave no pair: no problem was both solved and missed")
+                context.note(f"round {number} gave no pair: no samples were scored apart")
             log.rounds.append(facts)
             progress.save(number)
-    return log, pl.concat(tables)
+    return log, pl.concat([each.select(list(PAIRS)) for each in tables])

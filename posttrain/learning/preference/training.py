@@ -8,6 +8,7 @@ import polars as pl
 import torch
 from torch import Tensor
 
+from posttrain.data.rows import PairFacts
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.objective import (
     PreferenceBatch,
@@ -20,6 +21,7 @@ from posttrain.learning.training.pairwise import PairRows, encode_pairs
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ def learn(
     rows = encode_pairs(
         policy, pairs, config=config, context=context, where=config.STAGE, extra=extra
     )
+    if rows.facts and not algorithm.takes_label_probs:
+        _refuse_soft_labels(rows.facts, config)
     values_SN = torch.zeros(len(rows.sides), len(rows.kept))
     if algorithm.needs_reference:
         reference.eval()
@@ -91,16 +95,29 @@ def _collate(
 
     def collate(part: Sequence[int]) -> PreferenceBatch:
         values_SB = values_SN[:, list(part)]
+        tokens = pairs.batch(part)
         return PreferenceBatch(
-            tokens=pairs.batch(part),
+            tokens=tokens,
             reference_2B=values_SB[:2].flatten(),
             extra=further.batch(part) if further else None,
             extra_reference_B=values_SB[2] if further else torch.zeros(len(part)),
             reference_point=torch.zeros(()),
-            num_units=len(part),
+            num_units=tokens.num_units,
         )
 
     return collate
+
+
+def _refuse_soft_labels(facts: PairFacts, config: PreferenceConfig) -> None:
+    """Refuse probabilities that the loss would pass over in silence."""
+    unsure_B = facts.label_prob_B[facts.label_prob_B != 1]
+    if len(unsure_B):
+        beside = " with sft_coefficient" * bool(config.algorithm.sft_coefficient)
+        raise UserError(
+            f"{config.STAGE}: there are pairs with label_prob {unsure_B[0]:g}, but the loss"
+            f" {config.algorithm.loss}{beside} has one side alone; take sigmoid, robust or ipo"
+            " without sft_coefficient, or set label_prob to 1.0 in all pairs"
+        )
 
 
 def _mismatched(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Answers verified as Ray tasks; what asks an endpoint is asked from the stage's own process."""
+"""Answers verified as Ray tasks; what needs more than code stays in the stage's process."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def _verify(tasks: Tasks, answers: Sequence[Answer]) -> list[Score]:
 
 
 def _may_leave(verifier: Verifier) -> bool:
-    return "endpoint" not in verifier.NEEDS
+    return not verifier.NEEDS
 
 
 def _score(job: tuple[Verifier, list[Answer]]) -> list[Score]:

@@ -13,6 +13,7 @@ from torch import Tensor
 from posttrain.learning.algorithms.advantages.base import Advantage
 from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.objective import informative
+from posttrain.learning.rewards.config import REWARD
 from posttrain.learning.rl.failures import errors_of_rl
 from posttrain.learning.rl.rollout import Group, Rollout
 
@@ -172,12 +173,19 @@ def _padded(
     return torch.from_numpy(padded_BT)
 
 
-def informative_groups(groups: Sequence[Group], advantage: Advantage) -> list[bool]:
-    """Tell which groups have something to teach, by their rewards alone.
+def informative_groups(
+    groups: Sequence[Group], advantage: Advantage, *, by: str = REWARD
+) -> list[bool]:
+    """Tell which groups have something to teach, by one component of their rewards alone.
+
+    DAPO keeps the groups of which some answers are right and some are wrong (arXiv 2503.14476,
+    equation 11): what else the reward pays for, such as brevity, makes no group worth learning.
 
     Args:
         groups: Any groups, learned from or not.
         advantage: Knows whose rewards differ from what.
+        by: The component; `reward` for the rewards themselves, by which a rollout is judged too
+            that has no component of that name.
 
     Returns:
         True or false for each group.
@@ -185,11 +193,20 @@ def informative_groups(groups: Sequence[Group], advantage: Advantage) -> list[bo
     """
     if not groups:
         return []
-    rollouts = [rollout for group in groups for rollout in group]
+    rollouts = [_paid_by(by, rollout) for group in groups for rollout in group]
     with errors_of_rl():
         found_B = informative(advantage, rollout_batch(rollouts, needs=advantage.needs))
     parts = torch.split(found_B, [len(group) for group in groups])
     return [bool(part.any()) for part in parts]
+
+
+def _paid_by(component: str, rollout: Rollout) -> Rollout:
+    """A rollout as if one component were its whole reward; what has no reward has none of it."""
+    if component == REWARD or rollout.reward is None:
+        return rollout
+    # Tables of 0.1 have another name for the only component.
+    paid = dict(rollout.components).get(component, rollout.reward)
+    return rollout._replace(reward=paid, token_rewards=())
 
 
 def rollout_batch(
@@ -197,6 +214,7 @@ def rollout_batch(
     *,
     needs: Collection[str] = (),
     columns: Mapping[str, Sequence[TokenValues]] | None = None,
+    apart: Mapping[str, float] | None = None,
 ) -> RolloutBatch:
     """Lay rewards and drawn tokens out: column t is the t-th drawn token of each rollout.
 
@@ -208,6 +226,7 @@ def rollout_batch(
         rollouts: At least one.
         needs: Names of `part.NEEDS`.
         columns: One number per drawn token: `values`, `reference_logprobs`, `entropy`.
+        apart: Weight of each component whose advantages are taken by themselves.
 
     Returns:
         Left-aligned tensors; None for a column that is not given.
@@ -217,8 +236,8 @@ def rollout_batch(
     mask_BT = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     width = mask_BT.shape[1]
 
-    def padded(rows: Sequence[Sequence[float]]) -> Tensor:
-        return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows])
+    def padded(rows: Sequence[Sequence[float]], dtype: torch.dtype | None = None) -> Tensor:
+        return torch.tensor([[*row, *[0.0] * (width - len(row))] for row in rows], dtype=dtype)
 
     given = {f"{name}_BT": padded(rows) for name, rows in (columns or {}).items()}
     if given:
@@ -226,9 +245,16 @@ def rollout_batch(
     # Where nothing could tell what a rollout is worth, `scored_B` leaves it out.
     rewards = [0.0 if rollout.reward is None else rollout.reward for rollout in rollouts]
     rewards_B = torch.tensor(rewards, dtype=torch.float64)
+    if any(rollout.token_rewards for rollout in rollouts):
+        by_token_BT = padded([rollout.token_rewards for rollout in rollouts], torch.float64)
+        given["token_rewards_BT"] = by_token_BT
+        # What is left is paid at the end.
+        rewards_B = rewards_B - by_token_BT.sum(-1)
     if "turns" in needs:
         given |= _turns(rollouts, rewards_B, mask_BT)
-    scored = [rollout.judged for rollout in rollouts]
+    if apart:
+        given |= _apart(rollouts, apart)
+    scored = [_known(rollout, apart or {}) for rollout in rollouts]
     return RolloutBatch(
         rewards_B=rewards_B,
         group_B=torch.tensor([rollout.group for rollout in rollouts]),
@@ -237,6 +263,27 @@ def rollout_batch(
         scored_B=None if all(scored) else torch.tensor(scored),
         **given,
     )
+
+
+def _apart(rollouts: Sequence[Rollout], weights: Mapping[str, float]) -> dict[str, Tensor]:
+    """The scores of some components as columns; 0 of a rollout of which one is not known."""
+    rows = [
+        [dict(rollout.components)[name] if _known(rollout, weights) else 0.0 for name in weights]
+        for rollout in rollouts
+    ]
+    return {
+        "rewards_BC": torch.tensor(rows, dtype=torch.float64),
+        "weights_C": torch.tensor(list(weights.values()), dtype=torch.float64),
+    }
+
+
+def _known(rollout: Rollout, apart: Collection[str]) -> bool:
+    """Tell whether the reward and the scores of these components are known.
+
+    A component may have had no weight at the step that it was scored for, and have one now.
+    """
+    scores = dict(rollout.components)
+    return rollout.judged and all(scores[name] is not None for name in apart)
 
 
 def bearing_loss(samples: Sequence[Sequence[TrainSample | None]]) -> list[list[TrainSample]]:

@@ -1,19 +1,21 @@
 """Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.learning.algorithms.check import check, check_on_policy
+from posttrain.learning.algorithms.check import note_on_ratio
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.part import NEEDS
-from posttrain.learning.algorithms.presets import AlgorithmConfig
+from posttrain.learning.algorithms.presets import AlgorithmConfig, notes_on_methods
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rl.config_checks import check_algorithm, refuse_other_learners
 from posttrain.learning.rl.draw_config import PLAIN, DrawConfig, ProducerConfig
 from posttrain.learning.rl.metrics import (
     METRICS,
     TRACKER_ONLY,
+    PartMetric,
     of_parts,
     refuse_unmeasured,
     unmeasured,
@@ -22,12 +24,8 @@ from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import UNKEYED, StageConfig
-from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, schedules_in
 from posttrain.stage.slots import name_of
-
-# What the learner of this stage can compute: a rollout has one turn, and no states.
-_PROVIDED = frozenset(NEEDS) - {"states"}
 
 
 class RlOptimization(OptimizationConfig):
@@ -101,6 +99,14 @@ class RlConfig(Schedulable):
         return self.updates.epochs * self.updates.minibatches
 
     @property
+    def algorithm_at_work(self) -> Algorithm:
+        """The algorithm, with what the reward says of answers that were cut off."""
+        if self.reward.truncated != "masked":
+            return self.algorithm
+        advantage = self.algorithm.advantage.model_copy(update={"truncated": "mask"})
+        return self.algorithm.model_copy(update={"advantage": advantage})
+
+    @property
     def owners(self) -> dict[str, str]:
         """Name the parts that give states of their own, by what a checkpoint calls the states."""
         return {
@@ -112,7 +118,20 @@ class RlConfig(Schedulable):
     @property
     def part_metrics(self) -> dict[str, str]:
         """Slot and kind of the part that declares it, by the name of a metric."""
-        return {each.name: each.part for each in of_parts(self.algorithm, self.draw.sampler)}
+        return {each.name: each.part for each in self._of_parts()}
+
+    @property
+    def note_on_ratio(self) -> str | None:
+        """Where a ratio stays 1, so that its surrogate is the plain policy gradient."""
+        return note_on_ratio(
+            self.algorithm, updates_per_step=self.updates_per_step, staleness=self.staleness
+        )
+
+    def remarks(self) -> tuple[str, ...]:
+        """Say where a ratio stays 1, or a method is not whole; see `StageConfig.remarks`."""
+        # No stage asks for these: it would hang on the files of all methods.
+        methods = notes_on_methods(self.algorithm, self.model_dump(mode="json"))
+        return tuple(filter(None, (self.note_on_ratio, *methods)))
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps of this config measure.
@@ -124,12 +143,18 @@ class RlConfig(Schedulable):
         """
         lacking = unmeasured(self.algorithm, staleness=self.staleness)
         own = {name: about for name, about in METRICS.items() if name not in lacking}
-        parts = of_parts(self.algorithm, self.draw.sampler)
-        return own | {each.name: each.description for each in parts}
+        return own | {each.name: each.description for each in self._of_parts()}
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        self._check_algorithm()
+        check_algorithm(
+            self.algorithm,
+            self.reward,
+            group_size=self.group_size,
+            max_tokens=self.max_tokens,
+            updates_per_step=self.updates_per_step,
+            staleness=self.staleness,
+        )
         if self.updates.minibatches > self.problems_per_step:
             raise ValueError(
                 f"updates.minibatches {self.updates.minibatches} exceeds"
@@ -152,7 +177,7 @@ class RlConfig(Schedulable):
                 f"stop.keep best keeps the policy that a step's rollouts are of, but staleness"
                 f" {self.staleness} makes that an older one; set staleness to 0, or keep to last"
             )
-        self._check_learner()
+        refuse_other_learners(self.learner, self.reference)
         self._check_schedules()
         if self.staleness >= self.steps:
             raise ValueError(
@@ -161,34 +186,18 @@ class RlConfig(Schedulable):
             )
         return self
 
+    def _of_parts(self) -> Iterator[PartMetric]:
+        """What the parts of a run measure."""
+        return of_parts(self.algorithm, self.draw.sampler, self.reward)
+
     def _refuse_schedules(self) -> None:
         # The numbers of this very config are schedules only after its validators.
         self._check_metrics()
 
-    def _check_algorithm(self) -> None:
-        """Refuse an algorithm that this stage cannot carry out."""
-        try:
-            check(
-                self.algorithm,
-                where="algorithm",
-                group_size=self.group_size,
-                provided=_PROVIDED,
-                max_tokens=self.max_tokens,
-            )
-            check_on_policy(
-                self.algorithm,
-                where="algorithm",
-                updates_per_step=self.updates_per_step,
-                staleness=self.staleness,
-            )
-        except UserError as error:
-            # Only a ValueError gets the name of the stage put before it.
-            raise ValueError(str(error)) from None
-
     def _refuse_one_name_twice(self) -> None:
         """Refuse parts that would write over what the learner, or another part, measures."""
         owners = dict.fromkeys((*METRICS, *TRACKER_ONLY), "the learner")
-        for each in of_parts(self.algorithm, self.draw.sampler):
+        for each in self._of_parts():
             if each.name in owners:
                 raise ValueError(
                     f"{each.part} measures {each.name}, and so does {owners[each.name]}; rename it"
@@ -209,7 +218,7 @@ class RlConfig(Schedulable):
 
     def _check_schedules(self) -> None:
         """Refuse schedules of what is started once, and two schedules of one number."""
-        for name in ("draw", "producer", "reward"):
+        for name in ("draw", "producer"):
             for path, _ in schedules_in(getattr(self, name), name):
                 raise ValueError(
                     f"{path} is a schedule, but the numbers below {name} are read once, before the"
@@ -221,26 +230,3 @@ class RlConfig(Schedulable):
                     f"{path} is a schedule, and those of optimization would multiply it;"
                     " set optimization.lr_schedule to constant and optimization.warmup_steps to 0"
                 )
-
-    def _check_learner(self) -> None:
-        """Refuse what other learners do and this one does not."""
-        learner, lora = self.learner, self.learner.lora
-        if learner.packing or learner.early_stop is not None:
-            name = "packing" if learner.packing else "early_stop"
-            remedy = "lower updates.micro_batch_tokens" if learner.packing else "set stop"
-            raise ValueError(f"learner.{name} is for training on rows; leave it out and {remedy}")
-        if lora is not None and lora.save == "adapter":
-            raise ValueError(
-                "learner.lora.save adapter is not for a policy that others go on from;"
-                " set it to merged"
-            )
-        if lora is not None and lora.dropout > 0:
-            raise ValueError(
-                "learner.lora.dropout would make the log-probabilities differ from the engine's;"
-                " set it to 0"
-            )
-        if lora is not None and self.reference.moves:
-            raise ValueError(
-                f"reference.kind {self.reference.kind} follows whole weights, but learner.lora"
-                " trains adapters; set kind to frozen, or leave lora out"
-            )

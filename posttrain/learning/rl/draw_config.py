@@ -1,12 +1,12 @@
 """Which problems are practiced on, and which of their groups are learned from."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from posttrain.learning.curriculum.base import ProblemSampler
 from posttrain.learning.curriculum.registry import PROBLEM_SAMPLERS
-from posttrain.learning.curriculum.solve_rate import SolveRate
+from posttrain.learning.curriculum.uniform import Uniform
 from posttrain.learning.rl.producers.base import Producer
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.learning.rl.producers.registry import PRODUCERS
@@ -21,14 +21,18 @@ PLAIN = Plain()
 class DrawConfig(StageConfig):
     """Which problems are practiced on, and which of their groups are learned from."""
 
-    sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = SolveRate()
-    """Chooses the problems: `solve_rate`, `uniform`, or a mapping with a kind and its settings."""
+    # 1: sampler solve_rate, train_on signal.
+    DEFAULTS_VERSION: ClassVar[int] = 2
+
+    sampler: Annotated[ProblemSampler, InSlot(PROBLEM_SAMPLERS)] = Uniform()
+    """Chooses the problems: `uniform`, `solve_rate`, or a mapping with a kind and its settings."""
     sources: dict[str, float] = Field(default_factory=dict)
     """Share of the problems that each source gives; empty leaves it to the sampler."""
     max_rounds: int = Field(default=1, ge=1)
     """Rounds of sampling per step; above 1, groups without signal are made up for."""
-    train_on: Literal["signal", "all"] = "signal"
-    """Groups whose advantages are not all 0, or every group (equal ones fill the denominator)."""
+    train_on: Literal["signal", "all"] = "all"
+    """Every group, as most papers have it, or those whose answers the solver tells apart. What is
+    left out bears no divergence, counts in no statistic of the batch and in no denominator."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

@@ -231,7 +231,7 @@ class Rollouter:
 
         """
         self.bench.engine.update(version)
-        self.bench.rewarder.stack = config.reward
+        self.bench.rewarder.use(config.reward, max_tokens=config.max_tokens)
         chosen: list[int] = []
         groups: list[Group] = []
         rounds, wanted = 0, config.problems_per_step
@@ -247,7 +247,7 @@ class Rollouter:
             rounds += 1
             wanted = _num_missing(groups, config)
         selected = _select(groups, config)
-        facts = {"rounds": float(rounds)}
+        facts = {"rounds": float(rounds), **self.bench.rewarder.measured()}
         return Generation(step, selected, facts, numbers_of_the_draw(config))
 
     def observe(self, groups: Sequence[Group]) -> None:
@@ -301,21 +301,25 @@ def _num_missing(groups: Sequence[Group], config: RlConfig) -> int:
     """Problems to draw so that, at the yield so far, enough groups will be informative."""
     if config.draw.max_rounds == 1:
         return 0
-    num_good = sum(informative_groups(groups, config.algorithm.advantage))
+    num_good = sum(_have_signal(groups, config))
     lacking = max(0, config.problems_per_step - num_good)
     expected = math.ceil(lacking * len(groups) / num_good) if num_good else lacking
     return min(expected, config.problems_per_step)
 
 
 def _select(groups: Sequence[Group], config: RlConfig) -> list[Group]:
-    """Mark the first informative groups, as many as a step learns from, as trained."""
+    """Mark the first groups that are learned from, as many as a step takes, as trained."""
     room, selected = config.problems_per_step, []
-    is_informative = informative_groups(groups, config.algorithm.advantage)
-    for group, informative in zip(groups, is_informative, strict=True):
+    for group, informative in zip(groups, _have_signal(groups, config), strict=True):
         trained = room > 0 and (config.draw.train_on == "all" or informative)
         room -= trained
         selected.append(marked(group, trained=trained))
     return selected
+
+
+def _have_signal(groups: Sequence[Group], config: RlConfig) -> list[bool]:
+    """Judged on what the recipe filters by, not on a reward that lengths alone may shape."""
+    return informative_groups(groups, config.algorithm_at_work.advantage, by=config.reward.filter)
 
 
 def _result_of(group: Group, problem: int) -> GroupResult:
@@ -353,6 +357,6 @@ def _refuse_untaught(
     if trained and not samples and all(r.truncated for group in trained for r in group):
         raise UserError(
             f"rl: every rollout of the first step was cut off at max_tokens {max_tokens}, and"
-            " algorithm.advantage.truncated masks those, so no token bears loss; raise max_tokens,"
-            " or set truncated to keep"
+            " reward.truncated or algorithm.advantage.truncated leaves those out, so no token bears"
+            " loss; raise max_tokens, or set them to counts and keep"
         )

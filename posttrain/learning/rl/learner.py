@@ -310,7 +310,7 @@ def training_samples(
 
     """
     config = passes.config
-    algorithm, needs = config.algorithm, config.algorithm.needs
+    algorithm, needs = config.algorithm_at_work, config.algorithm.needs
     rollouts = [rollout for group in groups for rollout in group]
     if not rollouts:
         return []
@@ -322,7 +322,8 @@ def training_samples(
         columns["reference_logprobs"] = passes.rows(bare, passes.reference_logprobs)
     if "generation_entropy" in needs:
         columns["entropy"] = passes.rows(bare, passes.present_entropy)
-    batch = rollout_batch(rollouts, needs=needs, columns=columns)
+    apart = config.reward.combine.apart(config.reward.components)
+    batch = rollout_batch(rollouts, needs=needs, columns=columns, apart=apart)
     with errors_of_rl():
         earned = advantages(algorithm, batch, max_tokens=config.max_tokens)
     kept: dict[str, Sequence[Any]] = {"advantages": rows_of(earned.advantages_BT, rollouts)}

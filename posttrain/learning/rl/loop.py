@@ -10,7 +10,7 @@ from posttrain.learning.rl.batch import informative_groups
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generation import Generation
 from posttrain.learning.rl.learner import PolicyLearner
-from posttrain.learning.rl.metrics import CURRICULUM, TRACKER_ONLY, describe
+from posttrain.learning.rl.metrics import CURRICULUM, TRACKER_ONLY, alarms, describe
 from posttrain.learning.rl.state import RlState
 from posttrain.learning.rl.store import RolloutStore
 from posttrain.learning.training.generators import seed_torch
@@ -79,6 +79,8 @@ def train(state: RlState, *, context: StageContext, checkpointer: Checkpointer) 
         if step == first:
             note_unmeasured(state, config, named, context)
         state.curve.log(step + 1, named)
+        for told in alarms(config.reward, state.curve, step=step + 1):
+            context.note(told)
         state.store.add(generation.groups, step=step + 1)
         state.observe(named, step=step)
 
@@ -220,7 +222,9 @@ def measure(
         Figures of the rollouts, and the mean of every metric over the updates that measured it.
 
     """
-    informative = informative_groups(generation.groups, config.algorithm.advantage)
+    informative = informative_groups(
+        generation.groups, config.algorithm_at_work.advantage, by=config.reward.filter
+    )
     ages = [generation.step - r.policy_version for g in generation.groups for r in g if r.trained]
     found = describe(generation.groups, informative=informative) | generation.facts
     if ages:

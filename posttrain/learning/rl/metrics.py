@@ -1,19 +1,27 @@
 """The names of what RL measures, and the figures of a step's rollouts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean, pstdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
 from posttrain.learning.curriculum.base import ProblemSampler
+from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rewards.score import MANY_UNJUDGED
 from posttrain.learning.training.metrics import check_metric
 from posttrain.stage.slots import name_of
 
 if TYPE_CHECKING:
-    from posttrain.learning.rl.rollout import Group
+    from posttrain.learning.rl.rollout import Group, Rollout
+    from posttrain.learning.training.curve import Curve
 
 CURRICULUM = "rl/curriculum_"
 """Before the names of what a problem sampler measures."""
+OF_COMPONENTS = "reward/"
+"""Before the names of reward components, and of what their combination measures."""
+FLAT_STEPS = 10
+"""Steps without any difference after which a component is told to be one number."""
 METRICS: Mapping[str, str] = {
     # Rollouts of the step, all that were drawn for it.
     "rl/reward": "mean reward of those that could be judged",
@@ -21,14 +29,14 @@ METRICS: Mapping[str, str] = {
     "rl/length": "mean length of the completions, in tokens",
     "rl/truncation_rate": "share of completions cut off at max_tokens",
     "rl/entropy": "mean of -log p of the drawn tokens, in nats",
-    "rl/yield": "rollouts in groups with signal / all rollouts drawn",
+    "rl/yield": "rollouts in groups that the solver tells apart / all rollouts drawn",
     "rl/all_solved": "share of groups in which every rollout that could be judged is right",
     "rl/none_solved": "share of groups in which none is",
     "rl/rollouts_drawn": "rollouts drawn for the step",
     "rl/tokens_drawn": "tokens drawn for the step",
     "rl/rounds": "rounds of sampling",
     "rl/rollouts_trained": "rollouts that the learner was given",
-    "rl/rollouts_masked": "of those, cut off or not to be judged, so that they bear no loss",
+    "rl/rollouts_masked": "of those, which bear no loss: cut off, not judged, of a sign left out",
     "rl/trained_share": "rollouts that the learner was given / all rollouts drawn",
     "rl/staleness": "steps by which the trained rollouts' policy is behind, mean",
     "rl/rollouts_stale": "rollouts dropped as older than the bound",
@@ -77,12 +85,15 @@ class PartMetric(NamedTuple):
     description: str
 
 
-def of_parts(algorithm: Algorithm, sampler: ProblemSampler) -> Iterator[PartMetric]:
+def of_parts(
+    algorithm: Algorithm, sampler: ProblemSampler, reward: RewardStack
+) -> Iterator[PartMetric]:
     """Name what the parts of a run measure.
 
     Args:
         algorithm: Its regularizers measure.
         sampler: Measures too; its names come after `CURRICULUM`.
+        reward: Its components are measured, and its combination may measure.
 
     Yields:
         One metric after the other; nothing keeps two parts from one name, which
@@ -94,6 +105,13 @@ def of_parts(algorithm: Algorithm, sampler: ProblemSampler) -> Iterator[PartMetr
             yield PartMetric(f"rl/{name}", name_of(part), part.metrics[own])
     for name, description in sampler.metrics.items():
         yield PartMetric(CURRICULUM + name, name_of(sampler), description)
+    for name, component in reward.components.items():
+        of, kind = f"rl/{OF_COMPONENTS}{name}", name_of(component)
+        yield PartMetric(of, kind, f"mean score of {name}, of those that it judged")
+        yield PartMetric(f"{of}/deviation", kind, "population deviation of these scores")
+        yield PartMetric(f"{of}/unjudged", kind, f"share that {name} could not judge")
+    for name, description in reward.combine.measures().items():
+        yield PartMetric(f"rl/{OF_COMPONENTS}{name}", name_of(reward.combine), description)
 
 
 def unmeasured(algorithm: Algorithm, *, staleness: int) -> dict[str, str]:
@@ -158,12 +176,12 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
 
     Args:
         groups: Rollouts of each problem.
-        informative: For each group, True where its rewards differ.
+        informative: For each group, True where the solver tells its answers apart.
 
     Returns:
-        Means by name. `yield` is the share of rollouts in groups with signal, the only ones that
-        teach. `entropy` is the mean of -log p over the drawn tokens in nats, an unbiased estimate
-        of the policy's. Lengths are in tokens.
+        Means by name, of components under `OF_COMPONENTS`. `yield` is the share of rollouts in
+        groups with signal, the only ones that teach. `entropy` is the mean of -log p over the drawn
+        tokens in nats, an unbiased estimate of the policy's. Lengths are in tokens.
 
     """
     rollouts = [rollout for group in groups for rollout in group]
@@ -186,7 +204,53 @@ def describe(groups: Sequence["Group"], *, informative: Sequence[bool]) -> dict[
         "rollouts_trained": float(trained),
         "trained_share": trained / len(rollouts),
         **({"unjudged": unjudged / len(rollouts)} if unjudged else {}),
+        **_components(rollouts),
     }
+
+
+def alarms(reward: RewardStack, curve: "Curve", *, step: int) -> Iterator[str]:
+    """Say, each once, which components teach nothing or judge little.
+
+    Args:
+        reward: The components.
+        curve: All steps so far.
+        step: Number of the last one, from 1.
+
+    Yields:
+        Sentences for a person.
+
+    """
+    for name in reward.components:
+        of = f"rl/{OF_COMPONENTS}{name}"
+        spread = curve.values(f"{of}/deviation")
+        flat = len(spread) >= FLAT_STEPS and not any(spread[-FLAT_STEPS:])
+        if flat and (len(spread) == FLAT_STEPS or spread[-FLAT_STEPS - 1]):
+            yield (
+                f"reward component '{name}' gave all answers of the last {FLAT_STEPS} steps one"
+                " score, so it teaches nothing there"
+            )
+        shares = curve.values(f"{of}/unjudged")
+        if shares and shares[-1] > MANY_UNJUDGED and max(shares[:-1], default=0) <= MANY_UNJUDGED:
+            yield (
+                f"reward component '{name}' could not judge {shares[-1]:.0%} of the answers of step"
+                f" {step}; they bear no loss where it is paid"
+            )
+
+
+def _components(rollouts: Sequence["Rollout"]) -> dict[str, float]:
+    """Mean, deviation and share of unjudged of every component, over all rollouts of a step."""
+    columns: dict[str, list[float | None]] = {}
+    for rollout in rollouts:
+        for name, value in rollout.components:
+            columns.setdefault(name, []).append(value)
+    found: dict[str, float] = {}
+    for name, column in columns.items():
+        of = OF_COMPONENTS + name
+        judged = [value for value in column if value is not None]
+        if judged:
+            found |= {of: fmean(judged), f"{of}/deviation": pstdev(judged)}
+        found[f"{of}/unjudged"] = 1 - len(judged) / len(column)
+    return found
 
 
 def _solved(groups: Sequence[Sequence[bool]]) -> dict[str, float]:

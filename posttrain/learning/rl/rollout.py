@@ -1,17 +1,12 @@
-"""Rollouts: what a policy drew, and what it earned by the components of the reward."""
+"""Rollouts: what a policy drew, and what it earned."""
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from numbers import Real
 from typing import Any, NamedTuple
 
 from posttrain.data.schemas import Problem
-from posttrain.learning.rewards.components.base import Answers, Component, Verify
-from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
-from posttrain.stage.slots import name_of
 
 POLICY = "policy"
 """The role that is trained, and the origin of tokens that it drew itself."""
@@ -58,6 +53,8 @@ class Rollout(NamedTuple):
     """What is learned from; None where it could not be judged, so that it bears no loss."""
     solved: bool | None = None
     """Whether it counts as right; None where it could not be judged."""
+    token_rewards: tuple[float, ...] = ()
+    """The part of the reward that is paid token by token, one per drawn token; none if none is."""
     advantages: tuple[float, ...] = ()
     """As learned from: one per drawn token, or one that all share; none if it bears no loss."""
     trained: bool = False
@@ -146,98 +143,6 @@ def as_groups(
     return grouped(rollouts)
 
 
-@dataclass
-class Rewarder:
-    """A reward at work: what it asks verifiers with, and what its combination remembers."""
-
-    stack: RewardStack
-    known: Verify
-    state: dict[str, Any] = field(default_factory=dict)
-
-    def rewarded(
-        self, groups: Sequence[Group], problems: Sequence[Problem], *, step: int
-    ) -> list[Group]:
-        """Return the groups of one round of sampling, with what each rollout earned.
-
-        Args:
-            groups: Rollouts that have earned nothing yet.
-            problems: The problem of each group.
-            step: 0-based step that they will be learned from in.
-
-        Returns:
-            The same groups, in their order.
-
-        Raises:
-            UserError: A part gives something other than one finite number, or None, per rollout.
-
-        """
-        answers = [_answers_of(group, each) for group, each in zip(groups, problems, strict=True)]
-        rollouts = [rollout for group in groups for rollout in group]
-        sizes, combine = [len(group) for group in groups], self.stack.combine
-        scores = {
-            name: _scores_of(part, part.score_all(answers, self.known), sizes)
-            for name, part in self.stack.components.items()
-        }
-        given = combine.combine(scores, step=step, state=self.state)
-        rewards = _numbers(given, len(rollouts), f"{name_of(combine)}: `combine`")
-        solved = scores[self.stack.solver]
-        made = iter(
-            rollout._replace(
-                components=tuple((name, values[place]) for name, values in scores.items()),
-                reward=rewards[place],
-                solved=None if (score := solved[place]) is None else score >= 1.0,
-            )
-            for place, rollout in enumerate(rollouts)
-        )
-        return [[next(made) for _ in group] for group in groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what the combination remembers."""
-        return dict(self.state)
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        self.state = dict(state)
-
-
-def _answers_of(group: Group, problem: Problem) -> Answers:
-    """What reward components see of a group."""
-    return Answers(
-        problem=problem,
-        texts=tuple(rollout.text for rollout in group),
-        lengths=tuple(rollout.num_drawn for rollout in group),
-        truncated=tuple(rollout.truncated for rollout in group),
-    )
-
-
-def _scores_of(part: Component, found: object, sizes: Sequence[int]) -> list[float | None]:
-    """The scores that a component gave the answers of all groups, in one list."""
-    of = f"{name_of(part)}: `score`"
-    if not isinstance(found, Sequence) or len(found) != len(sizes):
-        raise UserError(f"rl: {of} was asked of {len(sizes)} groups; let it give a list for each")
-    pairs = zip(found, sizes, strict=True)
-    return [score for group, size in pairs for score in _numbers(group, size, of)]
-
-
-def _numbers(found: object, count: int, of: str) -> Sequence[float | None]:
-    """Refuse what is not one finite number, or None, for each of some answers."""
-    listed = found if isinstance(found, Sequence) else None
-    wrong = [each for each in listed or () if each is not None and not _is_finite(each)]
-    if listed is None or wrong or len(listed) != count:
-        told = (
-            f"{len(listed)} numbers" if listed and not wrong else repr(wrong[0] if wrong else found)
-        )
-        raise UserError(
-            f"rl: {of} gave {told} for {count} answers; let it give a list with one finite number"
-            " for each, and None for an answer that cannot be judged"
-        )
-    return listed
-
-
-def _is_finite(value: object) -> bool:
-    return isinstance(value, Real) and math.isfinite(value)
-
-
 def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
     begin, end = len(prompt), len(prompt) + len(answer)
     return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
@@ -299,7 +204,7 @@ def from_plain(rows: Sequence[Mapping[str, Any]]) -> list[Group]:
 
 def from_values(values: Mapping[str, Any]) -> Rollout:
     """Return the rollout whose fields these are, with lists where it has tuples."""
-    lists = ("token_ids", "logprobs", "versions", "advantages")
+    lists = ("token_ids", "logprobs", "versions", "token_rewards", "advantages")
     return Rollout(
         **{
             **values,

@@ -1,14 +1,11 @@
 """Rollouts for several learners: each draws some of them, or the main one has actors do it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posttrain.learning.models.distributed.group import ProcessGroup
 from posttrain.learning.models.load import Policy
-from posttrain.learning.rewards.components.verifier import Answer, VerifierCache
-from posttrain.learning.rewards.score import Score
-from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rl.sharded import ShardedPolicyLearner
 from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
 from posttrain.learning.rollouts.engines.batches import cut, in_order
@@ -23,9 +20,9 @@ _BATCH_SIZE = 512
 
 @contextmanager
 def shared_tools(
-    engine: Engine, policy: Policy, learner: PolicyLearner, context: StageContext
+    engine: Engine, policy: Policy, learner: ShardedPolicyLearner, context: StageContext
 ) -> Iterator[tuple[RolloutEngine, VerifierCache]]:
-    """Open what draws and what verifies, with the same results in every process.
+    """Open what draws, with the same results in every process, and what verifies in the main one.
 
     Args:
         engine: The recipe's choice of what draws.
@@ -34,16 +31,14 @@ def shared_tools(
         context: Says whether actors of a cluster draw.
 
     Yields:
-        The engine, and what scores answers by their problems' verifiers.
+        The engine, and what scores answers by their problems' verifiers where it is asked.
 
     Raises:
         UserError: The engine needs a process of its own beside each of several.
 
     """
-    assert isinstance(learner, ShardedPolicyLearner)
-    group = learner.group
-    if context.ray is not None and not group.is_main:
-        yield SharedEngine(None, policy, learner), VerifierCache(_from_main(group, None))
+    if context.ray is not None and not learner.group.is_main:
+        yield SharedEngine(None, policy, learner), VerifierCache()
         return
     if context.ray is None and not engine.SHARES_PROCESS:
         raise UserError(
@@ -59,20 +54,7 @@ def shared_tools(
             drawing: RolloutEngine = DividedEngine(opened, learner)
         else:
             drawing = SharedEngine(opened, policy, learner)
-        yield drawing, VerifierCache(_from_main(group, verify))
-
-
-def _from_main(
-    group: ProcessGroup, verify: VerifierCache | None
-) -> Callable[[Sequence[Answer]], list[Score]]:
-    """Let one process verify, and send the scores to all."""
-
-    def verify_in_main(answers: Sequence[Answer]) -> list[Score]:
-        found = verify(answers) if verify is not None and group.is_main else None
-        scores: list[Score] = group.from_main(found)
-        return scores
-
-    return verify_in_main
+        yield drawing, verify
 
 
 @dataclass(frozen=True)

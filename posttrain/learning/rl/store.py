@@ -116,6 +116,7 @@ def rollouts_table(rollouts: Sequence[tuple[int, Rollout]]) -> pl.DataFrame:
         "versions": _lists(columns["versions"], np.int32),
         "spans": _records(spans, ROLLOUTS["spans"]),
         "components": _records(columns["components"], ROLLOUTS["components"]),
+        "token_rewards": _lists(columns["token_rewards"], np.float64),
         "advantages": _lists(_per_token(rows), np.float32),
     }
     schema = {name: kind for name, kind in ROLLOUTS.items() if name in columns}

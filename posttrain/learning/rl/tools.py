@@ -1,13 +1,15 @@
 """What draws from the policy and what rewards, opened for one run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from posttrain.learning.models.load import Policy
 from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench
-from posttrain.learning.rl.rollout import Rewarder
+from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
 from posttrain.learning.rollouts.engines.config import open_engine
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.scoring import verifying
@@ -21,6 +23,8 @@ def open_workbench(
     policy: Policy,
     learner: PolicyLearner,
     context: StageContext,
+    *,
+    inputs: Mapping[str, Path] | None = None,
 ) -> Iterator[Workbench]:
     """Open the engine and the verifiers, for as long as the context lasts.
 
@@ -30,19 +34,24 @@ def open_workbench(
         policy: What is sampled from: as the learner left it, its precision and its adapters.
         learner: One of several where the stage has several processes.
         context: Of the stage; it says whether a cluster samples and verifies.
+        inputs: Of the stage by port; components of the reward ask some of them.
 
     Yields:
         What draws from the policy, and what rewards.
 
     """
+    models = PortModels(inputs or {}, context.device, policy.tokenizer)
     if context.processes > 1:
+        from posttrain.learning.rl.sharded import ShardedPolicyLearner
         from posttrain.learning.rl.shared_drawing import shared_tools
 
+        assert isinstance(learner, ShardedPolicyLearner)
         with shared_tools(engine, policy, learner, context) as (opened, verify):
-            yield Workbench(opened, Rewarder(reward, verify), policy.tokenizer)
+            rewarder = SharedRewarder(reward, verify, models, group=learner.group)
+            yield Workbench(opened, rewarder, policy.tokenizer)
     else:
         with (
             open_engine(engine, policy, ray=context.ray) as opened,
             verifying(context.ray) as verify,
         ):
-            yield Workbench(opened, Rewarder(reward, verify), policy.tokenizer)
+            yield Workbench(opened, Rewarder(reward, verify, models), policy.tokenizer)

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from posttrain.learning.rewards.truncated import Truncated
 from posttrain.learning.rollouts.engines.config import EngineConfig
 from posttrain.learning.rollouts.engines.kinds.torch import TorchEngine
 from posttrain.stage.config import StageConfig
@@ -21,6 +22,10 @@ class SamplingConfig(StageConfig):
     """Sampling temperature; at 1 answers come with the policy's own probabilities."""
     max_tokens: int = Field(default=72, ge=1)
     """Longest completion, in tokens."""
+    truncated: Truncated = "counts"
+    """What becomes of an answer cut off at max_tokens: it counts as it stands (`counts`, and
+    `masked` where nothing is learned), fails whatever it states (`fails`), or is not judged
+    (`dropped`); as in rl.reward."""
     batch_size: int = Field(default=512, ge=1)
     """Sequences that are decoded together."""
     engine: EngineConfig = TorchEngine()

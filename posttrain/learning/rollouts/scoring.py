@@ -1,5 +1,6 @@
 """A policy's answers to problems: prompts rendered, samples drawn, answers scored."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -8,12 +9,20 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from posttrain.data.schemas import PROBLEMS, Completion, Problem
-from posttrain.data.tables import read_table
+from posttrain.data.contexts import in_context
+from posttrain.data.schemas import Completion, Problem
+from posttrain.data.source_verifiers import read_scored_problems
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.rewards.components.verifier import VerifierCache
-from posttrain.learning.rewards.score import Score
-from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, Sample, SamplingParams
+from posttrain.learning.rewards.score import MANY_UNJUDGED, Score
+from posttrain.learning.rewards.truncated import Truncated, judged
+from posttrain.learning.rollouts.engines.base import (
+    FinishReason,
+    Prompt,
+    RolloutEngine,
+    Sample,
+    SamplingParams,
+)
 from posttrain.stage.resources import RayResources
 
 if TYPE_CHECKING:
@@ -42,6 +51,31 @@ class ScoredSample:
         )
 
 
+def share_unjudged(
+    scored: Sequence[ScoredSample], *, of: str, note: Callable[[str], None]
+) -> float:
+    """Count the samples that could not be judged, and say so where they are many.
+
+    Args:
+        scored: Samples, at least one.
+        of: Who drew them, as a note names it.
+        note: Takes a sentence for a person, where the share is above `MANY_UNJUDGED`.
+
+    Returns:
+        Their share of all samples.
+
+    """
+    reasons = Counter(made.score.reason for made in scored if made.score.value is None)
+    share = reasons.total() / len(scored)
+    if share > MANY_UNJUDGED:
+        told = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        note(
+            f"{share:.0%} of the samples of {of} could not be judged ({told}); they are neither"
+            " right nor wrong, and no figure counts them"
+        )
+    return share
+
+
 @contextmanager
 def verifying(ray: RayResources | None) -> Iterator[VerifierCache]:
     """Open a cache that remembers no answer yet; with `ray` its verifiers run on that cluster."""
@@ -54,9 +88,18 @@ def verifying(ray: RayResources | None) -> Iterator[VerifierCache]:
         yield VerifierCache(verify_there)
 
 
-def read_problems(path: Path) -> list[Problem]:
-    """Read the rows of a PROBLEMS table, in its order."""
-    return problems_of(read_table(path, PROBLEMS))
+def read_problems(path: Path, verifiers: Path | None = None) -> list[Problem]:
+    """Read problems with what scores them.
+
+    Args:
+        path: A PROBLEMS table.
+        verifiers: The verifiers of their sources, where they are connected.
+
+    Returns:
+        The rows in the table's order.
+
+    """
+    return problems_of(read_scored_problems(path, verifiers))
 
 
 def problems_of(frame: pl.DataFrame) -> list[Problem]:
@@ -76,7 +119,10 @@ def make_prompts(tokenizer: "PreTrainedTokenizerBase", problems: Sequence[Proble
         One prompt per problem, with the problem's id.
 
     """
-    encoded = encode_prompts(tokenizer, [problem.prompt for problem in problems])
+    prompts = in_context(
+        [problem.prompt for problem in problems], [problem.context for problem in problems]
+    )
+    encoded = encode_prompts(tokenizer, prompts)
     return [Prompt(p.id, tuple(ids)) for p, ids in zip(problems, encoded, strict=True)]
 
 
@@ -87,6 +133,7 @@ def sample_and_score(
     params: SamplingParams,
     *,
     verify: VerifierCache,
+    truncated: Truncated = "counts",
 ) -> list[ScoredSample]:
     """Draw `params.num_samples` samples of every problem, and score them all at once.
 
@@ -96,6 +143,7 @@ def sample_and_score(
         prompts: The problems' prompts as tokens, in the same order.
         params: How to sample, and with which seed.
         verify: Scores the samples.
+        truncated: What becomes of a sample that was cut off at the limit of tokens.
 
     Returns:
         The samples, problem by problem.
@@ -104,7 +152,14 @@ def sample_and_score(
     samples = engine.sample(prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
     scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
-    return [ScoredSample(*made) for made in zip(owners, samples, scores, strict=True)]
+    return [
+        ScoredSample(
+            owner,
+            sample,
+            judged(score, truncated=sample.finish_reason is FinishReason.LENGTH, rule=truncated),
+        )
+        for owner, sample, score in zip(owners, samples, scores, strict=True)
+    ]
 
 
 def sample_and_score_all(
@@ -115,6 +170,7 @@ def sample_and_score_all(
     *,
     verify: VerifierCache,
     report: Callable[[int], None],
+    truncated: Truncated = "counts",
 ) -> list[ScoredSample]:
     """Do as `sample_and_score` does, in portions of similar length.
 
@@ -125,6 +181,7 @@ def sample_and_score_all(
         params: How to sample, and with which seed.
         verify: Scores the samples.
         report: Called with the number of problems that are done, after every portion.
+        truncated: What becomes of a sample that was cut off at the limit of tokens.
 
     Returns:
         The samples, problem by problem, in the order of the problems.
@@ -141,6 +198,7 @@ def sample_and_score_all(
             [prompts[index] for index in chosen],
             params,
             verify=verify,
+            truncated=truncated,
         )
         for place, index in enumerate(chosen):
             found[index] = made[place * params.num_samples : (place + 1) * params.num_samples]

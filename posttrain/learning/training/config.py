@@ -10,7 +10,7 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import UNKEYED, StageConfig
-from posttrain.stage.schedule import schedules_in
+from posttrain.stage.schedule import Schedulable, at, schedules_in
 
 if TYPE_CHECKING:
     from posttrain.data.batching import Mixture
@@ -62,6 +62,14 @@ class LearnerConfig(StageConfig):
     """Stop by the loss on held-out rows."""
 
 
+class PaceConfig(Schedulable):
+    """How much of the table is trained on, from its beginning: a curriculum that may swing."""
+
+    share: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of the rows, the first in the table's order, that a pass takes; by the step at which
+    the pass begins."""
+
+
 class TrainingConfig(StageConfig):
     """How long, how fast and in what portions to train."""
 
@@ -75,6 +83,8 @@ class TrainingConfig(StageConfig):
     """Optimizer steps, as many passes as they take; given, it replaces `epochs`."""
     order: Literal["shuffled", "as_given"] = "shuffled"
     """`as_given` takes rows (pairs) in the table's order in every pass: curate.order, for one."""
+    pace: PaceConfig = PaceConfig()
+    """Share of the table that a pass takes; a schedule makes a curriculum of curate.order."""
     batch_tokens: int = Field(2048, ge=1)
     """Tokens of one optimizer step, padding counted; a longer row still makes a batch."""
     micro_batch_tokens: int | None = Field(None, ge=1)
@@ -100,6 +110,11 @@ class TrainingConfig(StageConfig):
     @model_validator(mode="after")
     def _metrics_are_there(self) -> Self:
         self.refuse_unmeasured()
+        if any(number.metric for _, number in schedules_in(self.pace)):
+            raise ValueError(
+                "pace.share follows a metric, but which rows a step takes is planned before the"
+                " first one; let it go by the step, with over"
+            )
         return self
 
     def refuse_unmeasured(self) -> None:
@@ -134,7 +149,7 @@ class TrainingConfig(StageConfig):
             Indices of rows, step by step.
 
         """
-        from posttrain.data.batching import plan_steps
+        from posttrain.data.batching import Paced, plan_steps
 
         return plan_steps(
             lengths,
@@ -142,6 +157,9 @@ class TrainingConfig(StageConfig):
             epochs=self.epochs,
             num_steps=self.steps,
             seed=seed if self.order == "shuffled" else None,
-            mixture=mixture,
+            taken=mixture if self.pace == PaceConfig() else Paced(self._share_at),
             packed=self.learner.packing,
         )
+
+    def _share_at(self, step: int) -> float:
+        return float(at(self.pace, step, {}).share)

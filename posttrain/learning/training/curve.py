@@ -48,8 +48,12 @@ class Curve:
             Their mean.
 
         """
-        values = [value for _, name, value in self._rows if name == metric][-window:]
+        values = self.values(metric)[-window:]
         return sum(values) / len(values)
+
+    def values(self, metric: str) -> list[float]:
+        """Return all values of a metric so far, by its full name; none if it was not measured."""
+        return [value for _, name, value in self._rows if name == metric]
 
     def state_dict(self) -> dict[str, Any]:
         """All rows so far, as plain values."""

@@ -1,5 +1,6 @@
 """Supervised objectives on pairs: what reward models and preference optimization share."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,14 +10,15 @@ import torch
 from torch import Tensor
 
 from posttrain.data.batching import AnyBatch, Batches, length_buckets
+from posttrain.data.contexts import AnyPrompt, prompt_keys, prompts_of
 from posttrain.data.pairs import PairTable
-from posttrain.data.rows import TokenRow, check_answers, encode_rows
+from posttrain.data.rows import PairFacts, TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
-from posttrain.learning.training.next_token import check_fit
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.supervised_objective import Gather, Loss, SupervisedObjective
+from posttrain.learning.training.token_batches import check_fit
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 
@@ -27,21 +29,29 @@ Collate = Callable[[Sequence[int], bool], Callable[[Sequence[int]], AnyBatch]]
 
 _TOKENS = "_tokens"
 
-_UNREAD = {"weight": 1.0, "label_prob": 1.0, "step_start": 0}
+_UNREAD = {"step_start": 0}
 """Columns that no loss reads yet, with the only value that each may have until one does."""
+
+_FACTS: Mapping[str, tuple[str, Callable[[float], bool]]] = {
+    "weight": ("above 0 and finite", lambda value: 0 < value < math.inf),
+    "label_prob": ("from 0 to 1", lambda value: 0 <= value <= 1),
+}
+"""Columns of numbers that losses read, with what each may be."""
 
 
 @dataclass(frozen=True)
 class PairRows:
     """Token rows of pairs by side: chosen, rejected, and perhaps one more.
 
-    `kept` are the places of the pairs in the frame they came from.
+    `kept` are the places of the pairs in the frame they came from. `facts` are None where every
+    pair counts 1 and is sure.
     """
 
     sides: Sequence[Sequence[TokenRow]]
-    prompts: Sequence[str]
+    prompts: Sequence[AnyPrompt]
     kept: Sequence[int]
     pad: int
+    facts: PairFacts | None = None
 
     def objective(
         self,
@@ -70,7 +80,7 @@ class PairRows:
             The objective.
 
         """
-        taught, held = hold_out(self.prompts, config.learner.early_stop, seed=seed)
+        taught, held = hold_out(prompt_keys(self.prompts), config.learner.early_stop, seed=seed)
         packed = config.learner.packing
         lengths = [self.length(index, packed=packed) for index in taught]
         heldout = None
@@ -117,6 +127,8 @@ class PairRows:
             *([self.sides[side][row] for row in rows] for side in chosen),
             pad=self.pad,
             packed=packed,
+            facts=self.facts
+            and PairFacts(self.facts.weight_B[list(rows)], self.facts.label_prob_B[list(rows)]),
         )
 
     def length(self, index: int, *, packed: bool) -> int:
@@ -158,12 +170,12 @@ def encode_pairs(
         Rows of each side, and which pairs were kept.
 
     Raises:
-        UserError: No pair fits, what is there could not be learned from, or pairs have a weight, a
-            label probability or a start that no loss reads.
+        UserError: No pair fits, what is there could not be learned from, a weight or the
+            probability of a label is none, or pairs have a start that no loss reads.
 
     """
     _refuse_unread(pairs, where)
-    prompts = pairs["prompt"].to_list()
+    prompts = prompts_of(pairs)
     sides = []
     for column in ("chosen", "rejected", *([extra] if extra else [])):
         texts = pairs[column].to_list()
@@ -181,11 +193,29 @@ def encode_pairs(
         prompts=[prompts[index] for index in kept],
         kept=kept,
         pad=int(policy.tokenizer.pad_token_id),
+        facts=_facts(pairs, kept, where),
     )
     check_fit(policy, [row for side in encoded.sides for row in side])
     if config.learner.packing:
         check_packing(policy.model)
     return encoded
+
+
+def _facts(pairs: pl.DataFrame, kept: Sequence[int], where: str) -> PairFacts | None:
+    """Weights and label probabilities of the pairs that were kept; None where each is 1."""
+    found = []
+    for name, (lawful, holds) in _FACTS.items():
+        values = pairs[name].to_list() if name in pairs.columns else [1.0] * len(pairs)
+        for value in values:
+            if value is None or not holds(value):
+                raise UserError(
+                    f"{where}: there are pairs with {name} {value}, which must be {lawful};"
+                    " correct it, or leave these pairs out"
+                )
+        found.append(torch.tensor([values[place] for place in kept]))
+    weight_B, label_prob_B = found
+    plain = bool((weight_B == 1).all() and (label_prob_B == 1).all())
+    return None if plain else PairFacts(weight_B, label_prob_B)
 
 
 def _refuse_unread(pairs: pl.DataFrame, where: str) -> None:

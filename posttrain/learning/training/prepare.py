@@ -69,6 +69,22 @@ class MovingAverage(TrainedWeights):
             average.copy_(state[name])
 
 
+def precision_of(config: LearnerConfig, model: torch.nn.Module) -> AbstractContextManager[Any]:
+    """Open the precision of forward passes.
+
+    Args:
+        config: Says which.
+        model: Its device is what computes.
+
+    Returns:
+        A context; logits and losses leave the precision by themselves.
+
+    """
+    if config.precision == "fp32":
+        return nullcontext()
+    return torch.autocast(str(model.device.type), dtype=torch.bfloat16)
+
+
 @dataclass(frozen=True)
 class Trainable:
     """A model made ready: its parts of a checkpoint, its precision, and how it ends."""
@@ -85,9 +101,7 @@ class Trainable:
 
     def computing(self) -> AbstractContextManager[Any]:
         """The precision of forward passes; logits and losses leave it by themselves."""
-        if self.config.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self.model.device.type, dtype=torch.bfloat16)
+        return precision_of(self.config, self.model)
 
     def after_step(self) -> None:
         """Call after every optimizer step."""

@@ -91,7 +91,7 @@ class ShardedSupervisedTrainer(SupervisedTrainer[AnyBatch]):
                 )
             (value if counts else 0.0 * value).backward()
             scalar = float(value.detach()) if counts else 0.0
-            mine = part.num_units if counts else 0
+            mine = part.num_units if counts else 0.0
             add_up(totals, scalar, metrics, share=(mine, num_units))
         totals = self._group.totals(totals)
         check_finite(totals["loss"], where=where)

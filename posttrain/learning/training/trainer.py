@@ -86,7 +86,7 @@ class SupervisedTrainer(Generic[AnyBatch]):
         """The loss on all held-out batches, per unit, in evaluation mode."""
         if self.objective.heldout is None:
             raise ValueError("this objective holds nothing out")
-        total, num_units = 0.0, 0
+        total, num_units = 0.0, 0.0
         self.trainable.model.eval()
         with torch.no_grad(), self.trainable.computing():
             for index in range(len(self.objective.heldout.steps)):
@@ -129,7 +129,7 @@ def add_up(
     loss: float,
     metrics: Mapping[str, Tensor],
     *,
-    share: tuple[int, int],
+    share: tuple[float, float],
 ) -> None:
     """Add a micro-batch's loss, and its metrics by its share of the step.
 

@@ -21,10 +21,10 @@ from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.parts import parts_of
+from posttrain.pipeline.execution.sandboxes import circumstances_of, take_door
 from posttrain.pipeline.hermetic.guard import Guard
-from posttrain.pipeline.hermetic.process import hold, isolation
+from posttrain.pipeline.hermetic.process import hold
 from posttrain.pipeline.hermetic.refusal import explain, explain_unread
-from posttrain.provenance.circumstances import circumstances_here
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 from posttrain.stage.started import traced
@@ -32,7 +32,9 @@ from posttrain.stage.started import traced
 HEARTBEAT_SECONDS = 1.0
 
 
-def main(orders: connection.Connection, pipe: connection.Connection) -> None:
+def main(
+    orders: connection.Connection, pipe: connection.Connection, door: connection.Connection
+) -> None:
     """Wait for an assignment, run it, send exactly one final event: done, refused or failed."""
     # Ctrl-C reaches every process of the terminal; the executor decides what it means.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -42,6 +44,7 @@ def main(orders: connection.Connection, pipe: connection.Connection) -> None:
         return  # nothing was left to do, or the executor is gone
     sys.path[:] = order.path
     os.chdir(order.folder)
+    take_door(order.assignment, door)
     _run(order.assignment, Channel(pipe))
 
 
@@ -124,17 +127,11 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
         "rows": rows,
         "parts": parts,
         "imported": {**imported.first_party(), **loaded},
-        "circumstances": {**circumstances_here(assignment.device), **_isolation(assignment)},
+        "circumstances": circumstances_of(assignment),
         "timings": {"import": started - begun, "run": ran - started, "verify": verified - ran},
         # What this process held at most.
         "num_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-
-
-def _isolation(assignment: Assignment) -> dict[str, str]:
-    """How this process was kept to what its key knows, for the records."""
-    view = assignment.view
-    return {} if view is None else {"isolation": isolation(held=view.held)}
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from posttrain.pipeline.verifiers import verifier_digest
 from posttrain.provenance.ledger import ArtifactRecord, Ledger
 from posttrain.provenance.lineage.recalls import refuse_recalled
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import nearest_existing
 from posttrain.stage.hashing import ArtifactDigest
 from posttrain.stage.spec import ArtifactKind, Stage
 
@@ -54,7 +55,7 @@ def refuse_other_disk(planner: Planner, decisions: Sequence[Decision]) -> None:
 
 def _disk_of(folder: Path) -> int:
     """The file system that a folder is on, or will be once it is made."""
-    return next(each.stat().st_dev for each in (folder, *folder.parents) if each.exists())
+    return nearest_existing(folder).stat().st_dev
 
 
 def refuse_mixed(stage: Stage, found: Mapping[str, ArtifactRecords]) -> None:

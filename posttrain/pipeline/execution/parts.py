@@ -16,6 +16,9 @@ from posttrain.stage.spec import ArtifactKind
 # A model without a chat template is prompted with the plain text and what `data.templates` puts
 # behind it. Every such model shares this one, which no chat template disagrees with.
 PLAIN = f"{ArtifactKind.TEMPLATE}:plain"
+OF_SOURCE = ""
+"""Stands for the verifiers of the sources: a table of completions was scored by them."""
+
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 _VOCABULARIES = ("vocab.json", "merges.txt", "tokenizer.model", "spiece.model")
 
@@ -41,44 +44,34 @@ def parts_of(path: Path, kind: ArtifactKind) -> tuple[ArtifactPart, ...]:
     """Parts of an output that was found to be of its type."""
     if kind.is_directory:
         return _of_model(path)
-    return _of_table(path) if kind.suffix == ".parquet" else ()
+    if kind == ArtifactKind.VERIFIERS:
+        return _of_sources(path)
+    return _of_table(path, kind) if kind.suffix == ".parquet" else ()
 
 
-def _of_table(path: Path) -> tuple[ArtifactPart, ...]:
+def _of_sources(path: Path) -> tuple[ArtifactPart, ...]:
+    from posttrain.data.source_verifiers import read_verifiers
+    from posttrain.pipeline.execution.verifier_parts import names_of_sources
+
+    return _verifiers(names_of_sources(read_verifiers(path).values()))
+
+
+def _of_table(path: Path, kind: ArtifactKind) -> tuple[ArtifactPart, ...]:
     import polars as pl
 
+    from posttrain.pipeline.execution.verifier_parts import names_of_rows
+
     frame = pl.scan_parquet(path)
-    columns = frame.collect_schema()
-    if "verifier" not in columns:
+    if "verifier" not in frame.collect_schema():
         return ()
-    metadata = pl.col("metadata") if "metadata" in columns else pl.lit("{}")
-    kinds = frame.select("verifier").unique().collect()["verifier"].to_list()
-    # Parameters stand with each problem; other metadata would tell every row apart.
-    configured = [kind for kind in kinds if _has_parameters(kind)]
-    given = pl.when(pl.col("verifier").is_in(configured)).then(metadata).otherwise(pl.lit("{}"))
-    rows = frame.select("verifier", given.alias("given")).unique().collect().iter_rows()
-    names = {_verifier_name(kind, metadata) for kind, metadata in rows if kind}
+    names = names_of_rows(frame)
+    if kind == ArtifactKind.COMPLETIONS and len(frame.filter(verifier="").head(1).collect()):
+        names.add(OF_SOURCE)
+    return _verifiers(names)
+
+
+def _verifiers(names: set[str]) -> tuple[ArtifactPart, ...]:
     return tuple(ArtifactPart(ArtifactKind.VERIFIER, name) for name in sorted(names))
-
-
-def _has_parameters(kind: str) -> bool:
-    from posttrain.learning.rewards.verifiers.registry import VERIFIERS
-
-    try:
-        return VERIFIERS.find(kind).has_parameters()
-    except ValueError:
-        return False
-
-
-def _verifier_name(kind: str, metadata: str) -> str:
-    """Name a verifier: its kind; with its label and the digest of its parameters, if any."""
-    from posttrain.learning.rewards.verifiers.registry import VERIFIERS
-
-    parameters = json.loads(metadata).get(kind)
-    if parameters is None:
-        return kind
-    label = VERIFIERS.find(kind).label(parameters) or "set"
-    return f"{kind}/{label}.{sha256_of(sorted_json(parameters))[:12]}"
 
 
 def with_settings(
@@ -95,6 +88,9 @@ def with_settings(
     def meant(part: ArtifactPart) -> list[ArtifactPart]:
         if part.type != ArtifactKind.VERIFIER:
             return [part]
+        if part.name == OF_SOURCE:
+            every = sorted((named | set(given)) - {OF_SOURCE})
+            return [ArtifactPart(ArtifactKind.VERIFIER, name) for name in every]
         found = [name for name in full if name.partition("/")[0] == part.name]
         return [ArtifactPart(ArtifactKind.VERIFIER, name) for name in found] or [part]
 

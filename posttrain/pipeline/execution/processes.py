@@ -44,11 +44,12 @@ def _environment_with(variables: Mapping[str, str]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class StageWorker:
-    """A process that takes one order, and the two ends of its pipes that are ours."""
+    """A process that takes one order, and the ends of its pipes and of its door that are ours."""
 
     process: ForkServerProcess
     orders: connection.Connection
     events: connection.Connection
+    door: connection.Connection
 
     def give(self, assignment: Assignment) -> bool:
         """Let it begin, where this process is and with the modules that this process finds.
@@ -66,6 +67,7 @@ class StageWorker:
     def end(self, *, patient: bool) -> None:
         """Leave no process behind: one that has sent its last word gets a moment to exit."""
         self.orders.close()
+        self.door.close()
         self.process.join(timeout=_EXIT_SECONDS if patient else 0)
         if self.process.is_alive():
             self.process.kill()
@@ -149,8 +151,10 @@ class Workers:
     def _fork(self) -> StageWorker:
         order, orders = self._context.Pipe(duplex=False)
         events, event = self._context.Pipe(duplex=False)
-        process = self._context.Process(target=child.main, args=(order, event), daemon=True)
+        door, inside = self._context.Pipe()
+        theirs = (order, event, inside)
+        process = self._context.Process(target=child.main, args=theirs, daemon=True)
         process.start()
-        order.close()
-        event.close()
-        return StageWorker(process, orders, events)
+        for each in theirs:
+            each.close()
+        return StageWorker(process, orders, events, door)

@@ -15,6 +15,7 @@ from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_lo
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.child import concluded, emitter, logged, only_keyed
 from posttrain.pipeline.execution.ranks import threads_of_rank
+from posttrain.pipeline.execution.sandboxes import receive_door
 from posttrain.pipeline.hermetic.process import listen
 from posttrain.stage.config import StageConfig
 
@@ -30,6 +31,7 @@ def main() -> None:
     link = connection.Client(sys.argv[1], family="AF_UNIX")
     link.send(rank)
     assignment: Assignment = link.recv()
+    receive_door(assignment, link)
     threading.Thread(target=_die_with, args=(link,), daemon=True).start()
     channel = Channel(link)
     with logged(rank_log(assignment.log, rank)) if rank else contextlib.nullcontext():

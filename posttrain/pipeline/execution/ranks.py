@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution.assignment import Assignment, Channel, rank_log
 from posttrain.pipeline.execution.failures import killed_by
+from posttrain.pipeline.execution.sandboxes import hand_on_door
 from posttrain.provenance.code.seen import Signature
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class _Desk:
                 link = listener.accept()
                 rank = int(link.recv())
                 link.send(self._assignment)
+                hand_on_door(link)
                 thread = threading.Thread(target=self._listen, args=(rank, link), daemon=True)
                 self._listening.append(thread)
                 thread.start()

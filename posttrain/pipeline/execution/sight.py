@@ -18,6 +18,7 @@ from posttrain.provenance.ledger import StageRun
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.config import configs_in
 from posttrain.stage.declared import READS
+from posttrain.stage.needs import BY_ROWS, ENDPOINT, PROCESSES, RAY
 from posttrain.stage.spec import Stage
 
 TEMPORARY = ".tmp"
@@ -59,9 +60,10 @@ def view_of(
     compile_all(code)
     reach = {name for config in configs_in(stage.config) for name in config.reaches()}
     names = {name for config in configs_in(stage.config) for name in config.secret_names()}
-    if _rows_ask(planner, base):
+    needed = _needs_of_rows(planner, base)
+    reach |= needed & BY_ROWS
+    if ENDPOINT in needed:
         # Which endpoint, the rows say; its key is that of one that the recipe names.
-        reach.add("endpoint")
         every = (each for s in planner.dag.stages.values() for each in configs_in(s.config))
         names |= {name for config in every for name in config.secret_names()}
     joined = _clusters(stage)
@@ -95,22 +97,22 @@ def _clusters(stage: Stage) -> list[Path]:
 
 
 def _resources(stage: Stage) -> set[str]:
-    processes = {"processes"} if stage.resources.processes > 1 else set()
-    return processes | ({"ray"} if stage.resources.ray else set())
+    processes = {PROCESSES} if stage.resources.processes > 1 else set()
+    return processes | ({RAY} if stage.resources.ray else set())
 
 
-def _rows_ask(planner: Planner, base: StageRun) -> bool:
-    """Whether verifiers that rows of problems name ask an endpoint."""
+def _needs_of_rows(planner: Planner, base: StageRun) -> set[str]:
+    """What the verifiers need that rows of problems name."""
     from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 
     inputs = base.components["inputs"]
     if VERIFIES not in planner.keys.closure(base.stage, inputs).symbols:
-        return False
+        return set()
     known = planner.ledger.compositions.parts_of(list(inputs.values()))
     parts = [part for each in known.values() for part in each]
     named = {p.path.partition(":")[2] for p in parts if p.type == ArtifactKind.VERIFIER}
     kinds = {name.partition("/")[0] for name in named}
-    return any("endpoint" in VERIFIERS.find(kind).NEEDS for kind in kinds)
+    return {need for kind in kinds if "." not in kind for need in VERIFIERS.find(kind).NEEDS}
 
 
 def declared_files(inputs: Mapping[str, Path]) -> set[str]:

@@ -16,6 +16,7 @@ from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.failures import killed_by
 from posttrain.pipeline.execution.parts import ArtifactPart
 from posttrain.pipeline.execution.processes import Workers
+from posttrain.pipeline.execution.sandboxes import sandboxes_of
 from posttrain.provenance.code import Signature
 from posttrain.stage.interrupts import Interrupted, hear
 from posttrain.stage.kernels import Kernels
@@ -126,9 +127,10 @@ class StageProcesses:
         worker = self._workers.take()
         final: Mapping[str, Any] = {}
         try:
-            given = worker.give(assignment)
-            lost: Mapping[str, Any] = {"kind": "died"}
-            final = _listen(worker.events, limits, watch, self._stopping) if given else lost
+            with sandboxes_of(assignment, worker.door):
+                given = worker.give(assignment)
+                lost: Mapping[str, Any] = {"kind": "died"}
+                final = _listen(worker.events, limits, watch, self._stopping) if given else lost
         finally:
             if final.get("kind") == "done":
                 self._workers.dismiss(worker, num_bytes=final["num_bytes"])

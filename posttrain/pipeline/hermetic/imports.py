@@ -8,13 +8,14 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from functools import wraps
+from functools import cached_property, wraps
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec, resolve_name
 from types import FrameType, ModuleType
 
 import posttrain
 from posttrain.pipeline.hermetic.guard import Guard, asked_by, head_of
+from posttrain.pipeline.hermetic.system import lies_in
 from posttrain.stage.errors import UserError
 
 _FRAMEWORK = os.path.dirname(os.path.realpath(posttrain.__file__)) + os.sep  # noqa: PTH120
@@ -97,7 +98,6 @@ class KeyedImports:
         from packaging.utils import canonicalize_name
 
         from posttrain.provenance.code.distributions import distributions
-        from posttrain.provenance.code.requirements import COMPUTES_NOTHING
 
         try:
             spec = find_spec(head)
@@ -105,15 +105,23 @@ class KeyedImports:
             return frozenset()
         if spec is None or self._is_ours(spec):
             return frozenset()
-        known = COMPUTES_NOTHING.union(map(canonicalize_name, self._guard.view.packages))
         found = distributions([head])
-        return frozenset() if known.intersection(map(canonicalize_name, found)) else found
+        return frozenset() if self._known.intersection(map(canonicalize_name, found)) else found
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        """Distributions that may be imported, by their canonical names."""
+        from packaging.utils import canonicalize_name
+
+        from posttrain.provenance.code.requirements import COMPUTES_NOTHING
+
+        return COMPUTES_NOTHING.union(map(canonicalize_name, self._guard.view.packages))
 
     def _is_ours(self, spec: ModuleSpec) -> bool:
         """Whether a module is the project's, wherever its environment lies."""
-        root = os.path.realpath(self._guard.view.root) + os.sep
+        root = os.path.realpath(self._guard.view.root)
         places = [*(spec.submodule_search_locations or ()), spec.origin or ""]
         return any(
-            place.startswith(root) and "site-packages" not in place
+            lies_in(place, [root]) and "site-packages" not in place
             for place in map(os.path.realpath, filter(None, places))
         )

@@ -18,6 +18,7 @@ from posttrain.pipeline.hermetic.imports import KeyedImports
 from posttrain.pipeline.hermetic.system import CACHES, caches
 from posttrain.pipeline.hermetic.view import Grants, StageView
 from posttrain.stage.errors import UserError
+from posttrain.stage.needs import ENDPOINT, LEAVES, SEVERAL
 
 ISOLATION = "POSTTRAIN_ISOLATION"
 """Environment variable: `observed` does without Landlock, as on a kernel that has none."""
@@ -68,7 +69,7 @@ def hold(view: StageView) -> Guard:
 
     """
     kept = _keep_caches(view.reach)
-    if view.reach & {"ray", "processes"}:
+    if view.reach & SEVERAL:
         # Its sockets are files, whose paths may be 107 bytes long.
         view = replace(view, temporary=Path(tempfile.mkdtemp(prefix="")))
         kept += [place for place in (view.temporary,) if place is not None]
@@ -116,7 +117,7 @@ def _keep_caches(reach: frozenset[str]) -> list[Path]:
         if variable and "{tmp}" in usual:
             # A stage has temporary files of its own, which go with it.
             os.environ.setdefault(variable, str(folder))
-    return [*found.values(), *(_request_cache() if "endpoint" in reach else [])]
+    return [*found.values(), *(_request_cache() if ENDPOINT in reach else [])]
 
 
 def _request_cache() -> list[Path]:
@@ -130,7 +131,7 @@ def _request_cache() -> list[Path]:
 def _set_environment(view: StageView) -> frozenset[str]:
     """Take away what is not declared; returns the names."""
     declared = view.environment
-    seen = passed(os.environ, declared, networked=bool(view.reach & {"hub", "endpoint"}))
+    seen = passed(os.environ, declared, networked=bool(view.reach & LEAVES))
     withheld = frozenset(os.environ.keys() - seen.keys())
     withhold(withheld)
     os.environ.update({**FIXED, **declared})

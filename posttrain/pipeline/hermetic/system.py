@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import posttrain
+from posttrain.stage.needs import HUB, PROCESSES, RAY
 
 READABLE: Mapping[str, str] = {
     "/usr": "programs, libraries, time zones, certificates",
@@ -88,12 +89,12 @@ CACHES: Mapping[str, tuple[str, str, str]] = {
     "numba": ("NUMBA_CACHE_DIR", "{cache}/numba", ""),
     "fonts": ("", "{cache}/fontconfig", ""),
     "fonts of matplotlib": ("MPLCONFIGDIR", "{cache}/matplotlib", ""),
-    "hub": ("HF_HOME", "{cache}/huggingface", "hub"),
-    "datasets of the hub": ("HF_DATASETS_CACHE", "{cache}/huggingface/datasets", "hub"),
-    "models of the hub": ("HF_HUB_CACHE", "{cache}/huggingface/hub", "hub"),
-    "torch hub": ("TORCH_HOME", "{cache}/torch", "hub"),
-    "vllm": ("VLLM_CACHE_ROOT", "{cache}/vllm", "processes"),
-    "ray": ("", "{tmp}/ray", "ray"),
+    "hub": ("HF_HOME", "{cache}/huggingface", HUB),
+    "datasets of the hub": ("HF_DATASETS_CACHE", "{cache}/huggingface/datasets", HUB),
+    "models of the hub": ("HF_HUB_CACHE", "{cache}/huggingface/hub", HUB),
+    "torch hub": ("TORCH_HOME", "{cache}/torch", HUB),
+    "vllm": ("VLLM_CACHE_ROOT", "{cache}/vllm", PROCESSES),
+    "ray": ("", "{tmp}/ray", RAY),
 }
 """Folders that stages may read and write: the variable that names one, its usual place, and what a
 stage must declare to have it. The first four hold compiled code, by the digest of its source; what

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from posttrain.pipeline.hermetic import system
 from posttrain.pipeline.hermetic.landlock import READ, READ_DIR, writing
+from posttrain.stage.needs import UNCONNECTED
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class StageView:
         writes: Folders of outputs and scratch.
         temporary: Folder for temporary files, in one of these; made by the process.
         logs: Files that its processes append to.
-        reach: What its parameters declare: `hub`, `endpoint`, `ray`, `processes`.
+        reach: What its parameters declare: names of `posttrain.stage.needs`.
         environment: Variables that the recipe declares, with their values.
         held: False where the kernel cannot hold the process: then it is observed.
 
@@ -48,7 +49,7 @@ class StageView:
     @property
     def connects(self) -> bool:
         """True where a stage may use TCP: it declares something to reach, or has several ranks."""
-        return bool(self.reach)
+        return bool(self.reach - UNCONNECTED)
 
 
 @dataclass(frozen=True)

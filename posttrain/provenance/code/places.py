@@ -83,6 +83,8 @@ class ModulePlaces:
         return self._homes[head]
 
     def _find(self, module: str) -> Path | None:
+        if "/" in module:  # a path such as ../../pairs.jsonl, which may stand among a stage's texts
+            return None
         head, *rest = module.split(".")
         homes = self._homes_of(head)
         # A project's own package hides an installed one of that name with all that is in it.

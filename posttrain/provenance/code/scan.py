@@ -49,6 +49,7 @@ class Scanner:
         is_package: Whether it is an `__init__.py`.
         packages: Names of the first-party packages.
         handlers: By the type of a node.
+        texts: Names of the module that stand for literal text.
 
     """
 
@@ -59,10 +60,14 @@ class Scanner:
         is_package: bool,
         packages: Collection[str],
         handlers: Mapping[type, Handler],
+        texts: Mapping[str, str] | None = None,
     ) -> None:
         self.module = module
         self.is_package = is_package
         self._handlers = handlers
+        self.texts = texts or {}
+        self.understood: set[ast.AST] = set()
+        """Options of interpreters whose text has been looked at."""
         heads = "|".join(map(re.escape, packages)) or r"\Z\A"
         self.mention = re.compile(rf"\A(?:{heads})\.?\Z|(?<![\w.])(?:{heads})(?:\.\w+)+")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from types import NoneType
 
-from posttrain.provenance.code import scan_outside
+from posttrain.provenance.code import scan_outside, scan_programs
 from posttrain.provenance.code.lookups import (
     INTERPRETED,
     LOADERS,
@@ -44,7 +44,7 @@ def _see_constant(scanner: Scanner, node: ast.Constant) -> None:
     scan_outside.see_text(scanner, value)
     if value.endswith(".py"):
         scanner.found.strings.append(value.rpartition("/")[2])
-    if value in INTERPRETED:
+    if value in INTERPRETED and node not in scanner.understood:
         scanner.found.opaque.append(f"python {value} at line {node.lineno}")
         scanner.found.imports_by_name = True
     if _RELATIVE.match(value):
@@ -93,6 +93,7 @@ def _see_call(scanner: Scanner, node: ast.Call, tail: ScopeChain = ()) -> None:
     """A call, whose result has `tail` read from it; some calls stand for a chain themselves."""
     function = called(node.func)
     scan_outside.see_call(scanner, node)
+    scan_programs.see_words(scanner, node.args)
     if (text := joined(node)) is not None:
         scanner.found.strings += scanner.mention.findall(text)
         scan_outside.see_text(scanner, text)
@@ -170,6 +171,7 @@ def _see_lookup(scanner: Scanner, value: ast.expr, reason: str) -> None:
 
 HANDLERS: Mapping[type, Handler] = {
     **scan_outside.HANDLERS,
+    **scan_programs.HANDLERS,
     NoneType: _see_nothing,
     bool: _see_literal,
     str: _see_literal,

@@ -58,13 +58,14 @@ class SeenFiles:
 
     def is_current(self) -> bool:
         """Whether every file holds what it held, and no name came or went."""
-        for path, (signature, digest) in self._files.items():
+        # Lists, as another thread may come to read more meanwhile.
+        for path, (signature, digest) in [*self._files.items()]:
             now = signature_of(path)
             if now != signature:
                 if now is None or sha256_of_file(path) != digest:
                     return False
                 self._files[path] = (now, digest)
-        for folder, (signature, names) in self._folders.items():
+        for folder, (signature, names) in [*self._folders.items()]:
             now = signature_of(folder)
             if now != signature:
                 if now is None or self._listed(folder) != names:

@@ -23,6 +23,7 @@ from posttrain.provenance.code.normalize import (
 )
 from posttrain.provenance.code.scan import Scanned, Scanner
 from posttrain.provenance.code.scan_outside import COMPUTED
+from posttrain.provenance.code.scan_programs import literal_texts
 from posttrain.provenance.code.scan_scopes import renamed_loader
 from posttrain.provenance.code.scopes import ScopeChain
 from posttrain.stage.hashing import sha256_of
@@ -195,6 +196,7 @@ class _Builder:
 
     def see_text(self, tree: ast.Module, lines: list[bytes]) -> None:
         """The lines of definitions, for code that reads them; the docstring of the module."""
+        self._scanner.texts = literal_texts(tree.body)
         if documentation := ast.get_docstring(tree, clean=False):
             self._define(DOC, tree.body[0], [Scanned(digest=sha256_of(documentation.encode()))])
         for node in tree.body:

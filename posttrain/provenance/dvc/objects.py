@@ -33,7 +33,10 @@ def build(repo: Any, path: Path) -> tuple[Any, Any]:
     from dvc_data.hashfile.build import build as build_object
 
     odb = repo.cache.local
-    _, meta, obj = build_object(odb, str(path), repo.fs, "md5", ignore=repo.dvcignore, dry_run=True)
+    # Below an ignored folder, where claims are run, every file would be left out of a directory.
+    inside = repo.dvcignore.is_ignored_dir(str(path))
+    ignore = None if inside else repo.dvcignore
+    _, meta, obj = build_object(odb, str(path), repo.fs, "md5", ignore=ignore, dry_run=True)
     return meta, obj
 
 

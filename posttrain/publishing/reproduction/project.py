@@ -12,6 +12,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from posttrain.methods.find import FOLDER as METHODS
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.hermetic.environment import FIXED, passed
 from posttrain.provenance.dvc import DvcStore
@@ -146,8 +147,10 @@ class Mirror:
         recipe = {
             "format": session.recipe.format,
             "flow": session.recipe.flow,
+            "method": session.recipe.method or None,
             "plugins": list(session.recipe.plugins),
             "run": session.recipe.run.model_dump(mode="json"),
+            "rounds": session.recipe.rounds,
             **session.recipe.declared.model_dump(mode="json"),
             **session.recipe.sections,
         }
@@ -176,6 +179,8 @@ class Mirror:
             if package.is_dir():
                 ignored = shutil.ignore_patterns("__pycache__")
                 shutil.copytree(package, self.root / package.name, ignore=ignored)
+        if session.recipe.method and (root / METHODS).is_dir():
+            shutil.copytree(root / METHODS, self.root / METHODS, dirs_exist_ok=True)
         for file in {*root.glob("*.py"), *session.planner.keys.files()}:
             place = self.root / file.relative_to(root)
             if not place.exists():

@@ -2,6 +2,7 @@
 
 from posttrain.stage.shapes.base import ScheduleShape
 from posttrain.stage.shapes.cosine import Cosine
+from posttrain.stage.shapes.cycle import Cycle
 from posttrain.stage.shapes.exponential import Exponential
 from posttrain.stage.shapes.linear import Linear
 from posttrain.stage.shapes.step import Step
@@ -10,6 +11,12 @@ from posttrain.stage.slots import Slot
 SCHEDULE_SHAPES = Slot(
     "schedule",
     ScheduleShape,
-    {"linear": Linear, "cosine": Cosine, "exponential": Exponential, "step": Step},
+    {
+        "linear": Linear,
+        "cosine": Cosine,
+        "exponential": Exponential,
+        "step": Step,
+        "cycle": Cycle,
+    },
     one_of=("value",),
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from posttrain.stage.spec import ArtifactKind
 from posttrain.views.report.charts import Chart, Series, line_chart
+from posttrain.views.report.components import components_chart
 from posttrain.views.report.facts import StageFacts, found
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ def trainings(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> li
         first = [name for name in names if _rank(name)[0] < len(_FIRST)]
         shown = min(max(len(first), _LEAST), _MOST)
         panels = [panel(name, curves[name]) for name in names]
-        drawn.append(Training(item.stage, panels[:shown], panels[shown:]))
+        together = components_chart(curves)
+        main = ([together] if together else []) + panels[:shown]
+        drawn.append(Training(item.stage, main, panels[shown:]))
     return drawn
 
 

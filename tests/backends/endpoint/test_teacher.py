@@ -28,6 +28,10 @@ def solve(body):
     return f"{numbers} = {value}\n#### {value + (body['seed'] % 3 == 0)}\n"
 
 
+def outputs_in(folder):
+    return {name: folder / f"{name}{port.type.suffix}" for name, port in TASK.outputs.items()}
+
+
 @pytest.fixture
 def synthesize(server, tmp_path):
     server.reply = solve
@@ -42,9 +46,10 @@ def synthesize(server, tmp_path):
         config = TASK.config.parse(defaults | values, where="synthesize")
         inputs = {f"files.{name}": Path(path) for name, path in config.local_files().items()}
         (tmp_path / folder).mkdir(exist_ok=True)
-        outputs = {name: tmp_path / folder / f"{name}.parquet" for name in TASK.outputs}
+        outputs = outputs_in(tmp_path / folder)
         run(config, inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
-        return {name: pl.read_parquet(path) for name, path in outputs.items()}
+        tables = {name: path for name, path in outputs.items() if path.suffix == ".parquet"}
+        return {name: pl.read_parquet(path) for name, path in tables.items()}
 
     return made
 
@@ -75,9 +80,10 @@ def test_a_run_that_broke_off_pays_only_for_the_rest(synthesize, server, tmp_pat
     again = synthesize("again", solutions_per_problem=3)
     assert len(server.requests) == 31
     assert all(again[name].equals(first[name]) for name in first)
-    for name in TASK.outputs:
-        files = [tmp_path / folder / f"{name}.parquet" for folder in ("out", "again")]
-        assert files[0].read_bytes() == files[1].read_bytes()
+    for one, other in zip(
+        *(outputs_in(tmp_path / each).values() for each in ("out", "again")), strict=True
+    ):
+        assert one.read_bytes() == other.read_bytes()
 
 
 def test_problems_of_a_file_without_solutions_are_solved_and_judged(synthesize, server, tmp_path):

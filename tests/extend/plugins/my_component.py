@@ -8,7 +8,7 @@ rl:
 from collections.abc import Sequence
 from typing import Literal
 
-from posttrain.learning.rewards.components.base import Answers, Component, Verify
+from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
 
 
 class Brevity(Component):
@@ -18,7 +18,7 @@ class Brevity(Component):
     longest: int
     """Characters at which nothing is paid."""
 
-    def score(self, group: Answers, known: Verify) -> Sequence[float | None]:
+    def score(self, group: Answers, known: Inquiry) -> Sequence[float | None]:
         """Look at the texts."""
         paid = [max(0.0, 1 - len(text) / self.longest) for text in group.texts]
         return [None if cut else pay for pay, cut in zip(paid, group.truncated, strict=True)]

@@ -1,7 +1,8 @@
 """A source makes or reads problems. In the recipe:
 
 synthesize:
-  sources: [{kind: letters, name: letters, longest: 60, verifier: {kind: parity}}]
+  sources:
+  - {kind: letters, name: letters, longest: 60, verifier: {kind: parity, answer: untrimmed}}
 """
 
 from typing import Annotated, Literal
@@ -25,7 +26,7 @@ class Letters(Source):
 
         rows = SourceRows()
         for number in range(1, self.longest + 1):
-            prompt = f"letters of {'ab' * (number // 2)}{'c' * (number % 2)}:"
+            prompt = f"{self.name} of {'ab' * (number // 2)}{'c' * (number % 2)}:"
             metadata = request.metadata_of(self.verifier)
             difficulty = 1 + number // 20
             kind = self.verifier.kind

@@ -4,7 +4,7 @@ import pytest
 
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
-from posttrain.learning.algorithms.presets import PRESETS, AlgorithmConfig, preset
+from posttrain.learning.algorithms.presets import PRESETS, AlgorithmConfig
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 
@@ -30,16 +30,6 @@ CONTRADICTIONS = {
         "rl.algorithm: critic is set, but advantage group never asks it;"
         " leave critic out, or set advantage.kind to gae",
     ),
-    "clip low above high": (
-        {"surrogate": {"low": 0.3}},
-        "rl.algorithm.surrogate: clip low 0.3 exceeds clip high 0.28;"
-        " swap them, or set both to one value",
-    ),
-    "gmpo low above high": (
-        {"preset": "gmpo", "surrogate": {"log_low": 0.5}},
-        "rl.algorithm.surrogate: log_low 0.5 exceeds log_high 0.4; swap them, or"
-        " set both to one value",
-    ),
     "dual inside the clip": (
         {"surrogate": {"dual": 1.1}},
         "rl.algorithm.surrogate: dual 1.1 lies inside the clip range, which ends at 1.28;"
@@ -57,6 +47,21 @@ CONTRADICTIONS = {
         {"regularizers": {"kl": {"coefficient": 0.1, "estimator": "k1"}}},
         "rl.algorithm.regularizers.kl: estimator k1 in the loss has a gradient of 0 on average;"
         " set ratio_weighted to true, place to reward, or estimator to k2",
+    ),
+    "k2 times the ratio": (
+        {"regularizers": {"kl": {"coefficient": 1, "estimator": "k2", "ratio_weighted": True}}},
+        "rl.algorithm.regularizers.kl: estimator k2 times the ratio has the gradient of no"
+        " divergence; set ratio_weighted to false, or estimator to k3",
+    ),
+    "a divergence with the gradient of another": (
+        {"regularizers": {"kl": {"coefficient": 0.1, "estimator": "chi_squared"}}},
+        "rl.algorithm.regularizers.kl: estimator chi_squared has the gradient of what it is called"
+        " only in the loss and times the ratio; set place to loss and ratio_weighted to true",
+    ),
+    "a divergence in the reward": (
+        {"regularizers": {"kl": {"coefficient": 1, "estimator": "forward", "place": "reward"}}},
+        "rl.algorithm.regularizers.kl: estimator forward has the gradient of what it is called"
+        " only in the loss and times the ratio; set place to loss and ratio_weighted to true",
     ),
     "a ratio in the reward": (
         {"regularizers": {"kl": {"coefficient": 0.1, "place": "reward", "ratio_weighted": True}}},
@@ -96,6 +101,11 @@ CONTRADICTIONS = {
         {"advantage": {"positive_weight": 0, "negative_weight": 0}},
         "rl.algorithm.advantage: positive_weight and negative_weight are both 0, which"
         " leaves no gradient; set one of them above 0",
+    ),
+    "nothing to learn from": (
+        {"advantage": {"learn_from": "negative", "negative_weight": 0}},
+        "rl.algorithm.advantage: learn_from negative with negative_weight 0 leaves no gradient;"
+        " set the weight above 0",
     ),
     "cispo without its low": (
         {"surrogate": {"kind": "cispo", "bound": "two_sided"}},
@@ -201,7 +211,7 @@ def test_an_algorithm_that_the_stage_cannot_carry_out(value, stage, sentence):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_fits_a_stage_that_has_everything(name):
     check(
-        preset(name).algorithm,
+        PRESETS[name].algorithm,
         where="rl.algorithm",
         group_size=2,
         max_tokens=72,
@@ -237,16 +247,16 @@ def test_gmpo_takes_an_entropy_in_the_loss_but_none_in_the_advantages(choose):
 
 def test_methods_without_a_group_take_a_group_of_one():
     for name in ("reinforce", "reinforce_plus_plus", "ppo"):
-        check(preset(name).algorithm, where="rl.algorithm", group_size=1)
+        check(PRESETS[name].algorithm, where="rl.algorithm", group_size=1)
 
 
 def test_a_change_keeps_the_rest_of_its_section_and_another_kind_starts_anew():
     changed = parsed({"preset": "grpo", "surrogate": {"low": 0.1}, "regularizers": {"kl": None}})
     assert (changed.surrogate.low, changed.surrogate.high) == (0.1, 0.2)
     assert changed.regularizers == {}
-    assert changed.advantage == preset("grpo").algorithm.advantage
+    assert changed.advantage == PRESETS["grpo"].algorithm.advantage
     other = parsed({"preset": "gspo", "surrogate": {"kind": "clip"}})
-    assert other.surrogate == preset("gspo").algorithm.surrogate
+    assert other.surrogate == PRESETS["gspo"].algorithm.surrogate
     soft = parsed({"preset": "gspo", "surrogate": {"kind": "sapo"}})
     assert (soft.surrogate.level, soft.surrogate.negative_tau) == ("token", 1.05)
     bare = parsed({"surrogate": {"low": 0.1}})
@@ -254,17 +264,17 @@ def test_a_change_keeps_the_rest_of_its_section_and_another_kind_starts_anew():
 
 
 def test_the_default_is_the_algorithm_without_any_setting():
-    assert Stage().algorithm == Algorithm() == preset("default").algorithm == parsed({})
+    assert Stage().algorithm == Algorithm() == PRESETS["default"].algorithm == parsed({})
 
 
 def test_a_name_that_is_none_is_a_sentence():
     with pytest.raises(UserError, match=r"^there is no algorithm 'dappo'; did you mean 'dapo'\?$"):
-        preset("dappo")
+        PRESETS["dappo"]
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_says_its_equation_and_its_source(name):
-    told = preset(name)
+    told = PRESETS[name]
     assert told.equation.startswith(("A = ", "R = ", "s_i", "δ_t", "A_t = "))
     assert "\nL = " in told.equation
     assert all(text == text.strip() and text for text in (told.source, told.note))

@@ -1,16 +1,17 @@
 """The parts of algorithms: what each says of itself, and who is informative by rewards alone."""
 
+import math
 from typing import Literal
 
 import pytest
 import torch
 
 from posttrain.learning.algorithms.advantages.registry import ADVANTAGES
-from posttrain.learning.algorithms.batches import RolloutBatch
+from posttrain.learning.algorithms.batches import PolicyBatch, RolloutBatch
 from posttrain.learning.algorithms.check import check
 from posttrain.learning.algorithms.config import Algorithm
 from posttrain.learning.algorithms.identity import digest
-from posttrain.learning.algorithms.objective import advantages, informative
+from posttrain.learning.algorithms.objective import advantages, informative, policy_objective
 from posttrain.learning.algorithms.part import NEEDS
 from posttrain.learning.algorithms.presets import PRESETS
 from posttrain.learning.algorithms.regularizers.registry import REGULARIZERS
@@ -111,6 +112,30 @@ def test_a_solved_group_of_unequal_lengths_is_not_informative():
     assert not informative(PRESETS["dapo"].algorithm.advantage, batch).any()
 
 
+def test_a_loss_over_wrong_answers_alone_counts_no_right_one(choose):
+    """Of tokens 1, 1 and 2, 2 in two groups, right and wrong: -A log p over the wrong ones' 3."""
+    batch = RolloutBatch(
+        rewards_B=torch.tensor([1.0, 0.0, 1.0, 0.0], dtype=torch.float64),
+        group_B=torch.tensor([0, 0, 1, 1]),
+        mask_BT=torch.tensor([[True, False], [True, False], [True, True], [True, True]]),
+    )
+    wrong_alone = {"baseline": "none", "offset": 0.5, "negative_weight": 2.0}
+    advantage = choose("default", advantage=wrong_alone | {"learn_from": "negative"})
+    found = advantages(advantage, batch)
+    assert found.bears_loss_B.tolist() == [False, True, False, True]
+    assert found.advantages_BT.squeeze().tolist() == [0.0, -1.0, 0.0, -1.0]
+    right = choose("default", advantage=wrong_alone | {"learn_from": "positive"})
+    assert advantages(right, batch).bears_loss_B.tolist() == [True, False, True, False]
+    # By tokens: a rollout counts where one of its drawn tokens has the sign.
+    returns = {"kind": "returns", "whiten": "population", "learn_from": "negative"}
+    assert advantages(choose("default", advantage=returns), batch).bears_loss_B.tolist() == [
+        False,
+        True,
+        False,
+        True,
+    ]
+
+
 def test_who_is_cut_off_or_cannot_be_judged_is_not_informative(choose):
     batch = groups([1.0, 0.0], scored_B=torch.tensor([True, False]))
     assert informative(choose("default").advantage, batch).tolist() == [False, False]
@@ -139,8 +164,28 @@ def test_any_number_of_a_part_may_be_a_schedule():
     assert algorithm.describe().endswith("clip token -0.2 +0.4 · token_mean · k3 0.4 in loss"
         " · length penalty · scheduled")  # fmt: skip
     assert digest(algorithm) != digest(at(algorithm, 0, {}))
-    with pytest.raises(ValueError, match=r"clip low 0.2 exceeds clip high 0.1"):
-        Algorithm.model_validate({"surrogate": {"kind": "clip", "high": falling | {"to": 0.1}}})
+    with pytest.raises(ValueError, match=r"dual 1.3 lies inside the clip range"):
+        Algorithm.model_validate({"surrogate": {"kind": "clip", "high": falling, "dual": 1.3}})
+
+
+@pytest.mark.parametrize("kind", ["clip", "gmpo"])
+def test_the_upper_side_may_be_the_tighter_one(kind):
+    sides = {"clip": {"low": 0.4, "high": 0.1}, "gmpo": {"log_low": 0.4, "log_high": 0.1}}[kind]
+    whole = {"kind": "sequence_mean_token_mean"}
+    tight = Algorithm.model_validate({"surrogate": {"kind": kind, **sides}, "aggregation": whole})
+    # One token a sequence, the ratio e^0.2 = 1.2214 once and e^-0.3 = 0.7408 once, A +1 and -1.
+    batch = PolicyBatch(
+        mask_BT=torch.ones(2, 1, dtype=torch.bool),
+        advantages_BT=torch.tensor([[1.0], [-1.0]]),
+        sampled_logprobs_BT=torch.tensor([[-1.2], [-1.0]]),
+    )
+    loss, metrics = policy_objective(
+        tight, torch.tensor([[-1.0], [-1.3]]), batch=batch, denominator=2
+    )
+    # Held at 1.1 above, or at e^0.1; below, e^-0.3 is within both ranges.
+    above = 1.1 if kind == "clip" else math.exp(0.1)
+    assert loss.item() == pytest.approx((-above + math.exp(-0.3)) / 2)
+    assert metrics["clip_fraction"].item() == 0.5
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ PEERS = {
     "verl, gspo": ("gspo_token", VERL, (0.142790, -0.099545)),
     "verl, gspo, all of a rollout alike": ("gspo", VERL, (0.142790, -0.099545)),
     "verl, sapo": ("sapo", VERL, (0.073088, -0.043969)),
-    "verl, cispo of its example": ("cispo", VERL, (0.098097, -0.168837)),
+    "verl, cispo of its example": ("cispo", VERL | {"overlong": None}, (0.098097, -0.168837)),
     "verl, geo_mean": ("gmpo", VERL, (0.214186, -0.533977)),
     "open-instruct, dapo": ("grpo_open_instruct", {}, (0.150089, -0.341902)),
     "open-instruct, cispo": ("cispo_open_instruct", {}, (0.167290, -0.202752)),

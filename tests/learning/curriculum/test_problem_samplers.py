@@ -142,6 +142,14 @@ def test_solve_rates_that_say_nothing_are_refused(problems, rates, message):
         start_sampler(SolveRate(), pool, count=8)
 
 
+def test_where_all_attempts_failed_the_sentence_says_where_an_answer_counts(problems):
+    pool = ProblemPool(
+        problems, rates_of(problems, solved=0), policy="p", places=lambda: "in a box"
+    )
+    with pytest.raises(UserError, match="an answer counts that stands in a box: if probe/format"):
+        start_sampler(SolveRate(), pool, count=8)
+
+
 SOURCES = ["sums"] * 8 + ["sorts"] * 8 + ["other"] * 4
 
 

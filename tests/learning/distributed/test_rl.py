@@ -3,10 +3,12 @@
 import polars as pl
 import psutil
 import pytest
+import torch
 from polars.testing import assert_frame_equal
 
 from posttrain.data.schemas import IDENTITY, PROBLEMS, Problem, problems_table, with_row_ids
 from posttrain.data.tables import write_table
+from posttrain.learning.models.load import load_policy, save_policy
 from posttrain.stage.context import StageContext
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import run as probe
@@ -108,6 +110,40 @@ def test_a_killed_run_ends_with_the_bytes_of_one_that_was_not(stages, inputs, wh
 
 class Killed(BaseException):
     """Stands for a kill of the only process."""
+
+
+def test_models_of_the_reward_pay_two_processes_what_they_pay_one(stages, inputs, tmp_path):
+    """The main process asks them, whose batches are those of one: not one bit of a score moves."""
+    parts = {
+        "correct": "verifier",
+        "implied": {"kind": "log_ratio", "of": "start", "against": "other"},
+        "near": {"kind": "embedding", "model": "start"},
+        "best": {"kind": "best_length", "when": "correct"},
+    }
+    weights = {"correct": 1.0, "implied": 0.0, "near": 0.1, "best": 0.1}
+    combine = {"kind": "sum", "weights": weights}
+    reward = {"components": parts, "combine": combine, "bonus_may_outweigh": True}
+    other = tmp_path / "other"
+    policy = load_policy(inputs["policy"])
+    with torch.no_grad():
+        policy.model.lm_head.weight.mul_(1.2)
+    save_policy(policy.model, policy.tokenizer, other)
+    wired = {**inputs, "references.start": inputs["policy"], "references.other": other}
+    one, two = (
+        stages.run(
+            "rl",
+            tmp_path / str(n),
+            processes=n,
+            config=BASE | {"steps": 2, "reward": reward},
+            inputs=wired,
+        )
+        for n in (1, 2)
+    )
+    assert (one.outcome.error, two.outcome.error) == (None, None)
+    tables = [pl.read_parquet(made.folder / "rollouts.parquet") for made in (one, two)]
+    assert_frame_equal(*(t.select("token_ids", "components", "reward") for t in tables))
+    scores = [{e["name"]: e["value"] for e in row} for row in tables[0]["components"]]
+    assert len({row["implied"] for row in scores}) > 4
 
 
 def half_alone(inputs, folder):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from tasks.reward.heldout import (
+from posttrain.learning.maths.calibration import (
     brier_score,
     expected_calibration_error,
     reliability_table,

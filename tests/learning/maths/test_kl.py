@@ -127,6 +127,38 @@ def test_means_of_the_other_divergences_are_their_definitions():
     assert mean_under_policy("forward") == pytest.approx(forward.item())
     assert mean_under_policy("jensen_shannon") == pytest.approx(jensen_shannon.item())
     assert mean_under_policy("chi_squared") == pytest.approx(chi_squared.item())
+    reverse = ((policy - reference).square() / reference).sum()
+    assert mean_under_policy("reverse_chi_squared") == pytest.approx(reverse.item())
+    # The two ways round differ on these distributions: 0.2032 and 0.2114.
+    assert reverse.item() != pytest.approx(chi_squared.item(), rel=0.03)
+
+
+DEFINITIONS = {
+    "forward": lambda policy, reference: (reference * (reference / policy).log()).sum(),
+    "jensen_shannon": lambda policy, reference: (
+        (
+            (policy * (policy * 2 / (policy + reference)).log()).sum()
+            + (reference * (reference * 2 / (policy + reference)).log()).sum()
+        )
+        / 2
+    ),
+    "chi_squared": lambda policy, reference: (reference.square() / policy).sum() - 1,
+    "reverse_chi_squared": lambda policy, reference: (policy.square() / reference).sum() - 1,
+}
+
+
+@pytest.mark.parametrize("sampled_from", ["policy", "old"])
+@pytest.mark.parametrize("estimator", sorted(DEFINITIONS))
+def test_times_the_ratio_each_divergence_has_its_own_gradient_and_else_it_has_not(
+    estimator, sampled_from
+):
+    logits = LOGITS.clone().requires_grad_()
+    DEFINITIONS[estimator](logits.softmax(0), REFERENCE.exp()).backward()
+    exact = logits.grad.tolist()
+    weighted = gradient(estimator, sampled_from=sampled_from, ratio_weighted=True)
+    plain = gradient(estimator, sampled_from=sampled_from, ratio_weighted=False)
+    assert weighted == pytest.approx(exact, rel=1e-9)
+    assert plain != pytest.approx(exact, rel=0.05)
 
 
 @pytest.mark.parametrize("estimator", list(KL_ESTIMATORS))

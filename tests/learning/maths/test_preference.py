@@ -29,6 +29,37 @@ def loss_of(loss, chosen=CHOSEN, rejected=REJECTED, label_smoothing=0.0, denomin
     )
 
 
+def known(weights, sure):
+    return torch.tensor(weights), torch.tensor(sure)
+
+
+@pytest.mark.parametrize("loss", PAIR_LOSSES)
+def test_a_weight_counts_as_often_as_the_pair_would(loss):
+    twice, _ = preference_loss(
+        CHOSEN[[0, 0, 1]], REJECTED[[0, 0, 1]], loss=loss, beta=0.1, denominator=3
+    )
+    weighed, _ = preference_loss(
+        CHOSEN, REJECTED, loss=loss, beta=0.1, denominator=3, known=known([2.0, 1.0], [1.0, 1.0])
+    )
+    torch.testing.assert_close(weighed, twice)
+
+
+@pytest.mark.parametrize("loss", ["sigmoid", "robust", "ipo"])
+def test_a_soft_label_is_the_pair_both_ways_round(loss):
+    given = {"loss": loss, "beta": 0.1, "denominator": 1, "label_smoothing": 0.1}
+    one, other = CHOSEN[:1], REJECTED[:1]
+    (there, _), (back, _) = (
+        preference_loss(*pair, **given) for pair in ((one, other), (other, one))
+    )
+    soft, _ = preference_loss(one, other, **given, known=known([1.0], [0.7]))
+    torch.testing.assert_close(soft, 0.7 * there + 0.3 * back)
+    # DPO with soft labels is conservative DPO with as much smoothing.
+    if loss == "sigmoid":
+        plain = given | {"label_smoothing": 0.0}
+        soft, _ = preference_loss(one, other, **plain, known=known([1.0], [0.9]))
+        torch.testing.assert_close(soft, there)
+
+
 @pytest.mark.parametrize(
     ("variant", "loss", "label_smoothing", "expected"),
     [

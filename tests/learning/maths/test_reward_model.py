@@ -24,6 +24,29 @@ def test_centering_by_hand():
     assert loss.item() == pytest.approx((0.474077 + 0.798139 + 0.261) / 2, abs=1e-5)
 
 
+def test_weights_and_soft_labels_by_hand():
+    # -log sigmoid(.5) = .474077 and of -.5 .974077; of -.2 .798139.
+    weights = torch.tensor([3.0, 1.0])
+    loss, metrics = bradley_terry_loss(CHOSEN, REJECTED, denominator=4, weight_B=weights)
+    assert loss.item() == pytest.approx((3 * 0.474077 + 0.798139) / 4, abs=1e-5)
+    assert metrics["margin"].item() == pytest.approx(0.15)
+    sure = torch.tensor([0.75, 1.0])
+    loss, _ = bradley_terry_loss(CHOSEN, REJECTED, denominator=2, label_prob_B=sure)
+    soft = 0.75 * 0.474077 + 0.25 * 0.974077
+    assert loss.item() == pytest.approx((soft + 0.798139) / 2, abs=1e-5)
+
+
+def test_a_soft_label_is_fitted_where_the_model_claims_its_probability():
+    gap = torch.tensor([0.0], requires_grad=True)
+    for _ in range(400):
+        loss, _ = bradley_terry_loss(
+            gap, torch.zeros(1), denominator=1, label_prob_B=torch.tensor([0.8])
+        )
+        (gradient,) = torch.autograd.grad(loss, gap)
+        gap = (gap - 2 * gradient).detach().requires_grad_()
+    assert torch.sigmoid(gap).item() == pytest.approx(0.8, abs=1e-4)
+
+
 def test_untrained_model_has_loss_ln_2_and_accuracy_one_half():
     zero = torch.zeros(3)
     loss, metrics = bradley_terry_loss(zero, zero, denominator=3)

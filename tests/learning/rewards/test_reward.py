@@ -1,5 +1,6 @@
 """The reward of an answer: components, their combination, and what counts as solved."""
 
+import copy
 from typing import ClassVar, Literal
 
 import pytest
@@ -10,7 +11,8 @@ from posttrain.learning.rewards.combines.base import Combine
 from posttrain.learning.rewards.components.base import Component
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
-from posttrain.learning.rl.rollout import Rewarder, Rollout
+from posttrain.learning.rl.rewarder import Rewarder, SharedRewarder
+from posttrain.learning.rl.rollout import Rollout
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import Part, plugged
 
@@ -33,9 +35,9 @@ class Brevity(Component):
 
 
 class Spoken(Component):
-    """Say something of every token."""
+    """Say something of every turn."""
 
-    SCOPE: ClassVar[Literal["token"]] = "token"
+    SCOPE: ClassVar[Literal["turn"]] = "turn"
 
     kind: Literal["spoken"] = "spoken"
 
@@ -206,8 +208,8 @@ def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
         ),
         (
             {"components": {"a": "spoken"}},
-            "rl.reward: components.a scores every token, but an answer of this stage is scored as"
-            " a whole; take a component of scope answer or group",
+            "rl.reward: components.a scores every turn, but an answer of this stage is one turn,"
+            " whose score is the answer's; take a component of scope answer, group or token",
         ),
     ],
 )
@@ -241,3 +243,56 @@ def test_scores_that_are_none_are_refused_with_the_component(plugins, monkeypatc
 def test_a_combination_that_forgets_an_answer_is_refused(plugins):
     with pytest.raises(UserError, match=r"combine\.short: `combine` gave 1 numbers for 2 answers"):
         earned(rewarder([[RIGHT, WRONG]], combine="short"), [group_of("a", [1, 1])])
+
+
+class Remembering(Component):
+    """Pay how many groups it has seen before."""
+
+    RANGE: ClassVar[tuple[float, float]] = (0.0, 9.0)
+
+    kind: Literal["remembering"] = "remembering"
+
+    def score(self, group, known):
+        known.state["seen"] = known.state.get("seen", 0) + 1
+        return [float(known.state["seen"] - 1) for _ in group.texts]
+
+
+class Line:
+    """Two processes one after the other: what the main one gave reaches the other one."""
+
+    def __init__(self, *, is_main, sent):
+        self.is_main, self.sent = is_main, sent
+
+    def from_main(self, value):
+        if self.is_main:
+            self.sent.append(copy.deepcopy(value))
+            return value
+        return self.sent.pop(0)
+
+
+def test_of_several_processes_the_main_one_asks_and_the_others_learn_of_it():
+    def asked(answers):
+        calls.append(len(answers))
+        return [RIGHT for _ in answers]
+
+    def refuse(answers):
+        raise AssertionError("the other process asks nobody")
+
+    parts = {"correct": "verifier", "seen": "remembering"}
+    settings = {"components": parts, "bonus_may_outweigh": True}
+    with plugged(lambda: {"component": {"remembering": Remembering}}):
+        stack = RewardStack.parse(settings, where="rl.reward")
+    calls, sent = [], []
+    alone = Rewarder(stack, lambda answers: [RIGHT for _ in answers])
+    main, other = (
+        SharedRewarder(stack, verify, group=Line(is_main=verify is asked, sent=sent))
+        for verify in (asked, refuse)
+    )
+    for step in range(2):
+        rounds = [group_of("a", [1, 1]), group_of("b", [1])]
+        whole = earned(alone, rounds, step=step)
+        assert earned(main, rounds, step=step) == whole
+        assert earned(other, rounds, step=step) == whole
+    assert [each.reward for group in whole for each in group] == [3.0, 3.0, 4.0]
+    assert calls == [3, 3]
+    assert other.state_dict() == main.state_dict() == alone.state_dict()

@@ -19,10 +19,10 @@ from posttrain.learning.training.batch_replay import replay_batch
 from posttrain.learning.training.config import LearnerConfig, LoraConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.failed_batch import save_failed_batch, weights_beside
-from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.token_batches import next_token_loss, token_batches
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

@@ -13,10 +13,10 @@ from posttrain.learning.models.load import weights_digest
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.failed_batch import load_failed_batch, save_failed_batch
-from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.token_batches import next_token_loss, token_batches
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

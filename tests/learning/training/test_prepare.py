@@ -10,10 +10,10 @@ from posttrain.learning.models.adapters import load_adapter
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.training.config import LearnerConfig, TrainingConfig
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.token_batches import next_token_loss, token_batches
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

@@ -12,10 +12,10 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.next_token import fitting, next_token_loss, token_batches
 from posttrain.learning.training.prepare import prepare_for_training
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
+from posttrain.learning.training.token_batches import fitting, next_token_loss, token_batches
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 

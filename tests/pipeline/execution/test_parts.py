@@ -7,11 +7,22 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 
+from posttrain.data.source_verifiers import write_verifiers
 from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.learning.rewards.constraints.registry import CONSTRAINTS
+from posttrain.learning.rewards.extractors.registry import EXTRACTORS
+from posttrain.learning.rewards.verifiers.exact import ExactVerifier
+from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.pipeline.execution.compatibility import refuse_mixed
-from posttrain.pipeline.execution.parts import PLAIN, ArtifactPart, parts_of, with_settings
-from posttrain.pipeline.verifiers import verifier_digest, verifier_entries
+from posttrain.pipeline.execution.parts import (
+    OF_SOURCE,
+    PLAIN,
+    ArtifactPart,
+    parts_of,
+    with_settings,
+)
+from posttrain.pipeline.verifiers import verifier_digest, verifiers_of
 from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.config import StageConfig
@@ -64,6 +75,16 @@ def test_the_template_is_a_part_of_its_own(saved):
     assert plain[1].digest != chat[1].digest
 
 
+def test_rows_that_name_no_verifier_ask_no_installed_package_for_one(tmp_path, monkeypatch):
+    def asked():
+        raise AssertionError("a held stage may not read what is installed in its project")
+
+    monkeypatch.setattr("posttrain.stage.slots.installed_parts", asked)
+    rows = pl.DataFrame({"verifier": ["", ""], "metadata": ['{"difficulty": {"terms": 3}}'] * 2})
+    rows.write_parquet(tmp_path / "rows.parquet")
+    assert parts_of(tmp_path / "rows.parquet", ArtifactKind.PROBLEMS) == ()
+
+
 def test_a_model_without_a_tokenizer_has_no_parts(tmp_path):
     assert parts_of(tmp_path, CHECKPOINT) == ()
 
@@ -75,6 +96,8 @@ def test_a_table_has_the_verifiers_that_it_names_each_once(tmp_path):
     )
     found = parts_of(path, ArtifactKind.COMPLETIONS)
     assert [(part.type, part.name, part.digest) for part in found] == [
+        # Of the rows that name none: the verifiers of their sources.
+        ("verifier", "", None),
         ("verifier", "exact", None),
         ("verifier", "numeric", None),
     ]
@@ -99,8 +122,51 @@ def test_a_model_that_judges_is_told_by_its_name_and_by_all_that_it_is_asked_wit
     assert exact == "exact"
     assert one.startswith("judge/grader.")
     assert names("Grade {completion}.") == names("Grade {completion}.", "Grade {completion}.")
-    assert set(names("Grade {completion}.", "Be strict: {completion}")) > {exact, one}
-    assert len(names("Grade {completion}.", "Be strict: {completion}")) == 3
+    # The same model, asked in two ways: one verifier, another one.
+    again, two = names("Grade {completion}.", "Be strict: {completion}")
+    assert again == exact
+    assert two.startswith("judge/grader.")
+    assert two not in (one, *names("Be strict: {completion}"))
+    assert names("Be strict: {completion}", "Grade {completion}.") == [exact, two]
+    said = {"judge": {"endpoint": {"model": "other"}, "template": "Grade {completion}."}}
+    rows = {"verifier": ["judge"] * 2, "metadata": [asked("Grade {completion}."), json.dumps(said)]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
+    found = [part.name for part in parts_of(tmp_path / "p.parquet", ArtifactKind.PROBLEMS)]
+    assert [name.partition(".")[0] for name in found] == ["judge/grader", "judge/other"]
+    assert one in found
+
+
+def test_rows_with_settings_of_their_own_are_one_verifier_and_name_its_parts(tmp_path):
+    """Of each row the kind alone tells which settings are meant: the source's is not in the row."""
+
+    def names(own, *settings):
+        rows = [json.dumps({"difficulty": {"digits": 1}} | each) for each in settings]
+        pl.DataFrame({"verifier": [own] * len(rows), "metadata": rows}).write_parquet(path)
+        return [part.name for part in parts_of(path, ArtifactKind.PROBLEMS)]
+
+    path = tmp_path / "p.parquet"
+    tests = [{"python_tests": {"tests": [f"assert f({n}) == {n}"]}} for n in range(300)]
+    for own in ("", "python_tests"):
+        inside, one = names(own, *tests)
+        assert inside == "extractor.code"
+        assert re.fullmatch(r"python_tests/set\.[0-9a-f]{12}", one)
+        assert names(own, *tests[::-1]) == [inside, one]
+        assert names(own, *tests[1:]) != [inside, one]
+    kinds = ("change_case:english_lowercase", "punctuation:no_comma")
+    said = ({"constraints": [{"kind": kind}]} for kind in kinds)
+    found = names("", *({"instructions": each} for each in said))
+    assert {f"constraint.{kind}" for kind in kinds} < set(found)
+    assert len(found) == 3
+    assert names("", {}) == []
+
+
+def test_the_parts_of_a_verifier_have_names_of_their_own(tmp_path):
+    boxed = json.dumps({"exact": {"answer": {"kind": "boxed"}}})
+    rows = {"verifier": ["exact"] * 2, "metadata": ["{}", boxed]}
+    pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
+    plain, named, inside = parts_of(tmp_path / "p.parquet", ArtifactKind.PROBLEMS)
+    assert (plain.name, inside.name) == ("exact", "extractor.boxed")
+    assert named.name.startswith("exact/set.")
 
 
 def test_a_table_without_questions_has_the_verifiers_of_the_problems_beside_or_before_it():
@@ -117,6 +183,22 @@ def test_a_table_without_questions_has_the_verifiers_of_the_problems_beside_or_b
         "a": (ArtifactPart(ArtifactKind.VERIFIER, "judge/x.1"),)
     }
     assert with_settings({"a": (judge,)}, ()) == {"a": (judge,)}
+
+
+def test_rows_that_name_no_verifier_were_scored_by_those_of_their_sources(tmp_path):
+    path = tmp_path / "verifiers.json"
+    sources = {"a": NumericVerifier(), "b": ExactVerifier(answer="boxed"), "c": NumericVerifier()}
+    write_verifiers(path, sources)
+    found = parts_of(path, ArtifactKind.VERIFIERS)
+    (full, inside, plain) = (part.name for part in found)
+    assert (inside, plain) == ("extractor.boxed", "numeric")
+    assert full.startswith("exact/set.")
+    whoever = ArtifactPart(ArtifactKind.VERIFIER, OF_SOURCE)
+    assert with_settings({"traces": (whoever,), "verifiers": found}, ())["traces"] == found
+    assert with_settings({"samples": (whoever,)}, [part.name for part in found]) == {
+        "samples": found
+    }
+    assert with_settings({"samples": (whoever,)}, ()) == {"samples": ()}
 
 
 VERIFIER_OF = "components/verifier.py"
@@ -155,10 +237,18 @@ def test_a_verifier_changes_with_its_own_code_only(tmp_path):
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True, False]
 
 
+SLOTS_HERE = (VERIFIERS, EXTRACTORS, CONSTRAINTS)
+EVERY = [each.__name__ for slot in SLOTS_HERE for each in slot.parts.values()]
+
+
 @pytest.fixture
 def ledger():
     """Knows what scored the rows of two tables."""
-    tables = {"t1": ["exact", "judge/m.123"], "t2": ["numeric", "exact", "gone"]}
+    tables = {
+        "t1": ["exact", "judge/m.123"],
+        "t2": ["numeric", "exact", "gone"],
+        "t3": ["exact/set.123", "extractor.boxed", "extractor.gone"],
+    }
     records = {
         table: tuple(
             ArtifactRecord("verifier", "verifier", f"verifier:{name}", "d", 0) for name in names
@@ -175,13 +265,14 @@ def ledger():
         (["t1"], ["ExactVerifier", "JudgeVerifier"]),
         (["t1", "t2"], ["ExactVerifier", "JudgeVerifier", "NumericVerifier"]),
         ([], []),
-        (["t1", "unknown"], [each.__name__ for each in VERIFIERS.parts.values()]),
-        (None, [each.__name__ for each in VERIFIERS.parts.values()]),
+        (["t3"], ["ExactVerifier", "BoxedAnswer"]),
+        (["t1", "unknown"], EVERY),
+        (None, EVERY),
     ],
 )
 def test_a_stage_hangs_on_the_verifiers_that_its_problems_name(ledger, tables, classes):
-    found = verifier_entries(ledger, tables)
-    assert sorted(each.partition(":")[2] for each in found) == sorted(classes)
+    found = verifiers_of(ledger, tables)
+    assert sorted(each.__name__ for each in found) == sorted(classes)
 
 
 def parts(model, tokenizer, template):

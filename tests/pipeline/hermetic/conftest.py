@@ -5,6 +5,12 @@ import textwrap
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def untracked(monkeypatch):
+    """Start no process of MLflow's for each of the many runs: it takes more time than they do."""
+    monkeypatch.setenv("POSTTRAIN_TRACKING", "off")
+
+
 @pytest.fixture(params=["held", pytest.param("observed", marks=pytest.mark.slow)])
 def isolation(request, monkeypatch):
     """Both ways of keeping a stage to its key: by the kernel, and by what Python hears."""

@@ -176,3 +176,19 @@ def test_a_missing_repository_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / ".dvc").mkdir()
     with pytest.raises(UserError, match="git init"):
         DvcStore(tmp_path, tmp_path).warm()
+
+
+def test_a_directory_below_an_ignored_folder_is_stored_with_its_files(folder: Path) -> None:
+    # Claims are run there: what is no dependency of a recipe is an output all the same.
+    (folder / ".dvcignore").write_text("*.pyc\n.hidden/\n")
+    store = DvcStore(folder, folder)
+    facts = {}
+    for place in (".hidden/claim/model", "data/model"):
+        (folder / place / "sub").mkdir(parents=True)
+        (folder / place / "sub" / "weights").write_text("w" * 9)
+        facts |= store.store([folder / place])
+    hidden, seen = facts.values()
+    assert (hidden.num_files, hidden) == (1, seen)
+    shutil.rmtree(folder / ".hidden")
+    assert store.restore(folder / ".hidden/claim/model", hidden.md5)
+    assert (folder / ".hidden/claim/model/sub/weights").read_text() == "w" * 9

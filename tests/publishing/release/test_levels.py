@@ -68,8 +68,8 @@ def test_stages_and_parts_are_in_the_graph_and_in_the_bill_of_materials(coined):
     depends = {each["ref"]: each.get("dependsOn", []) for each in bom["dependencies"]}
     (policy,) = (ref for ref in depends["release:coins@v0.1.0"] if ref.startswith("checkpoint:"))
     assert {"tokenizer", "template"} <= {ref.partition(":")[0] for ref in depends[policy]}
-    problems = next(ref for ref in depends if ref.startswith("problems:"))
-    assert [ref for ref in depends[problems] if ref.startswith("verifier:")]
+    verifiers = next(ref for ref in depends if ref.startswith("verifiers:"))
+    assert [ref for ref in depends[verifiers] if ref.startswith("verifier:")]
     card = (made.folder / "README.md").read_text()
     assert "| preference | tasks.preference |" in card
 

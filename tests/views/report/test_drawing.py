@@ -28,6 +28,7 @@ from posttrain.views.report.charts import (
     short_number,
     tick_values,
 )
+from posttrain.views.report.components import components_chart
 from posttrain.views.report.training import panel, trainings
 
 
@@ -84,6 +85,28 @@ def test_a_curve_is_shown_by_its_running_mean() -> None:
     assert shown[:6] == ["1.5", "3", "6", "9", "7", "4"]
     assert told(panel("learning_rate", curve(values)))[:2] == ["learning_rate 0", "learning_rate 3"]
     assert told(panel("loss", curve([5.0, 1.0]))) == ["loss 5", "loss 1"]
+
+
+def test_the_components_of_a_reward_stand_in_one_picture_each_on_its_own_range() -> None:
+    """The proxy rises by 4 while the gold falls by a fifth: both cross the whole picture."""
+    curves = {
+        "rl/reward": curve([0.0, 1.0, 2.0]),
+        "rl/reward/gold": curve([0.5, 0.4, 0.3]),
+        "rl/reward/gold/deviation": curve([0.1, 0.1, 0.1]),
+        "rl/reward/proxy": curve([-3.0, 0.0, 1.0]),
+        "rl/reward/proxy/deviation": curve([1.0, 1.0, 1.0]),
+        "rl/reward/flat": curve([2.0, 2.0, 2.0]),
+        "rl/reward/flat/deviation": curve([0.0, 0.0, 0.0]),
+        "rl/reward/multiplier/gold": curve([0.0, 1.0, 2.0]),
+    }
+    chart = components_chart(curves)
+    assert chart is not None
+    assert [name for name, _ in chart.legend] == ["gold (0.3 to 0.5)", "proxy (-3 to 1)"]
+    shown = [[text.rsplit(" ", 1)[1] for *_, text in lines] for _, _, lines in chart.points]
+    assert shown == [["100.0%", "0.0%"], ["50.0%", "75.0%"], ["0.0%", "100.0%"]]
+    del curves["rl/reward/proxy/deviation"]
+    # One that moves is compared with nothing.
+    assert components_chart(curves) is None
 
 
 def test_a_long_curve_is_thinned_to_means_at_the_last_step() -> None:

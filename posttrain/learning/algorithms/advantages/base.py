@@ -17,6 +17,9 @@ class Advantage(AlgorithmPart):
 
     PER_TOKEN: ClassVar[bool] = True
     """True where the tokens of one rollout may have different advantages."""
+    CREDITS_TOKENS: ClassVar[bool] = False
+    """True where what one token is paid reaches that token and those before it alone, so that a
+    reward may have components of scope token."""
 
     whiten: Literal["none", "sample", "population"] = "none"
     """Shift to mean 0 and scale to deviation 1 over the tokens of the batch."""
@@ -26,6 +29,9 @@ class Advantage(AlgorithmPart):
     """Factor on advantages above 0."""
     negative_weight: float = Field(default=1.0, ge=0.0)
     """Factor on advantages below 0."""
+    learn_from: Literal["all", "positive", "negative"] = "all"
+    """Rollouts that bear loss and count in denominators: all, or those with an advantage of this
+    sign, taken before the weights (arXiv 2506.01347 learns from the negative ones alone)."""
     truncated: Literal["keep", "mask", "drop"] = "keep"
     """Rollouts cut off at the limit of tokens: learn from them, bear no loss for them, or leave
     them out of the statistics too."""
@@ -40,6 +46,13 @@ class Advantage(AlgorithmPart):
             raise ValueError(
                 "positive_weight and negative_weight are both 0, which leaves no gradient;"
                 " set one of them above 0"
+            )
+        if {"positive": self.positive_weight, "negative": self.negative_weight}.get(
+            self.learn_from, 1.0
+        ) == 0.0:
+            raise ValueError(
+                f"learn_from {self.learn_from} with {self.learn_from}_weight 0 leaves no gradient;"
+                " set the weight above 0"
             )
         return self
 
@@ -80,6 +93,8 @@ class Advantage(AlgorithmPart):
             text += " whitened"
         if (self.positive_weight, self.negative_weight) != (1.0, 1.0):
             text += f" x{self.positive_weight:g} good x{self.negative_weight:g} bad"
+        if self.learn_from != "all":
+            text += f", {self.learn_from} alone"
         return text if self.truncated == "keep" else f"{text}, truncated {self.truncated}"
 
     def refuse_group_size(self, group_size: int) -> str | None:

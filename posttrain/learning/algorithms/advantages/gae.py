@@ -1,7 +1,7 @@
 """Advantages from the values of a critic."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ class GaeAdvantage(Advantage):
 
     SOURCE = "arXiv 1506.02438, equation 16"
     NEEDS = frozenset({"values"})
+    CREDITS_TOKENS: ClassVar[bool] = True
 
     kind: Literal["gae"] = "gae"
     """Compare each token with what the critic expected."""

@@ -1,7 +1,7 @@
 """Advantages as discounted returns, without a baseline."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ class ReturnAdvantage(Advantage):
     """The discounted sum of the rewards that follow a token, without a baseline."""
 
     SOURCE = "REINFORCE++, arXiv 2501.03262"
+    CREDITS_TOKENS: ClassVar[bool] = True
 
     kind: Literal["returns"] = "returns"
     """Credit each token with what follows it."""

@@ -30,10 +30,13 @@ class KlRegularizer(Regularizer):
     """A divergence from the reference, estimated from the tokens drawn."""
     place: Literal["loss", "reward"] = "loss"
     """Added to the loss, or taken off the rewards before the advantages."""
-    estimator: Literal["k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared"] = "k3"
-    """How the divergence at a token is estimated from the token drawn."""
+    estimator: Literal[
+        "k1", "k2", "k3", "forward", "jensen_shannon", "chi_squared", "reverse_chi_squared"
+    ] = "k3"
+    """How the divergence at a token is estimated from the token drawn; `chi_squared` is that of the
+    reference from the policy, `reverse_chi_squared` that of the policy from the reference."""
     ratio_weighted: bool = False
-    """Multiply by the ratio to the old policy, which makes k1 and k3 exact in a loss."""
+    """Multiply by the ratio to the old policy, which makes all but k2 exact in a loss."""
     ceiling: float | None = Field(default=None, gt=0.0)
     """Largest estimate that counts at a token; none leaves it unbounded."""
 
@@ -48,6 +51,16 @@ class KlRegularizer(Regularizer):
             raise ValueError(
                 "estimator k1 in the loss has a gradient of 0 on average;"
                 " set ratio_weighted to true, place to reward, or estimator to k2"
+            )
+        if self.estimator == "k2" and self.ratio_weighted:
+            raise ValueError(
+                "estimator k2 times the ratio has the gradient of no divergence;"
+                " set ratio_weighted to false, or estimator to k3"
+            )
+        if not self.estimator.startswith("k") and not self.ratio_weighted:
+            raise ValueError(
+                f"estimator {self.estimator} has the gradient of what it is called only in the loss"
+                " and times the ratio; set place to loss and ratio_weighted to true"
             )
         return self
 

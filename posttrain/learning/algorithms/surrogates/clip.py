@@ -32,17 +32,12 @@ class ClipSurrogate(Surrogate):
     low: float = Field(default=0.2, ge=0.0, lt=1.0)
     """How far below 1 the ratio counts."""
     high: float = Field(default=0.28, ge=0.0)
-    """How far above 1; higher than `low` keeps rare good tokens alive."""
+    """How far above 1; higher than `low` keeps rare good tokens alive, lower holds them back."""
     dual: float | None = Field(default=None, gt=1.0)
     """Bound of the loss of a bad token, in advantages; none leaves it unbounded."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
-        if self.low > self.high:
-            raise ValueError(
-                f"clip low {self.low} exceeds clip high {self.high};"
-                " swap them, or set both to one value"
-            )
         if self.dual is not None and self.dual <= 1 + self.high:
             raise ValueError(
                 f"dual {self.dual} lies inside the clip range, which ends at {1 + self.high:g};"

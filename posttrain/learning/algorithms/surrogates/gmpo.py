@@ -1,8 +1,8 @@
 """One number per sequence: the geometric mean of its tokens' bounded ratios."""
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from posttrain.learning.algorithms.batches import PolicyBatch, TokenLoss
 from posttrain.learning.algorithms.part import AlgorithmFacts
@@ -28,15 +28,6 @@ class GmpoSurrogate(Surrogate):
     """How far below 0 a bad token's log-ratio counts."""
     log_high: float = Field(default=0.4, ge=0.0)
     """How far above 0 a good token's log-ratio counts."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Self:
-        if self.log_low > self.log_high:
-            raise ValueError(
-                f"log_low {self.log_low} exceeds log_high {self.log_high};"
-                " swap them, or set both to one value"
-            )
-        return self
 
     def token_loss(
         self, logprobs_BT: "Tensor", log_ratio_BT: "Tensor", batch: PolicyBatch

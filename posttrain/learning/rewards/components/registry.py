@@ -1,9 +1,52 @@
 """The reward components that ship with posttrain, by kind."""
 
 from posttrain.learning.rewards.components.base import Component
+from posttrain.learning.rewards.components.best_length import BestLengthComponent
+from posttrain.learning.rewards.components.brier import BrierComponent
+from posttrain.learning.rewards.components.cosine_length import CosineLengthComponent
+from posttrain.learning.rewards.components.embedding import EmbeddingComponent
+from posttrain.learning.rewards.components.format import FormatComponent
+from posttrain.learning.rewards.components.group_length import GroupLengthComponent
+from posttrain.learning.rewards.components.information_gain import InformationGainComponent
+from posttrain.learning.rewards.components.log_ratio import LogRatioComponent
+from posttrain.learning.rewards.components.majority import MajorityComponent
+from posttrain.learning.rewards.components.model import ModelComponent
+from posttrain.learning.rewards.components.overlong_length import OverlongLengthComponent
+from posttrain.learning.rewards.components.pairwise import PairwiseComponent
+from posttrain.learning.rewards.components.repetition import RepetitionComponent
+from posttrain.learning.rewards.components.solved_length import SolvedLengthComponent
+from posttrain.learning.rewards.components.stored import StoredComponent
+from posttrain.learning.rewards.components.target_length import TargetLengthComponent
+from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
+from posttrain.learning.rewards.components.tokens import TokensComponent
+from posttrain.learning.rewards.components.trace_likeness import TraceLikenessComponent
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.stage.slots import Slot
 
 COMPONENTS = Slot(
-    "component", Component, {"verifier": VerifierComponent}, one_of=("score", "score_all")
+    "component",
+    Component,
+    {
+        "verifier": VerifierComponent,
+        "format": FormatComponent,
+        "brier": BrierComponent,
+        "majority": MajorityComponent,
+        "model": ModelComponent,
+        "log_ratio": LogRatioComponent,
+        "token_log_ratio": TokenLogRatioComponent,
+        "pairwise": PairwiseComponent,
+        "embedding": EmbeddingComponent,
+        "information_gain": InformationGainComponent,
+        "repetition": RepetitionComponent,
+        "stored": StoredComponent,
+        "trace_likeness": TraceLikenessComponent,
+        "tokens": TokensComponent,
+        "target_length": TargetLengthComponent,
+        "overlong_length": OverlongLengthComponent,
+        "cosine_length": CosineLengthComponent,
+        "group_length": GroupLengthComponent,
+        "best_length": BestLengthComponent,
+        "solved_length": SolvedLengthComponent,
+    },
+    one_of=("score", "score_all", "score_tokens"),
 )

@@ -2,14 +2,16 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from posttrain.learning.rewards.components.base import Answers, Component, Verify
+from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.verifiers.base import Verifier
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import canonical_json
+from posttrain.stage.identity import identity
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -35,16 +37,24 @@ class VerifierComponent(Component):
     graded: bool = False
     """Pay the verifier's score in [0, 1] rather than 0 or 1."""
 
-    def score(self, group: Answers, known: Verify) -> Sequence[float | None]:
+    def judged_by(self, problem: "Problem") -> str:
+        """Name the problem's verifier, with its source's parameters; see `Component.judged_by`."""
+        from posttrain.data.schemas import row_id
+
+        # Parameters of the row itself, such as its tests, are a part of what is asked.
+        said = [identity(self), problem.verifier or problem.scored_by]
+        return f"{verifier_of(problem).kind}.{row_id(canonical_json(said))}"
+
+    def score(self, group: Answers, known: Inquiry) -> Sequence[float | None]:
         """Ask the verifier; see `Component.score`."""
         return self.score_all([group], known)[0]
 
     def score_all(
-        self, groups: Sequence[Answers], known: Verify
+        self, groups: Sequence[Answers], known: Inquiry
     ) -> Sequence[Sequence[float | None]]:
         """Ask about all answers at once; see `Component.score_all`."""
         answers = [(text, group.problem) for group in groups for text in group.texts]
-        scores = iter(known(answers))
+        scores = iter(known.verify(answers))
         earned = [[next(scores) for _ in group.texts] for group in groups]
         if self.graded:
             return [[score.value for score in group] for group in earned]
@@ -56,28 +66,70 @@ def _paid(correct: bool | None) -> float | None:
 
 
 def verifier_of(problem: "Problem") -> Verifier:
-    """Return the verifier that a problem names, with the parameters in the problem's metadata.
+    """Return the verifier that a problem names, or its source, with the problem's parameters.
 
     Args:
-        problem: Its `verifier` is a kind; its `metadata` may hold parameters under that kind.
+        problem: Its `verifier` or its `scored_by` names a kind; its `metadata` may hold parameters
+            under that kind, which go before those of the source.
 
     Raises:
         UserError: There is no such kind, or its parameters are not valid.
 
     """
+    said = json.loads(problem.scored_by) if problem.scored_by and not problem.verifier else {}
+    kind = said.pop("kind", problem.verifier)
+    where = f"problem {problem.id} of '{problem.source}'"
+    if not kind:
+        raise UserError(f"{where} names no verifier, and its source's was not read with it")
     try:
-        part = VERIFIERS.find(problem.verifier)
+        part = VERIFIERS.find(kind)
     except ValueError as error:
-        raise UserError(f"problem {problem.id} of '{problem.source}': {error}") from None
+        raise UserError(f"{where}: {error}") from None
     if not part.has_parameters():
         return part.model_validate({})
-    given = json.loads(problem.metadata).get(problem.verifier, {})
-    return part.parse(given, where=f"problem {problem.id} of '{problem.source}': {part.__name__}")
+    given = {**said, **json.loads(problem.metadata).get(kind, {})}
+    return part.parse(given, where=f"{where}: {part.__name__}")
 
 
 def metadata_for(verifier: Verifier) -> str:
     """Return the metadata of a problem that this verifier scores: its parameters as JSON."""
-    return json.dumps({verifier.kind: verifier.parameters()} if verifier.has_parameters() else {})
+    parameters = verifier.parameters()
+    return json.dumps({verifier.kind: parameters} if parameters else {})
+
+
+def stated_answers(texts: Sequence[str], problem: "Problem") -> list[str | None]:
+    """Return what answers to one problem state, as its verifier reads them.
+
+    Args:
+        texts: The answers.
+        problem: What they answer.
+
+    Returns:
+        What each states; None where it states nothing.
+
+    """
+    verifier = verifier_of(problem)
+    return [verifier.stated(text) for text in texts]
+
+
+def places_of_answers(problems: Iterable["Problem"]) -> str:
+    """Say in words where the verifiers of these problems look for an answer, for notes and errors.
+
+    >>> from posttrain.data.schemas import Problem
+    >>> places_of_answers([Problem("sums", "2 + 3 =", "5", 1, "numeric")])
+    "on a line that starts with '####' (verifier numeric)"
+
+    Args:
+        problems: Some problems.
+
+    Returns:
+        The places, each once; empty where the verifiers read the whole text.
+
+    """
+    written = {(each.verifier, each.metadata, each.scored_by): each for each in problems}
+    found = [(verifier.place(), verifier.kind) for verifier in map(verifier_of, written.values())]
+    named = [f"{place} (verifier {kind})" for place, kind in found if place]
+    return ", or ".join(dict.fromkeys(named))
 
 
 def verify(text: str, problem: "Problem") -> Score:
@@ -106,9 +158,9 @@ def verify_all(answers: Sequence[Answer]) -> list[Score]:
 def by_verifier(answers: Sequence[Answer]) -> list[tuple[Verifier, list[int]]]:
     """Return each verifier that the answers need, with the places of its answers."""
     found: dict[str, tuple[Verifier, list[int]]] = {}
-    known: dict[tuple[str, str], str] = {}
+    known: dict[tuple[str, str, str], str] = {}
     for place, (_, problem) in enumerate(answers):
-        written = (problem.verifier, problem.metadata)
+        written = (problem.verifier, problem.metadata, problem.scored_by)
         if written not in known:
             verifier = verifier_of(problem)
             known[written] = verifier.model_dump_json()
@@ -134,7 +186,8 @@ def apply_verifier(verifier: Verifier, answers: Sequence[Answer]) -> list[Score]
 class VerifierCache:
     """Scores answers, the same answer to the same problem once, as long as it is remembered.
 
-    What was not used for longest is forgotten first, so that a long run keeps its memory.
+    What was not used for longest is forgotten first, so that a long run keeps its memory. An answer
+    that could not be judged is not remembered.
 
     Args:
         verify: What scores answers that are not remembered.
@@ -161,8 +214,10 @@ class VerifierCache:
         # Asked for even where nothing is new: with several processes all of them ask together.
         scores |= zip(new, self._verify(new), strict=True)
         for answer in new:
-            self._known[answer] = scores[answer]
-            self._num_bytes += _size(answer)
+            # What could not be judged may be judged the next time.
+            if scores[answer].value is not None:
+                self._known[answer] = scores[answer]
+                self._num_bytes += _size(answer)
         while self._num_bytes > self._max_bytes:
             oldest, _ = self._known.popitem(last=False)
             self._num_bytes -= _size(oldest)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.score import Score, final_answer
 from posttrain.stage.slots import Part
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ class Verifier(Part):
 
     NEEDS: ClassVar[frozenset[str]] = frozenset()
     """`endpoint` for a verifier that asks a model; it then stays in the stage's own process, where
-    the key, the cache of replies and the bound on concurrent requests are."""
+    the key, the cache of replies and the bound on concurrent requests are. `sandbox` for one that
+    runs what a model wrote."""
+
+    REFERENCE: ClassVar[bool] = True
+    """False for one that does without a problem's answer, which may then be empty."""
 
     def score(self, text: str, problem: "Problem") -> Score:
         """Score one answer.
@@ -47,6 +51,19 @@ class Verifier(Part):
 
         """
         return [self.score(text, problem) for text, problem in zip(texts, problems, strict=True)]
+
+    def stated(self, text: str) -> str | None:
+        """Return what a text states as its answer, for votes among texts; None where it does not.
+
+        Args:
+            text: What the model wrote after the prompt.
+
+        """
+        return final_answer(text)
+
+    def place(self) -> str:
+        """Say in words where an answer is looked for; empty where all of a text counts."""
+        return ""
 
     @classmethod
     def label(cls, parameters: Mapping[str, Any]) -> str:  # noqa: ARG003 - for those that have one

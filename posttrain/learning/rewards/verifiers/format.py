@@ -1,6 +1,6 @@
 """A text has the right form if it ends with one answer line, whatever the answer says."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from posttrain.learning.rewards.score import CORRECT, MARKER, NO_ANSWER, Score, final_answer
 from posttrain.learning.rewards.verifiers.base import Verifier
@@ -17,6 +17,8 @@ class FormatVerifier(Verifier):
 
     Further codes: "several_answers", "text_after_answer".
     """
+
+    REFERENCE: ClassVar[bool] = False
 
     kind: Literal["format"] = "format"
 

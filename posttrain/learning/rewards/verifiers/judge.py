@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from posttrain.backends.endpoint.config import Endpoint, filled
 from posttrain.learning.rewards.score import CORRECT, WRONG_ANSWER, Score, reference_answer
 from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.stage.needs import ENDPOINT
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
@@ -38,7 +39,7 @@ class JudgeVerifier(Verifier):
     Further code: "no_grade" (the reply has no grade in it, so the answer is not judged).
     """
 
-    NEEDS: ClassVar[frozenset[str]] = frozenset({"endpoint"})
+    NEEDS: ClassVar[frozenset[str]] = frozenset({ENDPOINT})
 
     kind: Literal["judge"] = "judge"
     endpoint: Endpoint

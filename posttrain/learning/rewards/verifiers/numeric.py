@@ -4,15 +4,8 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
-from posttrain.learning.rewards.score import (
-    CORRECT,
-    NO_ANSWER,
-    WRONG_ANSWER,
-    Score,
-    final_answer,
-    reference_answer,
-)
-from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.learning.rewards.score import CORRECT, WRONG_ANSWER, Score
+from posttrain.learning.rewards.verifiers.comparing import ComparingVerifier
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
@@ -34,7 +27,7 @@ _NUMBER = re.compile(
 )
 
 
-class NumericVerifier(Verifier):
+class NumericVerifier(ComparingVerifier):
     """Compare the final answer with the reference as exact rational numbers.
 
     Thousands separators, a currency sign, a percent sign, a unit behind the number, a plus sign
@@ -43,15 +36,12 @@ class NumericVerifier(Verifier):
 
     kind: Literal["numeric"] = "numeric"
 
-    def score(self, text: str, problem: "Problem") -> Score:
-        """Compare the numbers; see `Verifier.score`."""
-        answer = final_answer(text)
-        if answer is None:
-            return NO_ANSWER
+    def compare(self, answer: str, problem: "Problem") -> Score:
+        """Compare the numbers; see `ComparingVerifier.compare`."""
         value = parse_number(answer)
         if value is None:
             return NOT_A_NUMBER
-        return CORRECT if value == _reference(problem) else WRONG_ANSWER
+        return CORRECT if value == _number(self.expected(problem), problem) else WRONG_ANSWER
 
 
 def parse_number(text: str) -> Fraction | None:
@@ -83,9 +73,9 @@ def parse_number(text: str) -> Fraction | None:
     return -value if "-" in match["sign"] + match["inner_sign"] else value
 
 
-def _reference(problem: "Problem") -> Fraction:
+def _number(reference: str, problem: "Problem") -> Fraction:
     """Return the number that the problem asks for."""
-    value = parse_number(reference_answer(problem.answer))
+    value = parse_number(reference)
     if value is None:
         raise UserError(
             f"problem {problem.id} of '{problem.source}' is checked by the verifier 'numeric', but "

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from posttrain.data.schemas import Problem
-    from posttrain.learning.rl.rollout import Group, Rewarder
+    from posttrain.learning.rl.rewarder import Rewarder
+    from posttrain.learning.rl.rollout import Group
     from posttrain.learning.rollouts.engines.base import Prompt, RolloutEngine, SamplingParams
 
 

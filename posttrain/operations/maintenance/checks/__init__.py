@@ -29,6 +29,7 @@ ANYWHERE: Mapping[str, Check] = {
 }
 IN_PROJECT: Mapping[str, Check] = {
     "versions": installation.versions,
+    "programs": machine.programs,
     "git": machine.git,
     "disk": machine.disk,
     "ledger": ledger.ledger,

@@ -71,6 +71,5 @@ def _held(store: Store) -> Iterator[Finding]:
             probe.execute("ROLLBACK")
         except sqlite3.OperationalError as error:
             says = f"nobody can write to {target}: {error}"
-            remedy = f"fuser {target} names who holds it; stop that; or make it writable"
-            remedy = MAKE_ROOM if _lacks_room(target) else remedy
-            yield Finding("ledger", "broken", says, remedy)
+            free = f"fuser {target} names who holds it; stop that; or make it writable"
+            yield Finding("ledger", "broken", says, MAKE_ROOM if _lacks_room(target) else free)

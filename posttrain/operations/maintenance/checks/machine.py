@@ -1,4 +1,4 @@
-"""How stages are held, disk and git."""
+"""How stages are held, disk, git, and the programs of the system that a recipe needs."""
 
 import os
 import shutil
@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from posttrain.backends.sandbox.launch import Sandbox
 from posttrain.operations.maintenance.checks.finding import CheckScope, Finding
 from posttrain.operations.maintenance.reading import ledger_as_it_is
 from posttrain.pipeline.hermetic.landlock import SINCE
 from posttrain.pipeline.hermetic.process import ISOLATION, holds_here, isolation
+from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.recipe import load_recipe
 from posttrain.provenance.git import ask_git
 from posttrain.provenance.ledger import Ledger
-from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
 from posttrain.provenance.lineage.artifacts import object_folder
+from posttrain.stage.errors import UserError
+from posttrain.stage.files import nearest_existing
 from posttrain.stage.formatting import bytesize
 
 _LITTLE, _NEXT_TO_NOTHING = 2 * 10**9, 2 * 10**8
@@ -36,14 +41,17 @@ def stages(_place: CheckScope) -> Iterator[Finding]:
 
 def disk(place: CheckScope) -> Iterator[Finding]:
     """Room for artifacts and databases: for as much as the last run made, once more."""
-    state = _existing(place.state)
+    state = nearest_existing(place.state)
     seen: set[int] = set()
     if state.stat().st_dev != place.project.stat().st_dev:
         # Before anything reads a database there.
         yield replace(_room(STATE_DIR, state, 0, ""), remedy=_REMEDY_OF_STATE)
         seen.add(state.stat().st_dev)
     made, recipe = _last_made(place.project)
-    folders = {"the project": place.project, "the cache": _existing(object_folder(place.project))}
+    folders = {
+        "the project": place.project,
+        "the cache": nearest_existing(object_folder(place.project)),
+    }
     for what, folder in folders.items():
         device = folder.stat().st_dev
         if device in seen:
@@ -108,5 +116,33 @@ def _sizes(ledger: Ledger) -> tuple[int, str]:
     return 0, ""
 
 
-def _existing(folder: Path) -> Path:
-    return next(each for each in (folder, *folder.parents) if each.exists())
+def programs(place: CheckScope) -> Iterator[Finding]:
+    """Every program that the recipe needs is there, and a sandbox starts where it needs one."""
+    if not (place.project / RECIPE_FILE).is_file():
+        return
+    try:
+        needed = programs_of(load_recipe(place.project).resolve(place.project))
+    except UserError:  # what is wrong with a recipe, plan and run say
+        return
+    absent = list(absent_programs(needed))
+    for what, line in absent:
+        yield Finding("programs", "warning", what, line)
+    if not needed or absent:
+        return
+    if "bwrap" in needed and (said := _sandbox_refused()):
+        yield Finding("programs", "warning", said, "see there; then posttrain doctor again")
+        return
+    yield Finding("programs", "ok", f"with {', '.join(needed)}")
+
+
+def _sandbox_refused() -> str:
+    """Why no sandbox starts here; empty where one does."""
+    try:
+        box = Sandbox()
+        try:
+            box.wait()
+        finally:
+            box.close()
+    except UserError as error:
+        return str(error)
+    return ""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 from posttrain.learning.rollouts.engines.engine import Engine
 from posttrain.learning.rollouts.engines.vllm_settings import VllmSettings
+from posttrain.stage.needs import PROCESSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,7 @@ class VllmEngine(Engine, VllmSettings):
 
     def reaches(self) -> frozenset[str]:
         """Talk to what vLLM starts, by TCP."""
-        return frozenset({"processes"})
+        return frozenset({PROCESSES})
 
     @contextmanager
     def open(self, policy: "Policy", *, batch_size: int) -> "Iterator[RolloutEngine]":

@@ -1,0 +1,65 @@
+"""The flow of a claim: what all its arms share, made once.
+
+`posttrain method run` adds what is compared: a stage for each arm and seed, an evaluation for each
+seed, and the verdict.
+"""
+
+from collections.abc import Container, Mapping
+
+from posttrain.pipeline.recipe import FlowBuilder
+from posttrain.stage.spec import Task
+from tasks.curate import TASK as CURATE
+from tasks.evaluate import TASK as EVALUATE
+from tasks.import_model import TASK as IMPORT_MODEL
+from tasks.preference import TASK as PREFERENCE
+from tasks.pretrain import TASK as PRETRAIN
+from tasks.probe import TASK as PROBE
+from tasks.rl import TASK as RL
+from tasks.sft import TASK as SFT
+from tasks.synthesize import TASK as SYNTHESIZE
+from tasks.verdict import TASK as VERDICT
+
+BASE = "{base}"
+"""Stands for the stage whose model is fine-tuned."""
+
+ARMS: Mapping[str, tuple[Task, Mapping[str, str]]] = {
+    "rl": (
+        RL,
+        {
+            "policy": "sft.policy",
+            "problems": "curate.problems",
+            "solve_rates": "probe.solve_rates",
+        },
+    ),
+    "preference": (
+        PREFERENCE,
+        {"policy": "sft.policy", "samples": "probe.samples", "problems": "curate.problems"},
+    ),
+    "sft": (SFT, {"policy": f"{BASE}.policy", "traces": "curate.traces"}),
+}
+"""What an arm is and reads, by the section that it trains; `{base}` is the stage of `base_of`."""
+
+EVALUATION: tuple[Task, Mapping[str, str]] = (EVALUATE, {"problems": "synthesize.heldout"})
+"""What grades the arms of a seed, and what it reads beside their policies."""
+
+DECISION = VERDICT
+"""What decides."""
+
+
+def base_of(sections: Container[str]) -> str:
+    """Name the stage whose model is fine-tuned, by the sections that an arena has."""
+    return "import_model" if "import_model" in sections else "pretrain"
+
+
+def declare(build: FlowBuilder) -> None:
+    """Synthesize, curate, pretrain or import, fine-tune, probe: the arena that arms start from."""
+    raw = build.stage("synthesize", SYNTHESIZE)
+    data = build.stage(
+        "curate", CURATE, problems=raw["problems"], heldout=raw["heldout"], traces=raw["traces"]
+    )
+    if build.has("import_model"):
+        base = build.stage("import_model", IMPORT_MODEL)
+    else:
+        base = build.stage("pretrain", PRETRAIN, corpus=raw["corpus"])
+    sft = build.stage("sft", SFT, policy=base["policy"], traces=data["traces"])
+    build.stage("probe", PROBE, policy=sft["policy"], problems=data["problems"])

@@ -1,0 +1,1 @@
+"""Programs that nobody has read, run where they can reach and leave nothing."""

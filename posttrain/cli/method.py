@@ -1,0 +1,219 @@
+"""`posttrain method`: the catalog of published methods, and what a name stands for."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from posttrain.cli.method_check import check_gradients, check_switches
+from posttrain.cli.method_run import run_claims
+from posttrain.cli.method_shown import print_method, shown_method, switch_value
+from posttrain.cli.options import DocumentedGroup, plain_table
+from posttrain.cli.schema import recipe_and_root
+from posttrain.methods.find import FoundMethod, every_method, find_method, methods_of
+from posttrain.methods.method import FAMILIES
+from posttrain.methods.systems import COLUMNS, ListedSystem, listed_systems
+from posttrain.pipeline.method_checks import checks_of, passed_checks
+from posttrain.pipeline.verdicts import standing_verdicts, verdicts_of
+from posttrain.stage.errors import UserError, nearest
+
+_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print it.",
+)
+
+
+@click.group(cls=DocumentedGroup)
+def method() -> None:
+    """List published methods, show what a name stands for, and test what it claims.
+
+    A NAME is a method, a published system, a digest that a report states (its first eight digits
+    do, and so do those of version 0.1), or the path of a recipe: then what that sets is meant.
+    `method: NAME` at the top of a recipe lays a method's settings under its own sections.
+
+    Examples:
+      posttrain method list                  every published system, and the methods there are
+      posttrain method list --family len     those about length
+      posttrain method show dapo             source, equation, switches, claims
+      posttrain method diff grpo grpo_trl    the switches in which two differ
+      posttrain method diff grpo recipe.yaml
+      posttrain method run dler              its claims: arms, verdict, figures
+
+    """
+
+
+@method.command("list")
+@click.option("--family", metavar="FAMILY", help="Of one family: pg, div, ent, len, pref, ...")
+@click.option(
+    "--state",
+    type=click.Choice(["y", "text", "p", "-"]),
+    help="In one state: y whole and tested, text the same of one that sees, p in part, - not here.",
+)
+@click.option("--tsv", is_flag=True, help="Print tab-separated lines of systems, with a heading.")
+def list_(family: str | None, state: str | None, tsv: bool) -> None:
+    """List every published system with its state, and the base methods beside them.
+
+    Of a hundred claims that are decided at 95%, two or three are decided wrongly.
+    """
+    if family is not None and family not in FAMILIES:
+        hint = nearest(family, FAMILIES) or f"; there are {', '.join(FAMILIES)}"
+        raise UserError(f"there is no family '{family}'{hint}")
+    with _of_project() as root:
+        methods = [*every_method().values()]
+        verdicts, passed = standing_verdicts(methods, root), passed_checks(methods, root)
+    systems = [
+        each
+        for each in listed_systems(methods, verdicts, passed)
+        if family in (None, each.family) and state in (None, each.state)
+    ]
+    if tsv:
+        for row in (COLUMNS, *systems):
+            click.echo("\t".join(row))
+        return
+    base = [] if state else [each for each in methods if not each.method.system]
+    _print_families(systems, [each for each in base if family in (None, each.method.family)])
+
+
+@method.command()
+@click.argument("name")
+@_output_option
+@click.option("-v", "--verbose", is_flag=True, help="Say of each switch what it does.")
+def show(name: str, output: str, verbose: bool) -> None:
+    """Show the method NAME: source, equation, every switch against the default, claims."""
+    with _of_project() as root:
+        found = shown_method(name, root)
+        verdicts = verdicts_of(found.method, root) if found.method else {}
+        checks = checks_of(found.method, root) if found.method else {}
+    if output == "json":
+        known = found.as_object() | {"verdicts": verdicts, "checks": checks}
+        click.echo(json.dumps(known, indent=2))
+        return
+    print_method(found, verdicts, checks, verbose=verbose)
+
+
+@method.command()
+@click.argument("before", metavar="NAME")
+@click.argument("after", metavar="OTHER")
+@_output_option
+def diff(before: str, after: str, output: str) -> None:
+    """Show the switches in which the methods NAME and OTHER differ."""
+    with _of_project() as root:
+        one, other = shown_method(before, root), shown_method(after, root)
+    if not one.sections.keys() & other.sections.keys():
+        raise UserError(
+            f"{one.name} and {other.name} have no switch in common, as they set other sections"
+            f" ({', '.join(one.sections)} and {', '.join(other.sections)}); name two of a kind"
+        )
+    ours, theirs = one.switches(beside=other), other.switches(beside=one)
+    names = sorted(name for name in ours | theirs if ours.get(name) != theirs.get(name))
+    if output == "json":
+        changed = {name: [ours.get(name), theirs.get(name)] for name in names}
+        click.echo(json.dumps(changed, indent=2))
+        return
+    if not names:
+        click.echo(f"{one.name} and {other.name} are one method: {one.digest[:12]}")
+        return
+    table = plain_table("switch", one.name, other.name)
+    table.add_row("[dim]hash[/]", one.digest[:12], other.digest[:12])
+    for name in names:
+        table.add_row(
+            name,
+            *(switch_value(each[name]) if name in each else "[dim]-[/]" for each in (ours, theirs)),
+        )
+    Console().print(table)
+
+
+@method.command()
+@click.argument("name")
+@click.option("--claim", "claims", multiple=True, help="Only this one; several are allowed.")
+@click.option("--seeds", type=click.IntRange(min=2), help="Runs of each arm, in a trial.")
+def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
+    """Run what the method NAME claims: its arms against others, and the verdict in a sentence.
+
+    Arms are paired by seed and share the arena's base. What was run before is not run again, so
+    that a command that was stopped takes up where it was. The verdict is confirmed, refuted,
+    undecided or void; it is kept in methods/verdicts.jsonl of the project, and shows as stale once
+    the claim, the code of its stages or their parameters change. With other --seeds than the
+    claim's it is a trial, and nothing is kept.
+    """
+    with _of_project() as root:
+        run_claims(find_method(name).method, claims, root, seeds=seeds)
+
+
+@method.command()
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option("--gradients", is_flag=True, help="Compare gradients with the method's formula.")
+def check(names: Sequence[str], gradients: bool) -> None:
+    """Run two steps of each method on a tiny model, and show what its switches do to the weights.
+
+    Each switch is set back to the default of its stage, one at a time, then all of them. One that
+    does nothing is told; a method that does nothing as a whole ends the command with 1.
+
+    With --gradients two updates of the method's stage are looked at instead: the gradient of the
+    log-probability of each token and of the weights, against those that its paper's formula has on
+    the stored rollouts or pairs. The formula is written by hand apart from the product, as the
+    function of the method's name in the file formulas.py beside the method's own. Printed are the
+    distances as shares of the gradient's length, with weights in float64, then in float32. Above
+    1e-6 for log-probabilities, 1e-5 for weights in float64 or 1e-4 in float32 the command ends
+    with 1. A method without a formula is named, as nothing is known of it.
+
+    What was found is kept in methods/checks.jsonl of the project, and counts as long as the method
+    comes to the same settings: a system is whole (state y) once its method passed, and a claim of
+    it is decided.
+
+    Examples:
+      posttrain method check                 every method, in a minute
+      posttrain method check dapo simpo
+      posttrain method check --gradients     every method's gradients, in two minutes
+      posttrain method check --gradients dapo
+
+    """
+    with _of_project() as root:
+        methods = [find_method(name) for name in names] or [*every_method().values()]
+        look = check_gradients if gradients else check_switches
+        failed = look(methods, root)
+    if failed and gradients:
+        raise click.ClickException(
+            f"not shown to have their paper's gradients: {', '.join(failed)}"
+        )
+    if failed:
+        raise click.ClickException(f"what they set does nothing: {', '.join(failed)}")
+
+
+@contextmanager
+def _of_project() -> Iterator[Path]:
+    """Let the methods of the project that this folder is in be found; give its root."""
+    recipe, root = recipe_and_root(None)
+    with methods_of(root, recipe.plugins if recipe else ()):
+        yield root
+
+
+def _print_families(systems: Sequence[ListedSystem], methods: Sequence[FoundMethod]) -> None:
+    console = Console(highlight=False)
+    for family, about in FAMILIES.items():
+        of_systems = [each for each in systems if each.family == family]
+        of_base = [each.method for each in methods if each.method.family == family]
+        if not of_systems and not of_base:
+            continue
+        console.print(f"[bold]{family}[/]  {about}")
+        table = plain_table("state", "method", "what", unbroken=("state", "method"))
+        for known in of_base:
+            table.add_row("", f"[bold]{known.name}[/]", escape(known.says))
+        for each in of_systems:
+            names = "\n".join(Path(file).stem for file in each.file.split())
+            beside = each.claims or (f"lacks {each.missing}" if each.missing else "")
+            what = f"{escape(each.system)}  [dim]{escape(beside)}[/]"
+            table.add_row(each.state, f"[bold]{names}[/]", what)
+        console.print(table)
+        console.print()
+    states = [each.state for each in systems]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("y", "text", "p", "-"))
+    console.print(f"{len(systems)} published systems: {counts}; {len(methods)} base methods")

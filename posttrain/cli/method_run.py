@@ -1,0 +1,144 @@
+"""`posttrain method run`: a claim's arms one by one, and the verdict in a sentence."""
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from ruamel.yaml import YAML
+
+from posttrain.cli.run import execute
+from posttrain.methods.claim import MethodClaim
+from posttrain.methods.method import Method
+from posttrain.pipeline.claim_recipe import digest_of_claim, values_of_claim
+from posttrain.pipeline.execution.display import PlainDisplay
+from posttrain.pipeline.execution.session import Session, open_session
+from posttrain.pipeline.verdicts import KeptVerdict, claim_keys, keep_verdict, kept_verdicts
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.git import revision_of
+from posttrain.provenance.ledger.location import RECIPE_FILE, STATE_DIR
+from posttrain.stage.errors import UserError, nearest
+
+_VERDICT = "verdict"
+
+
+def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int | None) -> None:
+    """Run claims of a method to their verdicts; each takes up where it was stopped.
+
+    Args:
+        method: The method.
+        names: Of its claims; none for all.
+        root: The project.
+        seeds: Runs of each arm; None as the claim says. Of another number nothing is kept.
+
+    Raises:
+        UserError: It claims nothing, or there is no claim of that name.
+
+    """
+    known = {claim.name: claim for claim in method.claims}
+    if not known:
+        raise UserError(f"the method {method.name} claims nothing; see docs/methods.md, Claims")
+    for name in names:
+        if name not in known:
+            hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            raise UserError(f"the method {method.name} has no claim '{name}'{hint}")
+    for claim in (known[name] for name in names or known):
+        _run_claim(method, claim, root, seeds or claim.seeds)
+
+
+def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> None:
+    arms = ", ".join([method.name, *claim.against])
+    click.echo(f"{method.name}.{claim.name}: {claim.says}")
+    click.echo(f"arena {claim.arena}; arms {arms}; {seeds} seeds, matched by {claim.matched}")
+    share = claim.minutes * seeds / claim.seeds
+    click.echo(f"about {share:.0f} min on two cores; once stopped, it takes up where it was")
+    folder = root / STATE_DIR / "claims" / f"{method.name}.{claim.name}"
+    values = values_of_claim(method, claim, seeds=seeds)
+    command = f"posttrain method run {method.name}"
+    began = time.monotonic()
+    with _opened(folder, values, root, command) as session:
+        decisions = session.planner.plan()
+        cached = all(decision.action == "cached" for decision in decisions)
+        if cached:
+            session.settle(decisions)
+        else:
+            lanes, shown = session.recipe.run.lanes(), _Arms(session)
+            execute(session, decisions, local=True, slots=lanes, command=command, shown=shown)
+        output = session.dag.stages[_VERDICT].outputs()[_VERDICT]
+        decided = json.loads(session.workspace.output(str(output)).read_text())
+        took = (record.ended - record.started for record in session.records.values())
+        # A run that was stopped before its verdict was kept has all in the cache, too.
+        minutes = (sum(took) if cached else time.monotonic() - began) / 60
+        from posttrain.cli.summary import renew_report
+
+        click.echo(f"{renew_report(session).relative_to(root)} draws the curves of all arms")
+        if seeds == claim.seeds:
+            click.echo(_keep(root, _kept(session, method, claim, decided, minutes)))
+        else:
+            click.echo(f"a trial with {seeds} seeds of {claim.seeds}: nothing is kept")
+    click.echo(f"{decided['sentence']}, {minutes:.1f} min")
+
+
+@contextmanager
+def _opened(folder: Path, values: Mapping[str, Any], root: Path, command: str) -> Iterator[Session]:
+    """Hold the claim's folder, write its recipe there whole, and open it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Workspace(root, folder).locked(command):
+        written = folder / "recipe.yaml.half"
+        with written.open("w", encoding="utf-8") as file:
+            YAML(typ="safe").dump(values, file)
+        written.replace(folder / RECIPE_FILE)
+        with open_session(folder) as session:
+            yield session
+
+
+def _keep(root: Path, kept: KeptVerdict) -> str:
+    """Add a verdict to the project's, unless the last one of its claim is the very same."""
+    known = kept_verdicts().get((kept.method, kept.claim))
+    if known and replace(known, minutes=kept.minutes, commit=kept.commit) == kept:
+        return "kept already, and the same"
+    return f"kept in {keep_verdict(root, kept).relative_to(root)}"
+
+
+def _kept(
+    session: Session, method: Method, claim: MethodClaim, decided: dict[str, Any], minutes: float
+) -> KeptVerdict:
+    made = session.records[_VERDICT]
+    return KeptVerdict(
+        method=method.name,
+        claim=claim.name,
+        verdict=decided["verdict"],
+        sentence=decided["sentence"],
+        seeds=decided["seeds"],
+        minutes=round(minutes, 1),
+        commit=revision_of(session.workspace.root).commit or "",
+        digest=digest_of_claim(method, claim),
+        keys=claim_keys(method, claim, claim.seeds, session.workspace.root),
+        artifact=made.outputs[0].digest,
+    )
+
+
+class _Arms(PlainDisplay):
+    """Plain lines, and what each arm can do as soon as that is known."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def finished(self, stage: str, status: str, seconds: float) -> None:
+        """Say how a stage ended; of an evaluation, what it found of each arm."""
+        super().finished(stage, status, seconds)
+        if not stage.startswith("evaluate_") or status == "failed":
+            return
+        output = self._session.dag.stages[stage].outputs()["report"]
+        report = json.loads(self._session.workspace.output(str(output)).read_text())
+        told = [
+            f"{policy['name']} pass@1 {policy['pass_at'][0]['value']:.3f}"
+            f" length {policy['mean_length']:.1f}"
+            for policy in report["policies"]
+        ]
+        click.echo(f"seed {stage.removeprefix('evaluate_')}: {'; '.join(told)}")

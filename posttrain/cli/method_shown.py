@@ -1,0 +1,255 @@
+"""What `posttrain method show` and `diff` say: sections of a method, resolved."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from rich.console import Console
+from rich.markup import escape
+
+from posttrain.cli.options import plain_table
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.identity import (
+    Identified,
+    canonical,
+    digest,
+    flat,
+    name_by_digest,
+    resolved,
+)
+from posttrain.learning.algorithms.preference import PreferenceAlgorithm
+from posttrain.learning.algorithms.presets import PREFERENCE_PRESETS, PRESETS
+from posttrain.methods.find import every_method, find_method, has_method
+from posttrain.methods.method import Method
+from posttrain.methods.systems import published_systems
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.pipeline.recipe_method import sections_of_method
+from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.pipeline.workspace import Workspace
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.hashing import canonical_json, sha256_of
+
+_FLOW = "flows.post_training"
+
+
+@dataclass(frozen=True)
+class ShownMethod:
+    """What a method or a recipe sets, resolved, and what its file says of it."""
+
+    name: str
+    sections: Mapping[str, StageConfig]
+    defaults: Mapping[str, StageConfig]
+    """The same sections where nothing is set."""
+    method: Method | None = None
+
+    @property
+    def algorithms(self) -> dict[str, Algorithm | PreferenceAlgorithm]:
+        """The algorithms by their place, such as `rl.algorithm`."""
+        return {
+            f"{section}.{field}": value
+            for section, config in self.sections.items()
+            for field, value in config
+            if isinstance(value, Algorithm | PreferenceAlgorithm)
+        }
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that it says of the mathematics, section by section."""
+        said = {
+            name: digest(each) if isinstance(each, Identified) else each.keyed()
+            for name, each in self.sections.items()
+        }
+        return sha256_of(canonical_json(said))
+
+    def switches(self, *, beside: "ShownMethod | None" = None) -> dict[str, Any]:
+        """Every field by its place in a recipe, of the sections that another one has too."""
+        sections = self.sections.keys() & beside.sections.keys() if beside else self.sections
+        return {
+            f"{name}.{path}": value
+            for name in self.sections
+            if name in sections
+            for path, value in flat(self.sections[name]).items()
+        }
+
+    def told_switches(self) -> dict[str, tuple[Any, Any]]:
+        """Every switch of the algorithms, and what else differs from the default beside it."""
+        default = {
+            f"{name}.{path}": value
+            for name, config in self.defaults.items()
+            for path, value in flat(config).items()
+        }
+        whole = tuple(f"{place}." for place in self.algorithms)
+        return {
+            path: (value, default.get(path))
+            for path, value in self.switches().items()
+            if path.startswith(whole) or value != default.get(path)
+        }
+
+    def as_object(self) -> dict[str, object]:
+        """What `-o json` prints; `canonical` is the text that is hashed."""
+        found: dict[str, object] = {"name": self.name}
+        for place, algorithm in self.algorithms.items():
+            found[place] = {
+                "digest": digest(algorithm),
+                "canonical": canonical(algorithm),
+                "switches": resolved(algorithm),
+                "stage": digest(of) if isinstance(of := self._stage(place), Identified) else None,
+            }
+        said = self.method.model_dump(mode="json", by_alias=True) if self.method else {}
+        return found | said
+
+    def _stage(self, place: str) -> StageConfig:
+        return self.sections[place.partition(".")[0]]
+
+
+def shown_method(name: str, root: Path) -> ShownMethod:
+    """Find what a name stands for.
+
+    Args:
+        name: A method, a published system, a digest of an algorithm, or the path of a recipe.
+        root: The project's root.
+
+    Returns:
+        What it sets, resolved.
+
+    Raises:
+        UserError: There is none of that name.
+
+    """
+    if has_method(name):
+        return _of_method(name, root)
+    if known := name_by_digest(name, _algorithms()):
+        return _of_method(known, root)
+    methods = every_method()
+    if of_system := [each for each, found in methods.items() if found.method.system == name]:
+        return _of_method(of_system[0], root)
+    path = Path(name)
+    if path.exists():
+        return _of_recipe(path)
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise UserError(f"there is no recipe at {name}; name one, or a method")
+    systems = [each.name for each in published_systems()]
+    if name in systems:
+        raise UserError(f"the system {name} has no method's file yet; see posttrain method list")
+    hint = nearest(name, [*methods, *systems]) or "; posttrain method list names them all"
+    raise UserError(f"there is no method '{name}'{hint}")
+
+
+def _algorithms() -> dict[str, Identified]:
+    of_rl = {name: preset.algorithm for name, preset in PRESETS.items()}
+    return of_rl | {name: preset.algorithm for name, preset in PREFERENCE_PRESETS.items()}
+
+
+def _of_method(name: str, root: Path) -> ShownMethod:
+    method = find_method(name).method
+    tasks = stages_of_flow(_FLOW, root)
+    sections = sections_of_method(method, tasks)
+    defaults = {section: tasks[section].config() for section in sections}
+    return ShownMethod(name, sections, defaults, method)
+
+
+def _of_recipe(path: Path) -> ShownMethod:
+    recipe = load_recipe(path)
+    stages = recipe.resolve(Workspace.of(recipe).root).stages
+    whole = ShownMethod(recipe.name, {name: stage.config for name, stage in stages.items()}, {})
+    learning = {place.partition(".")[0] for place in whole.algorithms}
+    if not learning:
+        raise UserError(f"{path}: no stage of this recipe has an algorithm; name another recipe")
+    sections = {name: whole.sections[name] for name in whole.sections if name in learning}
+    defaults = {name: stages[name].task.config() for name in sections}
+    return ShownMethod(recipe.name, sections, defaults)
+
+
+def print_method(
+    shown: ShownMethod,
+    verdicts: Mapping[str, str],
+    checks: Mapping[str, str],
+    *,
+    verbose: bool,
+) -> None:
+    """Print all that is known of a method.
+
+    Args:
+        shown: The method.
+        verdicts: What is known of its claims, by their names.
+        checks: Those that were made of it as it is today, by their kinds.
+        verbose: Whether to say of each switch what it does.
+
+    """
+    console = Console(highlight=False)
+    said = shown.method
+    console.print(f"[bold]{shown.name}[/]  {escape(said.title) if said else ''}", soft_wrap=True)
+    if said:
+        console.print(said.says, markup=False)
+    for place, algorithm in shown.algorithms.items():
+        console.print(f"{place}  {escape(algorithm.describe())}", soft_wrap=True)
+        console.print(f"{place} sha256 {digest(algorithm)}", soft_wrap=True)
+        section = place.partition(".")[0]
+        if isinstance(config := shown.sections[section], Identified):
+            console.print(f"{section} sha256 {digest(config)}", soft_wrap=True)
+    console.print()
+    _print_switches(console, shown, verbose=verbose)
+    for section, config in shown.sections.items():
+        for line in config.remarks():
+            console.print(f"note: {section}: {line}", markup=False, soft_wrap=True)
+    for heading, text in _story(said, verdicts, checks) if said else ():
+        console.print(f"\n[bold]{heading}[/]")
+        console.print(text, markup=False)
+
+
+def switch_value(value: object) -> str:
+    """Spell a switch as it is written in a recipe."""
+    return "[dim]null[/]" if value is None else f"[cyan]{json.dumps(value).strip(chr(34))}[/]"
+
+
+def _print_switches(console: Console, shown: ShownMethod, *, verbose: bool) -> None:
+    more = ("meaning",) if verbose else ()
+    table = plain_table("switch", "value", "default", *more, unbroken=("switch", "value"))
+    meanings = {
+        f"{name}.{path}": text
+        for name, config in shown.sections.items()
+        for path, text in _meanings(config, ())
+    }
+    for path, (value, default) in shown.told_switches().items():
+        other = "" if value == default else switch_value(default)
+        meant = [f"[dim]{meanings.get(path, '')}[/]"] if verbose else []
+        table.add_row(path, switch_value(value), f"[dim]{other}[/]", *meant)
+    console.print(table)
+
+
+def _story(
+    method: Method, verdicts: Mapping[str, str], checks: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """What a method's file says beside its settings, under headings."""
+    texts = {
+        "equation": method.equation.rstrip("\n"),
+        "source": str(method.source),
+        "note": method.note,
+        "of the system": method.system,
+        "leaves out": "\n".join(method.leaves_out),
+        "claims": "\n".join(
+            f"{each.name}: {each.says}\n  {verdicts.get(each.name, 'not run')}"
+            for each in method.claims
+        ),
+        "checks": "\n".join(f"{kind}: {found}" for kind, found in sorted(checks.items())),
+    }
+    return ((heading, text) for heading, text in texts.items() if text)
+
+
+def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """What each switch does, from its docstring, by dotted path."""
+    for name, field in type(config).model_fields.items():
+        inner = getattr(config, name)
+        if isinstance(inner, BaseModel):
+            yield from _meanings(inner, (*path, name))
+        elif isinstance(inner, Mapping) and inner:
+            for key, part in inner.items():
+                if isinstance(part, BaseModel):
+                    yield from _meanings(part, (*path, name, key))
+        else:
+            text = " ".join((field.description or "").split()).replace("`", "").replace("[", r"\[")
+            yield ".".join((*path, name)), text

@@ -1,0 +1,150 @@
+"""What stands around a problem's prompt: system prompt, few-shot rows, earlier turns, tools."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from posttrain.stage.config import StageConfig
+from posttrain.stage.hashing import canonical_json
+
+if TYPE_CHECKING:
+    import polars as pl
+
+LearnedTurns = Literal["last", "assistant"]
+"""Which turns of a conversation bear loss: the completion, or all that the assistant said."""
+
+Message = Mapping[str, Any]
+"""One message as chat templates take it: `role`, `content`, and what else it has."""
+
+
+class Shot(StageConfig):
+    """A solved example that stands before the prompt."""
+
+    prompt: str = Field(min_length=1)
+    """What is asked."""
+    answer: str = Field(min_length=1)
+    """What was answered."""
+
+
+class Turn(StageConfig):
+    """A message before the prompt."""
+
+    role: Literal["user", "assistant", "tool"]
+    """Who speaks."""
+    content: str = ""
+    """What is said."""
+    tool_calls: tuple[Mapping[str, Any], ...] = ()
+    """Calls of tools that an assistant made, as chat templates take them."""
+
+
+class PromptContext(StageConfig):
+    """What is said before a prompt, and around it in its own message."""
+
+    system: str = ""
+    """System prompt; empty for none."""
+    before: str = ""
+    """Text before every prompt, in its message: a prior prompt."""
+    after: str = ""
+    """Text behind every prompt, in its message: how to answer."""
+    shots: tuple[Shot, ...] = ()
+    """Solved examples, as earlier turns."""
+    turns: tuple[Turn, ...] = ()
+    """The conversation so far, behind the examples."""
+    tools: tuple[Mapping[str, Any], ...] = ()
+    """Tools that may be called, as JSON schemas."""
+
+    def written(self) -> str:
+        """Spell it as a row's `context`: JSON of what is not at its default, or nothing."""
+        said = self.model_dump(mode="json", exclude_defaults=True)
+        return canonical_json(said) if said else ""
+
+    @classmethod
+    def read(cls, written: str) -> "PromptContext":
+        """Read what `written` spells."""
+        return cls.parse(json.loads(written), where="context") if written else cls()
+
+    def with_row(self, row: "PromptContext") -> "PromptContext":
+        """Let what a row states go before what its source states of all of them."""
+        stated = row.model_dump(exclude_defaults=True)
+        return self.model_copy(update={name: getattr(row, name) for name in stated})
+
+    def message(self, prompt: str) -> str:
+        """Return the prompt's own message, with what stands before and behind it."""
+        return "\n".join(filter(None, [self.before, prompt, self.after]))
+
+    def messages(self, prompt: str) -> list[Message]:
+        """Return all messages up to the prompt's, in order.
+
+        >>> PromptContext(system="Be brief.").messages("2 + 3 =")
+        [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '2 + 3 ='}]
+
+        """
+        return [*self._before(), {"role": "user", "content": self.message(prompt)}]
+
+    @property
+    def num_given(self) -> int:
+        """Messages before those of the conversation: the system prompt and the shots."""
+        return bool(self.system) + 2 * len(self.shots)
+
+    def _before(self) -> Iterator[Message]:
+        if self.system:
+            yield {"role": "system", "content": self.system}
+        for shot in self.shots:
+            yield {"role": "user", "content": self.message(shot.prompt)}
+            yield {"role": "assistant", "content": shot.answer}
+        for turn in self.turns:
+            yield turn.model_dump(mode="json", exclude_defaults=True) | {"content": turn.content}
+
+
+class PromptInContext(NamedTuple):
+    """A prompt, and the context of its row."""
+
+    text: str
+    """What is asked."""
+    context: PromptContext
+
+    @classmethod
+    def of(cls, prompt: "AnyPrompt") -> "PromptInContext":
+        """Take a prompt that may be a plain text."""
+        return cls(prompt, PromptContext()) if isinstance(prompt, str) else prompt
+
+
+AnyPrompt = str | PromptInContext
+"""A plain prompt, or one in its context."""
+
+
+def in_context(texts: Sequence[str], contexts: Sequence[str]) -> list[AnyPrompt]:
+    """Put prompts into the contexts of their rows.
+
+    Args:
+        texts: The prompts.
+        contexts: The rows' `context`, as `PromptContext.written` spells it.
+
+    Returns:
+        One per row; a plain text where there is no context.
+
+    """
+    known: dict[str, PromptContext] = {}
+    found: list[AnyPrompt] = []
+    for text, written in zip(texts, contexts, strict=True):
+        if not written:
+            found.append(text)
+            continue
+        if written not in known:
+            known[written] = PromptContext.read(written)
+        found.append(PromptInContext(text, known[written]))
+    return found
+
+
+def prompt_keys(prompts: Sequence[AnyPrompt]) -> list[str]:
+    """Return a text for each prompt that is equal for equal prompts in equal contexts."""
+    return [
+        each if isinstance(each, str) else each.text + each.context.written() for each in prompts
+    ]
+
+
+def prompts_of(frame: "pl.DataFrame") -> list[AnyPrompt]:
+    """Return the prompts of a table's rows, each in its context."""
+    return in_context(frame["prompt"].to_list(), frame["context"].to_list())

@@ -1,0 +1,118 @@
+"""What sections of an RL config may not say together: each a ValueError with the remedy."""
+
+from posttrain.learning.algorithms.check import check, check_on_policy
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.algorithms.part import NEEDS
+from posttrain.learning.rewards.config import RewardStack
+from posttrain.learning.rl.model_config import ReferenceConfig
+from posttrain.learning.training.config import LearnerConfig
+from posttrain.stage.errors import UserError
+
+# What the learner of RL can compute: a rollout has one turn, and no states.
+_PROVIDED = frozenset(NEEDS) - {"states"}
+
+
+def check_algorithm(
+    algorithm: Algorithm,
+    reward: RewardStack,
+    *,
+    group_size: int,
+    max_tokens: int,
+    updates_per_step: int,
+    staleness: int,
+) -> None:
+    """Refuse an algorithm that RL cannot carry out, or not with such a reward.
+
+    Args:
+        algorithm: Of the run.
+        reward: What answers earn.
+        group_size: Rollouts of each problem.
+        max_tokens: Longest completion.
+        updates_per_step: Optimizer updates on the rollouts of one step.
+        staleness: Steps by which sampling runs ahead of learning.
+
+    Raises:
+        ValueError: The first contradiction, with its remedy.
+
+    """
+    where = "algorithm"
+    try:
+        check(
+            algorithm,
+            where=where,
+            group_size=group_size,
+            provided=_PROVIDED,
+            max_tokens=max_tokens,
+        )
+        check_on_policy(
+            algorithm, where=where, updates_per_step=updates_per_step, staleness=staleness
+        )
+    except UserError as error:
+        # Only a ValueError gets the name of the stage put before it.
+        raise ValueError(str(error)) from None
+    own = algorithm.advantage.truncated
+    if own != "keep" and reward.truncated != "counts":
+        raise ValueError(
+            f"reward.truncated {reward.truncated} and algorithm.advantage.truncated {own}"
+            " both say what becomes of answers that were cut off; set the algorithm's to keep"
+        )
+    if reward.by_token and not algorithm.advantage.CREDITS_TOKENS:
+        raise ValueError(
+            f"reward.components.{next(iter(reward.by_token))} pays every token by itself, but"
+            f" algorithm.advantage {algorithm.advantage.kind} gives all tokens of an answer, or of"
+            " a turn, one advantage; take advantage.kind gae or returns, or a component of scope"
+            " answer"
+        )
+    if reward.combine.apart(reward.components):
+        _refuse_more_than_rewards(algorithm, reward.combine.kind)
+
+
+def _refuse_more_than_rewards(algorithm: Algorithm, combine: str) -> None:
+    """Refuse what belongs to no component, where each component has advantages of its own."""
+    told = f"reward.combine {combine} takes the advantages of each component by themselves, but"
+    if odd := sorted(algorithm.advantage.needs & {"values", "turns", "states"}):
+        raise ValueError(
+            f"{told} algorithm.advantage {algorithm.advantage.kind} goes by {odd[0]}; take"
+            " advantage.kind group or returns, or combine sum"
+        )
+    if algorithm.overlong is not None:
+        raise ValueError(
+            f"{told} algorithm.overlong is none of them; set it to null, and add a component"
+            " for length"
+        )
+    if "rewards_reference" in algorithm.needs:
+        raise ValueError(
+            f"{told} a regularizer pays in the reward; set its place to loss, or combine to sum"
+        )
+
+
+def refuse_other_learners(learner: LearnerConfig, reference: ReferenceConfig) -> None:
+    """Refuse what other learners do and that of RL does not.
+
+    Args:
+        learner: How the gradient is computed.
+        reference: What becomes of the reference policy.
+
+    Raises:
+        ValueError: A field is for training on rows, or does not go with a policy that is sampled.
+
+    """
+    lora = learner.lora
+    if learner.packing or learner.early_stop is not None:
+        name = "packing" if learner.packing else "early_stop"
+        remedy = "lower updates.micro_batch_tokens" if learner.packing else "set stop"
+        raise ValueError(f"learner.{name} is for training on rows; leave it out and {remedy}")
+    if lora is not None and lora.save == "adapter":
+        raise ValueError(
+            "learner.lora.save adapter is not for a policy that others go on from; set it to merged"
+        )
+    if lora is not None and lora.dropout > 0:
+        raise ValueError(
+            "learner.lora.dropout would make the log-probabilities differ from the engine's;"
+            " set it to 0"
+        )
+    if lora is not None and reference.moves:
+        raise ValueError(
+            f"reference.kind {reference.kind} follows whole weights, but learner.lora"
+            " trains adapters; set kind to frozen, or leave lora out"
+        )

@@ -1,0 +1,151 @@
+"""What a method claims: an experiment with its margin, stated before it is run; and arenas."""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from posttrain.stage.config import StageConfig
+
+ClaimedDirection = Literal["higher", "lower", "not_worse", "equal"]
+Amount = Literal["rollouts", "updates", "tokens"]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
+
+
+ARENA_BASE = "base"
+"""In place of an arm's name: the arena's base, from which all arms begin."""
+
+
+class ClaimDecision(StageConfig):
+    """One comparison of the method's arm with another one, or with a number, over seeds."""
+
+    metric: str
+    """Of the evaluation: `pass_at_1`, `mean_length`, `brier`, ...; or the last value of a curve:
+    `rl/...`."""
+    direction: ClaimedDirection = Field(alias="is")
+    """Where the method lies: higher or lower by more than the margin, not worse by as much, equal
+    within it (two one-sided tests)."""
+    margin: float = Field(ge=0.0)
+    """In units of the metric; never 0 for not_worse and equal."""
+    better: Literal["higher", "lower"] = "higher"
+    """Which way `not_worse` looks."""
+    against: str = ""
+    """Name of the other arm, or `base` for the policy that arms begin from, which has no curve; may
+    be left out where there is only one arm."""
+    than: float | None = None
+    """A number in place of another arm, such as a limit that is to be kept."""
+
+    @model_validator(mode="after")
+    def _compares_with_one_thing(self) -> Self:
+        if self.than is not None and self.against:
+            raise ValueError(
+                f"the decision on {self.metric} is against '{self.against}' and than {self.than:g};"
+                " leave one out"
+            )
+        if self.against == ARENA_BASE and "/" in self.metric:
+            raise ValueError(
+                f"the decision on {self.metric} is against {ARENA_BASE}, which has no curve; take a"
+                " metric of the evaluation"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _has_room(self) -> Self:
+        if self.direction in ("not_worse", "equal") and not self.margin:
+            raise ValueError(f"{self.direction} within a margin of 0 cannot be shown; state one")
+        return self
+
+
+class MechanismCheck(StageConfig):
+    """A sign that the mechanism really acted in the method's arm; else the claim is void."""
+
+    metric: str
+    """Of the arm's curve, such as `rl/clip_fraction`."""
+    at: Literal["mean", "first", "last", "highest", "change"] = "mean"
+    """Which value of the curve counts; `change` is the mean of its last tenth less that of its
+    first."""
+    at_least: float | None = None
+    """Void where it is below this."""
+    at_most: float | None = None
+    """Void where it is above this."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.at_least is None and self.at_most is None:
+            raise ValueError("state at_least or at_most; a check without a bound cannot fail")
+        return self
+
+
+class MethodClaim(StageConfig):
+    """An experiment in an arena: the method against others, paired by seed."""
+
+    name: Name
+    """Unique in the method."""
+    says: str
+    """The claim in a sentence."""
+    arena: Name
+    """Problems, base model and budget: the name of an arena."""
+    against: dict[Name, dict[str, Any]] = {}
+    """The other arms by name: sections of a recipe, or `method: NAME` beside them; none where the
+    method is compared with the base or with numbers alone."""
+    matched: Amount
+    """What is equal between the arms."""
+    mechanism: tuple[MechanismCheck, ...] = ()
+    """What must have happened in the method's own arm."""
+    decide: tuple[ClaimDecision, ...] = Field(min_length=1)
+    """All of them must hold; one that is refuted refutes the claim."""
+    trains: Literal["rl", "preference", "sft"] = "rl"
+    """The section in which the arms differ; all before it is shared."""
+    seeds: int = Field(ge=2)
+    """Runs of each arm. No more are added later: that is a new claim."""
+    minutes: float = Field(gt=0.0)
+    """What all arms take on two cores, roughly."""
+
+    @model_validator(mode="after")
+    def _amount_is_measured(self) -> Self:
+        if self.trains != "rl" and self.matched != "updates":
+            raise ValueError(
+                f"matched: {self.matched} is of RL; arms of {self.trains} draw nothing: set updates"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _arms_are_known(self) -> Self:
+        if ARENA_BASE in self.against:
+            raise ValueError(
+                f"an arm is called {ARENA_BASE}, which means the arena's base; rename it"
+            )
+        for each in self.decide:
+            if each.than is not None or each.against == ARENA_BASE:
+                continue
+            if not self.against:
+                raise ValueError(
+                    f"the decision on {each.metric} is against no arm; add one to against, or"
+                    f" compare with {ARENA_BASE} or than a number"
+                )
+            if not each.against and len(self.against) > 1:
+                raise ValueError(
+                    f"the decision on {each.metric} does not say against which arm; there are"
+                    f" {', '.join(self.against)}"
+                )
+            if each.against and each.against not in self.against:
+                raise ValueError(
+                    f"the decision on {each.metric} is against '{each.against}', which is no arm;"
+                    f" there are {', '.join(self.against)}"
+                )
+        return self
+
+
+class Arena(StageConfig):
+    """What the arms of a claim share: problems, base, evaluation, and the budget of an arm."""
+
+    name: Name
+    """As the file is called."""
+    says: str
+    """What is asked, and of which base."""
+    sections: dict[str, dict[str, Any]]
+    """Sections of a recipe of `flows.claim`, and those that lie under every arm: `rl`, `evaluate`,
+    ..."""
+    contract: tuple[MechanismCheck, ...] = ()
+    """What the base must show in the evaluation; where it does not, claims are void."""
+    base: str = "sft"
+    """The stage whose policy the contract is about."""

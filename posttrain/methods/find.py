@@ -1,0 +1,228 @@
+"""Where methods are: a project's own folder first, those of its plug-ins, then what ships."""
+
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from posttrain.methods.claim import Arena
+from posttrain.methods.method import FAMILIES, Method
+from posttrain.stage.errors import UserError, first_line, nearest, shown
+from posttrain.stage.slots import installed_parts
+
+FOLDER = "methods"
+"""Of a project or of a package: `methods/<family>/<name>.yaml`."""
+
+SHIPPED = Path(__file__).parent
+"""The catalog that comes with posttrain."""
+
+_ANY = "[!_.]*/*.yaml"
+ARENAS = "arenas"
+"""The folder of arenas, in that of methods: `methods/arenas/<name>.yaml`."""
+
+# As plug-ins are: of the recipes that are open, the last one's folders count.
+_in_force: list[tuple[Path, ...]] = []
+
+# YAML 1.2 as recipes have it, where 5e-4 is a number.
+_FLOAT = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+
+
+class FoundMethod(NamedTuple):
+    """A method and the file that says it."""
+
+    method: Method
+    path: Path
+
+    @property
+    def shown(self) -> str:
+        """The file, as a person would name it: from the catalog's folder where it ships."""
+        if self.path.is_relative_to(SHIPPED):
+            return f"posttrain/{FOLDER}/{self.path.relative_to(SHIPPED).as_posix()}"
+        return shown(self.path)
+
+
+@contextmanager
+def methods_of(root: Path, plugins: Sequence[str] = ()) -> Iterator[None]:
+    """Let a project's own methods and those of its plug-ins be found while the context is open.
+
+    Args:
+        root: The project.
+        plugins: Modules that its recipe names, which can be imported; the folder `methods` of the
+            package of each is looked through.
+
+    """
+    _in_force.append((root / FOLDER, *_beside(plugins)))
+    try:
+        yield
+    finally:
+        _in_force.pop()
+
+
+def own_folder(root: Path) -> Path:
+    """The folder of a project's own methods; in a checkout of posttrain itself what ships."""
+    return SHIPPED if root / "posttrain" / FOLDER == SHIPPED else root / FOLDER
+
+
+def method_folders() -> list[Path]:
+    """The folders in which methods are looked for, the first that has one of a name goes first."""
+    own = _in_force[-1] if _in_force else ()
+    points = dict.fromkeys(point.module for *_, point in installed_parts())
+    folders = dict.fromkeys((*own, *_beside([*points]), SHIPPED))
+    return [each for each in folders if each.is_dir()]
+
+
+def find_method(name: str) -> FoundMethod:
+    """Find the method of a name.
+
+    Args:
+        name: As its file is called.
+
+    Returns:
+        The method, and where it is.
+
+    Raises:
+        UserError: There is none, or its file is wrong.
+
+    """
+    if file := _file(name, method_folders()):
+        return _found(file)
+    hint = nearest(name, method_names()) or "; posttrain method list names them all"
+    raise UserError(f"there is no method '{name}'{hint}")
+
+
+def has_method(name: str) -> bool:
+    """Tell whether there is a method of that name; its file is not read."""
+    return _file(name, method_folders()) is not None
+
+
+def method_names() -> list[str]:
+    """Name every method that there is, sorted; no file is read."""
+    return sorted({path.stem for folder in method_folders() for path in _files(folder)})
+
+
+def every_method() -> dict[str, FoundMethod]:
+    """Read every method that there is, by name, in the order of their families.
+
+    Raises:
+        UserError: A file is wrong.
+
+    """
+    folders = method_folders()
+    names = {path.stem for folder in folders for path in _files(folder)}
+    found = [_found(file) for name in names if (file := _file(name, folders))]
+    families = [*FAMILIES]
+    found.sort(key=lambda each: (families.index(each.method.family), each.method.name))
+    return {each.method.name: each for each in found}
+
+
+def find_arena(name: str) -> Arena:
+    """Find the arena of a name: the project's own first.
+
+    Args:
+        name: As its file is called.
+
+    Returns:
+        The arena.
+
+    Raises:
+        UserError: There is none, or its file is wrong.
+
+    """
+    files = arena_files()
+    if name not in files:
+        raise UserError(f"there is no arena '{name}'{nearest(name, files)}")
+    state = files[name].stat()
+    return _read_arena(files[name], state.st_mtime_ns, state.st_size)
+
+
+def arena_files() -> Mapping[str, Path]:
+    """The file of every arena, by its name."""
+    folders = [folder / ARENAS for folder in reversed(method_folders())]
+    return {file.stem: file for folder in folders for file in sorted(folder.glob("[!_.]*.yaml"))}
+
+
+def _file(name: str, folders: Sequence[Path]) -> Path | None:
+    for folder in folders:
+        files = [path for path in _files(folder) if path.stem == name]
+        if len(files) > 1:
+            places = " and ".join(shown(file) for file in files)
+            raise UserError(f"two files say the method '{name}': {places}; rename one of them")
+        if files:
+            return files[0]
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob(_ANY) if file.parent.name != ARENAS)
+
+
+def _found(file: Path) -> FoundMethod:
+    state = file.stat()
+    return FoundMethod(_read(file, state.st_mtime_ns, state.st_size), file)
+
+
+def _beside(modules: Sequence[str]) -> list[Path]:
+    """The folders `methods` in the packages of some modules."""
+    found = []
+    for head in dict.fromkeys(module.partition(".")[0] for module in modules):
+        spec = importlib.util.find_spec(head)
+        places = spec.submodule_search_locations if spec else None
+        found += [Path(place) / FOLDER for place in places or ()]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _read(path: Path, _mtime: int, _size: int) -> Method:
+    values = read_mapping(path, "a method")
+    where = shown(path)
+    method = Method.parse(values, where=where)
+    for field, said in (("name", path.stem), ("family", path.parent.name)):
+        if getattr(method, field) != said:
+            raise UserError(
+                f"{where}.{field}: the file's place says '{said}', and it says"
+                f" '{getattr(method, field)}'; correct one of them"
+            )
+    return method
+
+
+@lru_cache(maxsize=256)
+def _read_arena(path: Path, _mtime: int, _size: int) -> Arena:
+    arena = Arena.parse(read_mapping(path, "an arena"), where=shown(path))
+    if arena.name != path.stem:
+        raise UserError(f"{shown(path)}.name: the file is called {path.stem}; correct one of them")
+    return arena
+
+
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """Read a YAML file that holds a mapping, with the numbers of YAML 1.2.
+
+    Args:
+        path: The file.
+        what: What it holds, for the error.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        UserError: It is no YAML, or something else.
+
+    """
+    import yaml
+
+    loader = type("Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+    yaml.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(f"^(?:{_FLOAT.pattern})$"), [*"-+0123456789."], loader
+    )
+    try:
+        values = yaml.load(path.read_text(encoding="utf-8"), loader)  # noqa: S506
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or first_line(error)
+        raise UserError(f"{shown(path)}{line}: not valid YAML: {problem}") from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise UserError(f"{shown(path)}: {what} is a mapping that starts with 'name:'")
+    return values

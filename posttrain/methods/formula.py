@@ -1,0 +1,145 @@
+"""What the formula of a paper is given, and the statistics that several of them take.
+
+A formula is written by hand from its paper: plain torch, row by row, nothing of the product but
+this. It stands in `formulas.py` of the folder that the method's file is in, as a function of the
+method's name: `methods/pg/formulas.py` has `def careful(rows): ...` for `methods/pg/careful.yaml`.
+`posttrain method check --gradients` holds the stage's gradients against it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class FormulaRollouts:
+    """The rollouts of a step that are trained on, one entry each; those of the update are `chosen`.
+
+    `log_p` is what the gradient is taken to; all else is numbers. Statistics are over all rollouts,
+    sums over those of one update.
+    """
+
+    log_p: list[Tensor]
+    """Of the policy that learns, at each drawn token."""
+    log_old: list[Tensor]
+    """Of the policy before the first update of the step."""
+    log_engine: list[Tensor]
+    """Of what sampled."""
+    log_ref: list[Tensor]
+    """Of the policy that the run started from."""
+    reward: list[float]
+    group: list[int]
+    chosen: list[int]
+    """Places of the rollouts that this update learns from."""
+    values: list[Tensor]
+    """Of the critic, at each drawn token; empty without one."""
+    limit: int
+    """The longest answer, in tokens."""
+    stored: Sequence[Mapping[str, Any]] = ()
+    """The rows as the stage stored them, for a formula that reads more."""
+
+    def members(self, row: int) -> list[int]:
+        """Name the rows of a row's group, it among them."""
+        return [other for other, name in enumerate(self.group) if name == self.group[row]]
+
+    def length(self, row: int) -> int:
+        """Count the drawn tokens of a row."""
+        return len(self.log_engine[row])
+
+    def ratio(self, row: int, old: list[Tensor] | None = None) -> Tensor:
+        """Divide probabilities by those of what sampled, or of `old`, token by token."""
+        before = self.log_engine if old is None else old
+        return (self.log_p[row] - before[row]).exp()
+
+    def k3(self, row: int) -> Tensor:
+        """Estimate the divergence from the reference at each token, never negative."""
+        behind = self.log_ref[row] - self.log_p[row]
+        return behind.exp() - 1 - behind
+
+    def over_tokens(self, loss: Callable[[int], Tensor]) -> Tensor:
+        """Sum a row's loss by tokens, over the tokens of the update."""
+        total = torch.stack([loss(row).sum() for row in self.chosen]).sum()
+        return total / sum(self.length(row) for row in self.chosen)
+
+    def over_answers(self, loss: Callable[[int], Tensor]) -> Tensor:
+        """Average a row's loss by tokens, then over the answers of the update."""
+        return torch.stack([loss(row).mean() for row in self.chosen]).mean()
+
+    def standardized(self, *, plus: float = 0.0, rewards: list[float] | None = None) -> list[float]:
+        """(r - mean) / (std + plus) within each group; 0 where all are alike."""
+        rewards = self.reward if rewards is None else rewards
+        found = []
+        for row, reward in enumerate(rewards):
+            group = [rewards[other] for other in self.members(row)]
+            alike = max(group) == min(group)
+            found.append(0.0 if alike else (reward - mean(group)) / (deviation(group) + plus))
+        return found
+
+    def centered(self) -> list[float]:
+        """The reward less the mean of its group."""
+        return [
+            reward - mean([self.reward[other] for other in self.members(row)])
+            for row, reward in enumerate(self.reward)
+        ]
+
+    def against_others(self, rewards: list[float]) -> list[float]:
+        """The reward less the mean of the others' in the group."""
+        return [
+            reward - mean([rewards[other] for other in self.members(row) if other != row])
+            for row, reward in enumerate(rewards)
+        ]
+
+
+@dataclass
+class FormulaPairs:
+    """Log-probabilities of the tokens of each completion of an update's pairs, a tensor each."""
+
+    chosen: list[Tensor]
+    rejected: list[Tensor]
+    extra: list[Tensor]
+    """Of the mismatched completions, or of the reference's samples."""
+    ref_chosen: list[Tensor]
+    ref_rejected: list[Tensor]
+    ref_extra: list[Tensor]
+
+    def margins(self, of: Callable[[Tensor], Tensor] = torch.sum) -> Tensor:
+        """log-ratio of the chosen less that of the rejected."""
+        sides = (self.chosen, self.ref_chosen, self.rejected, self.ref_rejected)
+        return torch.stack(
+            [of(c) - of(rc) - of(r) + of(rr) for c, rc, r, rr in zip(*sides, strict=True)]
+        )
+
+    def sums(self, side: list[Tensor]) -> Tensor:
+        """Add up the tokens of each completion of a side."""
+        return torch.stack([each.sum() for each in side])
+
+    def means(self, side: list[Tensor]) -> Tensor:
+        """Average the tokens of each completion of a side."""
+        return torch.stack([each.mean() for each in side])
+
+
+def mean(numbers: Sequence[float]) -> float:
+    """Average."""
+    return sum(numbers) / len(numbers)
+
+
+def deviation(numbers: Sequence[float], *, less: int = 1) -> float:
+    """Standard deviation over n - `less`."""
+    center = mean(numbers)
+    return math.sqrt(sum((x - center) ** 2 for x in numbers) / (len(numbers) - less))
+
+
+def whitened(per_token: list[Tensor], *, less: int) -> list[Tensor]:
+    """Mean 0 and deviation 1 over all tokens of the step."""
+    flat: list[float] = torch.cat(per_token).tolist()
+    spread = math.sqrt(deviation(flat, less=less) ** 2 + 1e-8)
+    return [(each - mean(flat)) / spread for each in per_token]
+
+
+def clipped_gain(ratio: Tensor, advantage: float | Tensor, low: float, high: float) -> Tensor:
+    """PPO's gain of each token."""
+    return torch.minimum(ratio * advantage, ratio.clamp(1 - low, 1 + high) * advantage)

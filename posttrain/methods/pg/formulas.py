@@ -1,0 +1,254 @@
+"""The losses of methods in this folder by their papers, apart from the product's own.
+
+Statistics are over all rollouts that the step trains on, sums over those of one update.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from posttrain.methods.formula import FormulaRollouts, clipped_gain, deviation, mean, whitened
+
+
+def overlong(rows: FormulaRollouts) -> list[float]:
+    """DAPO, equation 13: from 0 to -1 over the last fifth of the limit."""
+    buffer = max(1, round(rows.limit / 5))
+    excess = [max(0, rows.length(row) - (rows.limit - buffer)) for row in range(len(rows.reward))]
+    return [r - min(1.0, over / buffer) for r, over in zip(rows.reward, excess, strict=True)]
+
+
+def default(rows: FormulaRollouts) -> Tensor:
+    """Centered rewards, PPO's clip at 0.8 and 1.28, over tokens."""
+    a = rows.centered()
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+
+
+def grpo(rows: FormulaRollouts) -> Tensor:
+    """DeepSeekMath, equations 3 and 4."""
+    a = rows.standardized()
+    return rows.over_answers(
+        lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.04 * rows.k3(i)
+    )
+
+
+def dr_grpo(rows: FormulaRollouts) -> Tensor:
+    """Dr. GRPO: no deviation, and each answer's sum of tokens over the longest there may be."""
+    a = rows.centered()
+    sums = [-clipped_gain(rows.ratio(i), a[i], 0.2, 0.2).sum() for i in rows.chosen]
+    return torch.stack(sums).mean() / rows.limit
+
+
+def dapo(rows: FormulaRollouts) -> Tensor:
+    """DAPO: clip-higher over tokens, and the soft overlong punishment in the reward."""
+    a = rows.standardized(rewards=overlong(rows))
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.28))
+
+
+def gspo(rows: FormulaRollouts) -> Tensor:
+    """Equations 5 and 7: one ratio for each answer, the geometric mean of its tokens'."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        whole = (rows.log_p[i] - rows.log_engine[i]).mean().exp().reshape(1)
+        return -clipped_gain(whole, a[i], 3e-4, 4e-4)
+
+    return rows.over_answers(loss)
+
+
+def gspo_token(rows: FormulaRollouts) -> Tensor:
+    """GSPO-token: the answer's ratio, the token's gradient."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        log_p = rows.log_p[i]
+        whole = (log_p - rows.log_engine[i]).mean().exp().detach()
+        return -clipped_gain(whole * (log_p - log_p.detach()).exp(), a[i], 3e-4, 4e-4)
+
+    return rows.over_answers(loss)
+
+
+def cispo(rows: FormulaRollouts) -> Tensor:
+    """CISPO: the clipped ratio is a weight without a gradient."""
+    a = rows.standardized(rewards=overlong(rows))
+    return rows.over_tokens(lambda i: -rows.ratio(i).clamp(max=1.2).detach() * a[i] * rows.log_p[i])
+
+
+def lite_ppo(rows: FormulaRollouts) -> Tensor:
+    """Lite PPO: the group's mean, the batch's deviation, over tokens."""
+    spread = deviation(rows.reward) + 1e-6
+    a = [each / spread for each in rows.centered()]
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def maxrl(rows: FormulaRollouts) -> Tensor:
+    """MaxRL: the reward less its mean, over the mean."""
+    means = [mean([rows.reward[o] for o in rows.members(i)]) for i in range(len(rows.reward))]
+    a = [
+        each / (center + 1e-6) if center else 0.0
+        for each, center in zip(rows.centered(), means, strict=True)
+    ]
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def sapo(rows: FormulaRollouts) -> Tensor:
+    """SAPO: a sigmoid gate of the ratio, steeper for negative advantages."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        tau = 1.0 if a[i] > 0 else 1.05
+        return -4 / tau * torch.sigmoid(tau * (rows.ratio(i) - 1)) * a[i]
+
+    return rows.over_answers(loss)
+
+
+def gmpo(rows: FormulaRollouts) -> Tensor:
+    """GMPO: the geometric mean of an answer's ratios, each held within e^0.4."""
+    a = rows.standardized()
+
+    def loss(i: int) -> Tensor:
+        apart = rows.log_p[i] - rows.log_engine[i]
+        held = apart.clamp(max=0.4) if a[i] > 0 else apart.clamp(min=-0.4)
+        return -a[i] * held.mean().exp().reshape(1)
+
+    return rows.over_answers(loss)
+
+
+def kimi(rows: FormulaRollouts) -> Tensor:
+    """Kimi k1.5: the whole answer's log-ratio, and its square as regularizer."""
+    a = rows.centered()
+
+    def loss(i: int) -> Tensor:
+        apart = (rows.log_p[i] - rows.log_engine[i]).sum().reshape(1)
+        return -a[i] * apart + 0.1 / 2 * apart**2
+
+    return rows.over_answers(loss)
+
+
+def ppo(rows: FormulaRollouts) -> Tensor:
+    """PPO with generalized advantages at λ 0.95, whitened; the divergence is in the reward."""
+    per_token = []
+    for i, reward in enumerate(rows.reward):
+        paid = -0.05 * (rows.log_engine[i] - rows.log_ref[i])
+        paid[-1] += reward
+        found, ahead, following = [], 0.0, 0.0
+        for value, pay in zip(
+            reversed(rows.values[i].tolist()), reversed(paid.tolist()), strict=True
+        ):
+            ahead = pay + following - value + 0.95 * ahead
+            following = value
+            found.append(ahead)
+        per_token.append(torch.tensor(found[::-1], dtype=torch.float64))
+    a = whitened(per_token, less=1)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def rloo(rows: FormulaRollouts, beta: float = 0.03) -> Tensor:
+    """RLOO: the reward less the divergence, less the others' mean; one action an answer."""
+    apart = [float((e - r).sum()) for e, r in zip(rows.log_engine, rows.log_ref, strict=True)]
+    paid = [reward - beta * each for reward, each in zip(rows.reward, apart, strict=True)]
+    a = rows.against_others(paid)
+    return torch.stack([-a[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()
+
+
+def reinforce(rows: FormulaRollouts) -> Tensor:
+    """Williams: the reward times the log-probability of the answer."""
+    return torch.stack([-rows.reward[i] * rows.log_p[i].sum() for i in rows.chosen]).mean()
+
+
+def reinforce_plus_plus(rows: FormulaRollouts) -> Tensor:
+    """REINFORCE++: returns with the divergence of the tokens to come, whitened."""
+    per_token = []
+    for i, reward in enumerate(rows.reward):
+        apart = rows.log_engine[i] - rows.log_ref[i]
+        ahead = apart.flip(0).cumsum(0).flip(0)
+        per_token.append(reward - 0.01 * ahead)
+    a = whitened(per_token, less=0)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def reinforce_plus_plus_baseline(rows: FormulaRollouts) -> Tensor:
+    """REINFORCE++, with the group's mean as baseline, and k2 in the loss."""
+    alike = [
+        torch.full((rows.length(i),), each, dtype=torch.float64)
+        for i, each in enumerate(rows.centered())
+    ]
+    a = whitened(alike, less=0)
+
+    def loss(i: int) -> Tensor:
+        k2 = (rows.log_p[i] - rows.log_ref[i]) ** 2 / 2
+        return -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2) + 0.001 * k2
+
+    return rows.over_tokens(loss)
+
+
+def nsr(rows: FormulaRollouts) -> Tensor:
+    """Of the rows that are chosen only the wrong ones are left in the batch."""
+    wrong = [i for i in rows.chosen if rows.reward[i] == 0.0]
+    lost = [-clipped_gain(rows.ratio(i), -1.0, 0.2, 0.2) for i in wrong]
+    return torch.cat(lost).mean()
+
+
+def w_reinforce(rows: FormulaRollouts) -> Tensor:
+    """Weighted-REINFORCE: right answers at 0.1, wrong ones at -1."""
+    a = [0.1 if reward == 1.0 else -1.0 for reward in rows.reward]
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i), a[i], 0.2, 0.2))
+
+
+def grpo_trl(rows: FormulaRollouts) -> Tensor:
+    """GRPO as TRL has it."""
+    a = rows.standardized(plus=1e-4)
+    return rows.over_tokens(lambda i: -clipped_gain(rows.ratio(i, rows.log_old), a[i], 0.2, 0.2))
+
+
+def cispo_trl(rows: FormulaRollouts) -> Tensor:
+    """CISPO as TRL has it."""
+    a = rows.standardized(plus=1e-4)
+    return rows.over_tokens(
+        lambda i: -rows.ratio(i, rows.log_old).clamp(max=5.0).detach() * a[i] * rows.log_p[i],
+    )
+
+
+def rloo_trl(rows: FormulaRollouts) -> Tensor:
+    """RLOO as TRL has it: a clip of the whole answer's ratio."""
+    apart = [float((e - r).sum()) for e, r in zip(rows.log_engine, rows.log_ref, strict=True)]
+    paid = [reward - 0.05 * each for reward, each in zip(rows.reward, apart, strict=True)]
+    a = rows.against_others(paid)
+
+    def loss(i: int) -> Tensor:
+        whole = (rows.log_p[i] - rows.log_old[i]).sum().exp().reshape(1)
+        return -clipped_gain(whole, a[i], 0.2, 0.2)
+
+    return rows.over_answers(loss)
+
+
+def grpo_verl(rows: FormulaRollouts) -> Tensor:
+    """GRPO as verl has it: the dual clip at 3, k3 held at 10."""
+    a = rows.standardized(plus=1e-6)
+
+    def loss(i: int) -> Tensor:
+        plain = -clipped_gain(rows.ratio(i, rows.log_old), a[i], 0.2, 0.2)
+        held = plain.clamp(max=-3 * a[i]) if a[i] < 0 else plain
+        return held + 0.001 * rows.k3(i).clamp(max=10.0)
+
+    return rows.over_tokens(loss)
+
+
+def _open_instruct(rows: FormulaRollouts, gain: Callable[[Tensor, float, int], Tensor]) -> Tensor:
+    a = rows.centered()
+
+    def loss(i: int) -> Tensor:
+        off = (rows.log_old[i] - rows.log_engine[i]).exp().clamp(max=2.0)
+        return -off * gain(rows.ratio(i, rows.log_old), a[i], i) + 0.05 * rows.k3(i)
+
+    return rows.over_tokens(loss)
+
+
+def grpo_open_instruct(rows: FormulaRollouts) -> Tensor:
+    """GRPO as Open Instruct has it."""
+    return _open_instruct(rows, lambda now, a, i: clipped_gain(now, a, 0.2, 0.272))
+
+
+def cispo_open_instruct(rows: FormulaRollouts) -> Tensor:
+    """CISPO as Open Instruct has it."""
+    return _open_instruct(rows, lambda now, a, i: now.clamp(max=1.272).detach() * a * rows.log_p[i])

@@ -1,0 +1,144 @@
+"""The published systems that a method may be of, and how much of each runs here.
+
+`systems.tsv` holds facts about each: its family, whether it is run itself (A) or gave an idea (B),
+whether the original sees images, audio or a robot, whether a part of its own runs here without a
+file of its own, and the blocks that it still lacks; `blocks.tsv` says what a block is.
+"""
+
+import csv
+from collections.abc import Container, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from posttrain.methods.find import FoundMethod
+
+State = Literal["y", "text", "p", "-"]
+COLUMNS = ("system", "family", "kind", "state", "file", "claims", "missing")
+DECIDED = ("confirmed", "refuted")
+"""Verdicts that settle a claim, either way."""
+
+_HERE = Path(__file__).parent
+
+
+class PublishedSystem(NamedTuple):
+    """A system of the literature, as `systems.tsv` has it."""
+
+    name: str
+    family: str
+    kind: str
+    """A: run here, in miniature; B: one idea of it is taken over."""
+    sees: bool
+    """True where the original sees images, audio or a robot."""
+    in_part: bool
+    """True where a part of its own runs without a method's file."""
+    lacks: tuple[str, ...]
+    """Blocks that it needs and that are not here."""
+
+
+class ListedSystem(NamedTuple):
+    """A line of the list: a system, and what stands for it here."""
+
+    system: str
+    family: str
+    kind: str
+    state: State
+    file: str
+    claims: str
+    missing: str
+
+
+@cache
+def published_systems() -> tuple[PublishedSystem, ...]:
+    """Read all systems, in the order of their families."""
+    return tuple(
+        PublishedSystem(
+            row["system"],
+            row["family"],
+            row["kind"],
+            row["original"] == "sees",
+            row["parts"] == "p",
+            tuple(row["missing"].split()),
+        )
+        for row in _rows("systems.tsv")
+    )
+
+
+@cache
+def blocks() -> dict[str, str]:
+    """Read what each block is, by its name."""
+    return {row["block"]: row["what"] for row in _rows("blocks.tsv")}
+
+
+def listed_systems(
+    methods: Sequence[FoundMethod],
+    verdicts: Mapping[tuple[str, str], str],
+    passed: Container[str],
+) -> list[ListedSystem]:
+    """List every system with what stands for it here.
+
+    Args:
+        methods: Those whose files resolve.
+        verdicts: Verdict of each claim that was run on today's digests, by method and claim.
+        passed: Names of the methods that passed `posttrain method check` as they are today.
+
+    Returns:
+        A line for each system: `y` where a method of it passed its check and at least one claim of
+        that method is confirmed or refuted, `text` where that holds and the original sees, `p`
+        where some of it runs, else `-`.
+
+    """
+    listed = []
+    for each in published_systems():
+        ours = [found for found in methods if found.method.system == each.name]
+        claims = {
+            f"{found.method.name}.{claim.name}": verdicts.get((found.method.name, claim.name), "")
+            for found in ours
+            for claim in found.method.claims
+        }
+        decided = [
+            found.method.name
+            for found in ours
+            for claim in found.method.claims
+            if verdicts.get((found.method.name, claim.name)) in DECIDED
+        ]
+        tested = any(name in passed for name in decided)
+        whole: State = "text" if each.sees else "y"
+        state: State = whole if tested else "p" if ours or each.in_part else "-"
+        listed.append(
+            ListedSystem(
+                each.name,
+                each.family,
+                each.kind,
+                state,
+                " ".join(found.shown for found in ours),
+                "; ".join(f"{name} {verdict or 'not run'}" for name, verdict in claims.items()),
+                "" if tested else "; ".join(_lacking(each, ours, claims, decided)),
+            )
+        )
+    return listed
+
+
+def _lacking(
+    system: PublishedSystem,
+    ours: Sequence[FoundMethod],
+    claims: Mapping[str, str],
+    decided: Sequence[str],
+) -> list[str]:
+    lacks = [blocks()[name] for name in system.lacks]
+    if not ours:
+        lacks.append("a method's file")
+    elif not claims:
+        lacks.append("a claim")
+    elif not any(claims.values()):
+        lacks.append("a claim that was run")
+    elif not decided:
+        lacks.append("a claim that is decided")
+    else:
+        lacks.append(f"a check that it passed (posttrain method check {decided[0]})")
+    return lacks
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    with (_HERE / name).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))

@@ -1,0 +1,262 @@
+"""The RL stage's gradients of two updates, and the same by a formula from the stored rollouts."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from posttrain.data.schemas import ROLLOUTS
+from posttrain.data.tables import read_table
+from posttrain.learning.algorithms.config import Algorithm
+from posttrain.learning.models.load import load_policy
+from posttrain.learning.rl import learner as learning
+from posttrain.learning.rl.batch import TrainBatch, TrainSample
+from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.learner import PolicyLearner
+from posttrain.methods.formula import FormulaRollouts
+from posttrain.methods.lay import laid_over
+from posttrain.operations.gradients.compare import (
+    RATIO,
+    GradientErrors,
+    SeenUpdate,
+    apart,
+    gradients_of,
+    replaced,
+    watched_stage,
+    worst,
+)
+from posttrain.operations.stage_alone import run_alone
+from posttrain.stage.spec import Task
+
+RolloutFormula = Callable[[FormulaRollouts], Tensor]
+
+_SIZES: Mapping[str, Any] = {
+    "steps": 1,
+    "problems_per_step": 12,
+    "group_size": 4,
+    "max_tokens": 8,
+    "temperature": 1.3,
+    # One pass for all: what it says of the tokens is one tensor.
+    "optimization": {"optimizer": "adamw", "learning_rate": 0.02, "warmup_steps": 0},
+    "updates": {"minibatches": 2, "epochs": 1, "micro_batch_tokens": 100_000},
+    "checkpoint_every": 0,
+}
+"""Laid over what a method sets: two updates of one step, the second at ratios other than 1."""
+
+_TWO_STEPS: Mapping[str, Any] = {"steps": 2, "updates": {"minibatches": 1}}
+"""The same where the loss has no ratio."""
+
+
+@dataclass
+class SeenRollouts(SeenUpdate):
+    """One update of RL."""
+
+    step: int = 0
+    """From 1."""
+    groups: frozenset[int] = frozenset()
+    """Whose rollouts it learned from, of those of the step."""
+    drawn: list[tuple[int, ...]] = field(default_factory=list)
+    """The samples' tokens, prompt and answer, in their order."""
+    values: list[tuple[float, ...]] = field(default_factory=list)
+    """Of the critic before the first update, one per drawn token, in the order of `drawn`."""
+
+
+@dataclass
+class SeenRl:
+    """What a run of the stage left behind."""
+
+    config: RlConfig
+    initial: torch.nn.Module
+    """The policy that it started from, which is the reference too, in float64."""
+    rollouts: list[dict[str, Any]]
+    """Rows of its ROLLOUTS that were trained on."""
+    updates: list[SeenRollouts]
+    dtype: torch.dtype
+
+    def errors(self, formula: RolloutFormula) -> GradientErrors:
+        """Hold the gradients of every update against a formula's."""
+        found = worst(_update_errors(formula, self, update) for update in self.updates)
+        if self.config.algorithm.surrogate.HAS_RATIO and self._farthest_ratio() < RATIO:
+            return GradientErrors(
+                found.tokens, found.weights, found.dtype, "no ratio is other than 1"
+            )
+        return found
+
+    def _farthest_ratio(self) -> float:
+        """The largest ratio of the last update to what sampled."""
+        update = self.updates[-1]
+        with torch.no_grad():
+            now = self.logprobs(update.policy(self.initial), self.rollouts)
+        return max(
+            float((new - torch.tensor(row["logprobs"])).exp().max())
+            for new, row in zip(now, self.rollouts, strict=True)
+            if row["step"] == update.step and row["group"] in update.groups
+        )
+
+    def logprobs(self, model: torch.nn.Module, rows: Sequence[Mapping[str, Any]]) -> list[Tensor]:
+        """Compute log-probabilities of the drawn tokens, by a plain forward pass for each row.
+
+        Args:
+            model: The policy.
+            rows: Of ROLLOUTS.
+
+        Returns:
+            A tensor for each row.
+
+        """
+        found = []
+        for row in rows:
+            ids = torch.tensor(row["token_ids"])
+            spans = [span for span in row["spans"] if span["drawn"]]
+            places = [place for span in spans for place in range(span["begin"], span["end"])]
+            logits = model(input_ids=ids[None]).logits[0] / self.config.temperature
+            whole = logits.log_softmax(-1)
+            found.append(torch.stack([whole[place - 1, ids[place]] for place in places]))
+        return found
+
+
+def rl_errors(
+    formula: RolloutFormula,
+    said: Mapping[str, Any],
+    given: tuple[Task, Mapping[str, Path]],
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+) -> GradientErrors:
+    """Run the RL stage for two updates, and compare its gradients with a formula's.
+
+    Args:
+        formula: The loss of an update, by a paper.
+        said: What a method sets of the section; sizes of its own are overruled.
+        given: The stage, and its inputs: policy and problems.
+        folder: Where outputs go.
+        dtype: Number format of the weights, and of all that is computed from them.
+
+    Returns:
+        The errors.
+
+    """
+    return drive_rl(said, *given, folder, dtype=dtype).errors(formula)
+
+
+def drive_rl(
+    said: Mapping[str, Any],
+    task: Task,
+    inputs: Mapping[str, Path],
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+) -> SeenRl:
+    """Run the RL stage for two updates, and write down what each of them was.
+
+    Args:
+        said: What a method sets of the section; sizes of its own are overruled.
+        task: The stage.
+        inputs: Policy and problems.
+        folder: Where outputs go.
+        dtype: Number format of the weights, and of all that is computed from them.
+
+    Returns:
+        Inputs, weights and gradients of each update.
+
+    """
+    sizes = _SIZES
+    if not _parsed(task, {"algorithm": said.get("algorithm") or {}}).algorithm.surrogate.HAS_RATIO:
+        sizes = laid_over(_SIZES, _TWO_STEPS)
+    config = _parsed(task, laid_over(said, sizes))
+    found: list[SeenRollouts] = []
+    with watched_stage(task, dtype) as run, _watched_learner(found):
+        outputs = run_alone(task, config, inputs, folder, seed=1, run=run)
+    rows = read_table(outputs["rollouts"], ROLLOUTS).filter("trained")
+    initial = load_policy(inputs["policy"], dtype=torch.float64).model.eval()
+    return SeenRl(config, initial, rows.to_dicts(), found, dtype)
+
+
+def _parsed(task: Task, values: Mapping[str, Any]) -> RlConfig:
+    config = task.config.parse(values, where="rl")
+    assert isinstance(config, RlConfig)
+    return config
+
+
+@contextmanager
+def _watched_learner(found: list[SeenRollouts]) -> Iterator[None]:
+    """Write down every update that a learner makes while the context is open."""
+    update, accumulate = PolicyLearner.update, PolicyLearner.accumulate
+    objective = vars(learning)["policy_objective"]
+
+    def updating(self: PolicyLearner, samples: Sequence[TrainSample], **given: Any) -> Any:
+        groups = frozenset(sample.group for sample in samples)
+        drawn = [sample.token_ids for sample in samples]
+        values = [sample.values for sample in samples]
+        found.append(
+            SeenRollouts(step=given["step"] + 1, groups=groups, drawn=drawn, values=values)
+        )
+        return update(self, samples, **given)
+
+    def accumulating(self: PolicyLearner, parts: Sequence[TrainBatch], **given: Any) -> Any:
+        with found[-1].around(self.model):
+            return accumulate(self, parts, **given)
+
+    def losing(algorithm: Algorithm, logprobs_BT: Tensor, **given: Any) -> Any:
+        found[-1].saw(given["batch"].input_ids_BT, given["batch"].mask_BT, logprobs_BT)
+        return objective(algorithm, logprobs_BT, **given)
+
+    with (
+        replaced(PolicyLearner, "update", updating),
+        replaced(PolicyLearner, "accumulate", accumulating),
+        replaced(learning, "policy_objective", losing),
+    ):
+        yield
+
+
+def _update_errors(formula: RolloutFormula, run: SeenRl, update: SeenRollouts) -> GradientErrors:
+    model = update.policy(run.initial)
+    stored = [row for row in run.rollouts if row["step"] == update.step]
+    log_p = run.logprobs(model, stored)
+    rows = _formula_rows(run, update, stored, log_p)
+    weights, complaint = update.weights_apart(model, formula(rows))
+    # Of the log-probabilities: at the very numbers that the stage computed.
+    seen: dict[tuple[int, ...], tuple[Tensor, list[Tensor]]] = {}
+    for ids, values_T, grad_T in update.rows():
+        seen.setdefault(ids, (values_T, []))[1].append(grad_T)
+    leaves = [each.detach() for each in log_p]
+    names = [tuple(row["token_ids"]) for row in stored]
+    bearing = [place for place in rows.chosen if names[place] in seen]
+    for place in bearing:
+        leaves[place] = seen[names[place]][0].clone().requires_grad_()
+    loss = formula(_formula_rows(run, update, stored, leaves))
+    expected = gradients_of(loss, (leaves[place] for place in bearing))
+    found = torch.cat([seen[names[place]][1].pop(0) for place in bearing])
+    return GradientErrors(apart(found, expected), weights, run.dtype, complaint)
+
+
+def _formula_rows(
+    run: SeenRl,
+    update: SeenRollouts,
+    stored: Sequence[Mapping[str, Any]],
+    log_p: list[Tensor],
+) -> FormulaRollouts:
+    """What a paper's formula is given: the stored rollouts, and passes of this file's own."""
+    of_step = [each for each in run.updates if each.step == update.step]
+    with torch.no_grad():
+        before = run.logprobs(of_step[0].policy(run.initial), stored)
+        reference = run.logprobs(run.initial, stored)
+    values: dict[tuple[int, ...], tuple[float, ...]] = {}
+    for each in of_step:
+        values |= dict(zip(each.drawn, each.values, strict=True))
+    return FormulaRollouts(
+        log_p=log_p,
+        log_old=before,
+        log_engine=[torch.tensor(row["logprobs"]).double() for row in stored],
+        log_ref=reference,
+        reward=[row["reward"] for row in stored],
+        group=[row["group"] for row in stored],
+        chosen=[place for place, row in enumerate(stored) if row["group"] in update.groups],
+        values=[torch.tensor(values.get(tuple(row["token_ids"]), ())).double() for row in stored],
+        limit=run.config.max_tokens,
+        stored=stored,
+    )

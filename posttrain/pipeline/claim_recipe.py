@@ -1,0 +1,165 @@
+"""A claim as a recipe of `flows.claim`: an arena, a stage for each arm and seed, a verdict."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from posttrain.methods.claim import Arena, MethodClaim
+from posttrain.methods.find import find_arena, find_method
+from posttrain.methods.lay import laid_over
+from posttrain.methods.method import Method
+from posttrain.pipeline.flow import load_flow
+from posttrain.pipeline.recipe import Recipe
+from posttrain.pipeline.recipe_formats import FORMAT
+from posttrain.pipeline.recipe_method import OF_EVERY_STAGE
+from posttrain.pipeline.recipe_values import RunSettings
+from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import canonical_json, sha256_of
+from posttrain.stage.spec import Task
+
+FLOW = "flows.claim"
+_NOT_SHARED = ("rl", "preference", "evaluate")
+"""Sections of an arena that lie under those of arms and evaluations; its flow has no such stage."""
+
+
+def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[str, Any]:
+    """Write a claim as the values of a recipe.
+
+    Args:
+        method: Whose claim it is.
+        claim: The claim.
+        seeds: Runs of each arm.
+
+    Returns:
+        The top level of a recipe of `flows.claim`.
+
+    Raises:
+        UserError: There is no such arena, or an arm sets what all arms share.
+
+    """
+    arena, trains = find_arena(claim.arena), claim.trains
+    flow = load_flow(FLOW, Path.cwd(), where=f"method {method.name}")
+    (task, wires), (grader, graded) = flow.ARMS[trains], flow.EVALUATION
+    begins = flow.base_of(arena.sections)
+    shared = {name: said for name, said in arena.sections.items() if name not in _NOT_SHARED}
+    values: dict[str, Any] = {"flow": FLOW, "format": FORMAT, **shared}
+    arms, updates = _arms(method, claim), {}
+    for arm, said in arms.items():
+        where = f"method {method.name}: claim {claim.name}: arm {arm}"
+        _refuse_shared(where, said, trains)
+        section = laid_over(arena.sections.get(trains, {}), said.get(trains) or {})
+        # What only some arms read, such as a reward model, beside what all of them do.
+        further = section.pop("inputs", None) or {}
+        if claim.matched == "updates":
+            updates[arm] = _updates_per_step(task, section, where)
+        for n in range(1, seeds + 1):
+            values[stage_of_arm(trains, arm, n)] = {
+                "task": task.package,
+                "inputs": {
+                    **{port: each.format(base=begins) for port, each in wires.items()},
+                    **further,
+                },
+                "seed_as": f"seed_{n}",
+                **section,
+            }
+    for n in range(1, seeds + 1):
+        policies = {f"policies.{arm}": f"{stage_of_arm(trains, arm, n)}.policy" for arm in arms}
+        values[f"evaluate_{n}"] = {
+            "task": grader.package,
+            "inputs": {
+                **graded,
+                f"policies.{arena.base}": f"{arena.base}.policy",
+                **policies,
+            },
+            # A seed is shared by two at least, and a method alone has no other arm.
+            **({} if claim.against else {"seed_as": f"seed_{n}"}),
+            **arena.sections.get("evaluate", {}),
+        }
+    decision = _verdict(method, claim, arena, [*arms], seeds)
+    if any(each != 1 for each in updates.values()):
+        decision["updates_per_step"] = updates
+    values["verdict"] = {"task": flow.DECISION.package, **decision}
+    return values
+
+
+def recipe_of_claim(values: Mapping[str, Any], folder: Path) -> Recipe:
+    """Make a recipe of a claim's values; no file is written.
+
+    Args:
+        values: Of `values_of_claim`.
+        folder: Where its outputs lie.
+
+    Returns:
+        The recipe.
+
+    """
+    sections = {k: v for k, v in values.items() if k not in ("flow", "format", "run")}
+    run = RunSettings.parse(values.get("run", {}), where="run")
+    return Recipe(path=folder / "recipe.yaml", flow=FLOW, run=run, sections=sections)
+
+
+def digest_of_claim(method: Method, claim: MethodClaim) -> str:
+    """SHA-256 of all that a claim says: the method's settings, its arms, its arena."""
+    arms = {arm: dict(said) for arm, said in _arms(method, claim).items()}
+    arena = find_arena(claim.arena).model_dump(mode="json", exclude={"says"})
+    said = claim.model_dump(mode="json", by_alias=True, exclude={"says", "minutes", "against"})
+    return sha256_of(canonical_json({"arms": arms, "arena": arena, "claim": said}))
+
+
+def stage_of_arm(trains: str, arm: str, seed: int) -> str:
+    """Name the stage of an arm at a seed, counted from 1."""
+    return f"{trains}_{arm}_{seed}"
+
+
+def _arms(method: Method, claim: MethodClaim) -> dict[str, Mapping[str, Any]]:
+    """Sections of each arm, the method's own first."""
+    if method.name in claim.against:
+        raise UserError(
+            f"method {method.name}: claim {claim.name}: an arm of `against` is called as the method"
+            " itself; rename it"
+        )
+    arms: dict[str, Mapping[str, Any]] = {method.name: method.sets}
+    for arm, said in claim.against.items():
+        own = dict(said)
+        base = find_method(str(own.pop("method"))).method.sets if "method" in own else {}
+        arms[arm] = laid_over(base, own)
+    return arms
+
+
+def _refuse_shared(where: str, said: Mapping[str, Any], trains: str) -> None:
+    others = [name for name in said if name != trains]
+    if others:
+        raise UserError(
+            f"{where} sets {others[0]}, but the arms of a claim on {trains} differ in that section"
+            " alone; set `trains`, or take an arena that has it"
+        )
+
+
+def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int:
+    """Optimizer updates of an arm in each step of its curve; of RL alone there may be several."""
+    said = {key: each for key, each in section.items() if key not in OF_EVERY_STAGE}
+    return int(getattr(task.config.parse(said, where=where), "updates_per_step", 1))
+
+
+def _verdict(
+    method: Method, claim: MethodClaim, arena: Arena, arms: list[str], seeds: int
+) -> dict[str, Any]:
+    numbers = range(1, seeds + 1)
+    inputs = {f"reports.seed_{n}": f"evaluate_{n}.report" for n in numbers}
+    inputs |= {f"completions.seed_{n}": f"evaluate_{n}.completions" for n in numbers}
+    inputs |= {
+        f"curves.{arm}_{n}": f"{stage_of_arm(claim.trains, arm, n)}.curve"
+        for arm in arms
+        for n in numbers
+    }
+    said = claim.model_dump(mode="json", by_alias=True, include={"mechanism", "matched", "decide"})
+    return {
+        "inputs": inputs,
+        "method": method.name,
+        "claim": claim.name,
+        "arms": arms,
+        "base": arena.base,
+        "contract": [each.model_dump(mode="json") for each in arena.contract],
+        "seeds": seeds,
+        **said,
+    }

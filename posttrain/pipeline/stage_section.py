@@ -1,0 +1,178 @@
+"""Sections of a recipe made into a stage: what goes before what, its wiring, what it may use."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from posttrain.methods.lay import laid_over
+from posttrain.pipeline.recipe_file import section_of
+from posttrain.pipeline.recipe_formats import FORMAT, migrate
+from posttrain.pipeline.recipe_rewrites import LEFT_OUT
+from posttrain.pipeline.recipe_values import RecipeValues
+from posttrain.stage.config import StageConfig
+from posttrain.stage.declared import READS, Declared
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.resources import Resources
+from posttrain.stage.spec import Port, Reference, Stage, Task
+
+
+def lay_sections(
+    recipe: RecipeValues, sections: Sequence[str], task: Task
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Lay sections of a recipe over each other, in today's spelling, and over its method's.
+
+    Args:
+        recipe: Its values; a section that it does not have says nothing.
+        sections: Names, the undermost first.
+        task: Of the stage that they are for.
+
+    Returns:
+        What they say together, and what was spelled as of old.
+
+    """
+    own, under = (_laid(said, sections) for said in (recipe.sections, recipe.of_method))
+    if recipe.format == FORMAT:
+        return laid_over(under, own), ()
+    # Laid over each other first: what a section leaves out, the one below may say. And what a
+    # method leaves out is as today, not as it was when the recipe's format was written.
+    named = next((name for name in sections if name in recipe.sections), sections[0])
+    left_out = {} if recipe.of_method.keys() & {*sections} else LEFT_OUT
+    migrated = migrate({named: own}, {named: task}, left_out=left_out)
+    return laid_over(under, migrated.values[named]), migrated.changes
+
+
+def stage_from(
+    recipe: RecipeValues,
+    name: str,
+    task: Task,
+    section: Mapping[str, Any],
+    inputs: Mapping[str, Reference],
+    origin: Mapping[str, str],
+) -> Stage:
+    """Make a stage of its section.
+
+    Args:
+        recipe: Its path, and what it gives to every stage.
+        name: The stage's.
+        task: What it does.
+        section: What the recipe says of it.
+        inputs: What the flow wires to each port, before the section's own `inputs`.
+        origin: The `task` or `repeats` by which a recipe adds it to its flow; it is stated again.
+
+    Returns:
+        The stage; nothing is known yet of the stages that it refers to.
+
+    Raises:
+        UserError: A parameter, a port or a file is not as it must be.
+
+    """
+    params = dict(section)
+    own = {
+        each: section_of(recipe.path, f"{name}.{each}", params.pop(each, None))
+        for each in ("inputs", "declares", "resources")
+    }
+    own["inputs"] = _by_port(own["inputs"])
+    seed_as = params.pop("seed_as", None)
+    declared = recipe.declared.joined(Declared.parse(own["declares"], where=f"{name}.declares"))
+    config = task.config.parse(params, where=name)
+    wired = dict(inputs) | _refer_to_files(recipe.directory, name, config)
+    for port, given in own["inputs"].items():
+        where = f"{name}.inputs.{port}"
+        if given is None:
+            _unplug(where, wired, task, port)
+        else:
+            wired[port] = _reference(where, str(given), task, port)
+    wired.update(_refer_to_reads(recipe.directory, name, declared))
+    stated = {"inputs": own["inputs"], "seed_as": seed_as, "declares": own["declares"]}
+    return Stage(
+        name,
+        task,
+        config,
+        wired,
+        _resources(recipe, name, task, own["resources"]),
+        seed_as,
+        declared,
+        {**origin, **{key: value for key, value in stated.items() if value}},
+    )
+
+
+def _laid(said: Mapping[str, Mapping[str, Any]], sections: Sequence[str]) -> dict[str, Any]:
+    laid: dict[str, Any] = {}
+    for name in sections:
+        laid = laid_over(laid, said.get(name, {}))
+    return laid
+
+
+def _resources(recipe: RecipeValues, name: str, task: Task, own: Mapping[str, Any]) -> Resources:
+    """Those of the run, changed by the section's own; what the task cannot use is refused."""
+    usable = {name for name, used in (("processes", task.parallel), ("ray", task.on_ray)) if used}
+    given_to_all = recipe.run.resources.model_copy(
+        update={k: f.default for k, f in Resources.model_fields.items() if k not in usable}
+    )
+    resources = Resources.parse(given_to_all.changed(own), where=f"{name}.resources")
+    if resources.processes > 1 and not task.parallel:
+        raise UserError(
+            f"{name}.resources.processes: {task.package} works in one process; leave it out"
+        )
+    if resources.ray and not task.on_ray:
+        raise UserError(f"{name}.resources.ray: {task.package} has no work for it; leave it out")
+    return resources
+
+
+def _refer_to_files(directory: Path, stage: str, config: StageConfig) -> dict[str, Reference]:
+    files: dict[str, Reference] = {}
+    for name, given in config.local_files().items():
+        path = directory / Path(given).expanduser()
+        if not path.exists():
+            raise UserError(f"{stage}: source '{name}' is at {path}, and nothing is there")
+        files[f"files.{name}"] = Reference.to_file(path)
+    return files
+
+
+def _refer_to_reads(directory: Path, stage: str, declared: Declared) -> dict[str, Reference]:
+    files: dict[str, Reference] = {}
+    for given in declared.reads:
+        path = directory / Path(given).expanduser()
+        if not path.exists():
+            raise UserError(f"{stage}: it reads {given}, and nothing is there; correct the path")
+        files[f"{READS}.{given}"] = Reference.to_file(path)
+    return files
+
+
+def _reference(where: str, text: str, task: Task, port: str) -> Reference:
+    stage, dot, output = text.partition(".")
+    if not dot:
+        raise UserError(f"{where}: write it as stage.output, for example sft.policy; got '{text}'")
+    declared = _port(where, task, port)
+    return Reference(declared.type, stage=stage, output=output)
+
+
+def _by_port(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a recipe wires, with the names of a `many` port after it: `reward_models.helpful`."""
+    wired: dict[str, Any] = {}
+    for port, value in given.items():
+        named = value.items() if isinstance(value, Mapping) else [("", value)]
+        wired |= {f"{port}.{name}" if name else port: each for name, each in named}
+    return wired
+
+
+def _unplug(where: str, wired: dict[str, Reference], task: Task, port: str) -> None:
+    """Take out what is connected to a port, or to all names of a `many` port."""
+    declared = _port(where, task, port)
+    if not (declared.optional or declared.many):
+        raise UserError(
+            f"{where}: {task.package} cannot do without it ({declared.doc}); write stage.output in"
+            " place of null"
+        )
+    gone = [name for name in wired if name == port or name.startswith(f"{port}.")]
+    if "." in port and not gone:
+        raise UserError(f"{where}: nothing of that name is connected{nearest(port, wired)}")
+    for name in gone:
+        del wired[name]
+
+
+def _port(where: str, task: Task, port: str) -> Port:
+    declared = task.inputs.get(port.partition(".")[0])
+    if declared is None:
+        raise UserError(f"{where}: there is no such input{nearest(port, task.inputs)}")
+    return declared

@@ -1,0 +1,171 @@
+"""Verdicts that are kept: `methods/verdicts.jsonl` of a project, and what ships with posttrain.
+
+A verdict is bound to what the claim says and to the keys of the stages that it came from, as far as
+this code decides them: a stage's code and its parameters. Where one of them moved it is stale.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from posttrain.methods.claim import MethodClaim
+from posttrain.methods.find import FoundMethod, method_folders, own_folder
+from posttrain.methods.method import Method
+from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
+from posttrain.pipeline.stage_keys import StageKeys
+from posttrain.pipeline.workspace import Workspace
+from posttrain.provenance.ledger import Ledger, open_ledger
+from posttrain.stage.errors import UserError, shown
+from posttrain.stage.hashing import sha256_of_json
+
+FILE = "verdicts.jsonl"
+_NO_RECORDS = "sqlite:///:memory:"
+
+
+@dataclass(frozen=True)
+class KeptVerdict:
+    """One line of the file."""
+
+    method: str
+    claim: str
+    verdict: str
+    """confirmed, refuted, undecided or void."""
+    sentence: str
+    """The verdict with its figures."""
+    seeds: int
+    minutes: float
+    commit: str
+    """Of the project, where the arms ran."""
+    digest: str
+    """Of what the claim said: arms, arena, decisions."""
+    keys: Mapping[str, str]
+    """Code and parameters of each stage."""
+    artifact: str
+    """Digest of the verdict's artifact, by which lineage finds what it was made from."""
+
+
+def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:
+    """Read the last verdict of each claim, by method and claim; a project's own goes first."""
+    found: dict[tuple[str, str], KeptVerdict] = {}
+    for folder in reversed(method_folders()):
+        path = folder / FILE
+        for number, line in enumerate(path.read_text().splitlines() if path.is_file() else (), 1):
+            try:
+                kept = KeptVerdict(**json.loads(line))
+            except (ValueError, TypeError):
+                raise UserError(
+                    f"{shown(path)}:{number}: this is no verdict; take the line out, and run the"
+                    " claim again with posttrain method run"
+                ) from None
+            found[kept.method, kept.claim] = kept
+    return found
+
+
+def keep_verdict(root: Path, kept: KeptVerdict) -> Path:
+    """Add a verdict to the project's file.
+
+    Args:
+        root: The project.
+        kept: The verdict.
+
+    Returns:
+        The file.
+
+    """
+    path = own_folder(root) / FILE
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(kept), sort_keys=True) + "\n")
+    return path
+
+
+def claim_keys(method: Method, claim: MethodClaim, seeds: int, root: Path) -> dict[str, str]:
+    """Digest code and parameters of every stage of a claim, as they are now.
+
+    Args:
+        method: Whose claim it is.
+        claim: The claim.
+        seeds: Runs of each arm.
+        root: The project.
+
+    Returns:
+        Stage -> SHA-256.
+
+    """
+    with open_ledger(_NO_RECORDS) as ledger:
+        return _keys(method, claim, seeds, Workspace(root, root), ledger)
+
+
+def standing_verdicts(methods: Sequence[FoundMethod], root: Path) -> dict[tuple[str, str], str]:
+    """Say what is known of each claim that was run: its verdict, or that it is stale.
+
+    Args:
+        methods: Those whose claims are asked about.
+        root: The project.
+
+    Returns:
+        The verdict's word by method and claim; `stale (...)` where what it rests on moved.
+
+    """
+    kept = kept_verdicts()
+    ran = [
+        (found.method, claim, kept[found.method.name, claim.name])
+        for found in methods
+        for claim in found.method.claims
+        if (found.method.name, claim.name) in kept
+    ]
+    if not ran:
+        return {}
+    with open_ledger(_NO_RECORDS) as ledger:
+        workspace = Workspace(root, root)
+        return {
+            (method.name, claim.name): known.verdict
+            if _stands(method, claim, known, workspace, ledger)
+            else f"stale ({known.verdict})"
+            for method, claim, known in ran
+        }
+
+
+def verdicts_of(method: Method, root: Path) -> dict[str, str]:
+    """Say what is known of each claim of a method that was run, with its figures.
+
+    Args:
+        method: The method.
+        root: The project.
+
+    Returns:
+        The sentence by claim, with a word before it where it is stale.
+
+    """
+    kept, found = kept_verdicts(), FoundMethod(method, Path())
+    standing = standing_verdicts([found], root)
+    return {
+        claim: f"{'stale, it was ' * word.startswith('stale')}{kept[name, claim].sentence}"
+        for (name, claim), word in standing.items()
+    }
+
+
+def _stands(
+    method: Method, claim: MethodClaim, known: KeptVerdict, workspace: Workspace, ledger: Ledger
+) -> bool:
+    try:
+        return known.digest == digest_of_claim(method, claim) and known.keys == _keys(
+            method, claim, known.seeds, workspace, ledger
+        )
+    except UserError:
+        # An arm's method or the arena is gone, or what it says is refused by now.
+        return False
+
+
+def _keys(
+    method: Method, claim: MethodClaim, seeds: int, workspace: Workspace, ledger: Ledger
+) -> dict[str, str]:
+    recipe = recipe_of_claim(values_of_claim(method, claim, seeds=seeds), workspace.recipe_dir)
+    dag = recipe.resolve(workspace.root)
+    keys = StageKeys(recipe, dag, workspace, ledger)
+    found = {}
+    for name in dag.stages:
+        components = keys.key(name, {}).components
+        found[name] = sha256_of_json({part: components[part] for part in ("code", "params")})
+    return found

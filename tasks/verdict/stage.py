@@ -1,0 +1,215 @@
+"""Decide a claim: contract, mechanism, equal amounts, then the comparisons, over seeds."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from posttrain.learning.maths.decision import (
+    Outcome,
+    bootstrap_interval,
+    conjunction,
+    decided,
+    paired_interval,
+    seeds_enough,
+)
+from posttrain.methods.claim import ARENA_BASE, ClaimDecision
+from posttrain.stage.context import StageContext
+from posttrain.stage.seeds import purpose_seed
+from tasks.verdict.config import VerdictConfig
+from tasks.verdict.measured import Measured, curve_value, holds, read_measured
+
+_LAYOUT = 1
+_OUTCOMES: tuple[Outcome, ...] = ("confirmed", "refuted", "undecided", "void")
+
+
+def run(
+    config: VerdictConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Read what was measured, decide, and write the verdict."""
+    measured = read_measured(inputs, config.arms, config.seeds)
+    void = [
+        *_contract(config, measured),
+        *_mechanism(config, measured),
+        *_amounts(config, measured),
+    ]
+    compared = [_compared(config, each, measured, context.seed) for each in config.decide]
+    outcome = "void" if void else conjunction([each["outcome"] for each in compared])
+    verdict = {
+        "layout": _LAYOUT,
+        "method": config.method,
+        "claim": config.claim,
+        "verdict": outcome,
+        "void": void,
+        "decisions": compared,
+        "seeds": config.seeds,
+        "sentence": _sentence(outcome, void, compared, config.seeds),
+    }
+    text = json.dumps(verdict, indent=1, sort_keys=True, allow_nan=False)
+    outputs["verdict"].write_text(text + "\n", encoding="utf-8")
+    return {f"verdict/{each}": float(each == outcome) for each in _OUTCOMES}
+
+
+def _contract(config: VerdictConfig, measured: Measured) -> Iterator[str]:
+    """What the base does not show that the arena promises, in the mean over evaluations."""
+    for check in config.contract:
+        values = [measured.value(check.metric, config.base, s) for s in range(config.seeds)]
+        if not holds(check, value := sum(values) / len(values)):
+            yield f"the arena's base has {check.metric} {value:.3g}, and {_bounds(check)} is asked"
+
+
+def _mechanism(config: VerdictConfig, measured: Measured) -> Iterator[str]:
+    """What did not happen in the method's arm, by seed."""
+    own = config.arms[0]
+    for check in config.mechanism:
+        for seed, curve in enumerate(measured.curves[own], start=1):
+            value = curve_value(curve, check.metric, check.at, own)
+            if not holds(check, value):
+                yield (
+                    f"the mechanism did not act: {check.metric} ({check.at}) is {value:.3g} at seed"
+                    f" {seed}, and {_bounds(check)} is asked"
+                )
+
+
+def _amounts(config: VerdictConfig, measured: Measured) -> Iterator[str]:
+    """Arms that used another amount than the method's, over all seeds."""
+    total = {
+        arm: config.updates_per_step.get(arm, 1)
+        * sum(measured.amount(config.matched, arm, seed) for seed in range(config.seeds))
+        for arm in config.arms
+    }
+    own = total[config.arms[0]]
+    for arm, amount in total.items():
+        if abs(amount - own) > config.tolerance * own:
+            yield (
+                f"the arms are not matched: {config.arms[0]} took {own:.0f} {config.matched} and"
+                f" {arm} {amount:.0f}"
+            )
+
+
+def _compared(
+    config: VerdictConfig, decision: ClaimDecision, measured: Measured, seed: int
+) -> dict[str, Any]:
+    """One comparison with its figures; numbers that are not finite are left out as null."""
+    own, rival = config.arms[0], _rival(config, decision)
+    seeds = range(config.seeds)
+    ours = [measured.value(decision.metric, own, each) for each in seeds]
+    if decision.than is not None:
+        theirs = [decision.than] * config.seeds
+    else:
+        theirs = [measured.value(decision.metric, rival, each) for each in seeds]
+    differences_S = torch.tensor(ours, dtype=torch.float64) - torch.tensor(
+        theirs, dtype=torch.float64
+    )
+    interval = paired_interval(differences_S)
+    outcome = decided(
+        differences_S,
+        direction=decision.direction,
+        margin=decision.margin,
+        better=decision.better,
+    )
+    enough = math.inf
+    if outcome == "undecided" and config.seeds > 1:
+        enough = max(seeds_enough(differences_S, threshold=each) for each in _thresholds(decision))
+    resampled = None
+    if decision.metric == "pass_at_1" and decision.than is None:
+        low, high = _over_problems(measured, own, rival, purpose_seed(seed, "bootstrap"))
+        resampled = {"low": low, "high": high}
+    return {
+        "metric": decision.metric,
+        "is": decision.direction,
+        "margin": decision.margin,
+        "against": rival if decision.than is None else None,
+        "ours": ours,
+        "theirs": theirs,
+        "difference": float(interval.estimate),
+        "low": _finite(float(interval.low)),
+        "high": _finite(float(interval.high)),
+        "outcome": outcome,
+        "seeds_enough": _finite(enough),
+        "over_problems": resampled,
+    }
+
+
+def _rival(config: VerdictConfig, decision: ClaimDecision) -> str:
+    """Name the policy that ours is compared with; of a number, nothing is read."""
+    if decision.than is not None:
+        return ""
+    if decision.against == ARENA_BASE:
+        return config.base
+    return decision.against or config.arms[1]
+
+
+def _thresholds(decision: ClaimDecision) -> list[float]:
+    """Where an interval of ours minus theirs must not reach for the claim to be decided.
+
+    Of two edges the nearer one decides, and asks for more seeds.
+    """
+    margin, worse = decision.margin, -1.0 if decision.better == "higher" else 1.0
+    return {
+        "higher": [margin],
+        "lower": [-margin],
+        "not_worse": [worse * margin],
+        "equal": [-margin, margin],
+    }[decision.direction]
+
+
+def _over_problems(measured: Measured, own: str, rival: str, seed: int) -> tuple[float, float]:
+    """Interval over problems of the difference, each problem's being the mean over seeds."""
+    differences: dict[str, list[float]] = {}
+    for each in range(len(measured.policies)):
+        rates = [
+            dict(measured.by_problem(arm, each).select("problem_id", "rate").iter_rows())
+            for arm in (own, rival)
+        ]
+        for problem in sorted(rates[0].keys() & rates[1].keys()):
+            differences.setdefault(problem, []).append(rates[0][problem] - rates[1][problem])
+    means_P = torch.tensor([sum(each) / len(each) for each in differences.values()])
+    interval = bootstrap_interval(means_P, seed=seed)
+    return float(interval.low), float(interval.high)
+
+
+def _sentence(outcome: str, void: list[str], compared: list[dict[str, Any]], seeds: int) -> str:
+    if void:
+        return f"void: {void[0]}{f' (and {len(void) - 1} more)' if len(void) > 1 else ''}"
+    figures = "; ".join(
+        f"{each['metric']} {_mean(each['ours']):.4g} against {_mean(each['theirs']):.4g}"
+        f"{f' of {rival}' if (rival := each['against']) else ''}, difference"
+        f" {each['difference']:+.4g} [{_shown(each['low'])}, {_shown(each['high'])}],"
+        f" {each['is']} by {each['margin']:g}: {each['outcome']}"
+        for each in compared
+    )
+    enough = [each["seeds_enough"] for each in compared if each["outcome"] == "undecided"]
+    more = ""
+    if outcome == "undecided":
+        known = [each for each in enough if each is not None]
+        more = (
+            f"; {max(known):.0f} seeds would be enough if they differ as these do"
+            if len(known) == len(enough)
+            else "; no number of seeds like these would be enough"
+        )
+    return f"{outcome}: {figures}; {seeds} seeds{more}"
+
+
+def _bounds(check: Any) -> str:
+    low = [f"at least {check.at_least:g}"] if check.at_least is not None else []
+    high = [f"at most {check.at_most:g}"] if check.at_most is not None else []
+    return " and ".join([*low, *high])
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _shown(value: float | None) -> str:
+    return "?" if value is None else f"{value:+.4g}"

@@ -1,0 +1,114 @@
+"""The shipped recipes, each resolved as it is, and run to its end on a tiny model."""
+
+import json
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+from ruamel.yaml import YAML
+
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
+from posttrain.pipeline.recipe import load_recipe
+from tests.conftest import made_toy
+
+ROOT = Path(__file__).parents[2]
+CHAINS = {
+    "sft-dpo-rl": ["base", "sft", "preference", "rl"],
+    "iterative-dpo": ["base", "sft", "preference_1", "preference_2", "preference_3"],
+    "rl-from-base": ["base", "rl"],
+    "mid-training": ["imported", "base", "sft", "rl"],
+    "expert-iteration": ["base", "sft", "sft_1", "sft_2", "sft_3"],
+}
+"""Recipe -> the policies that its evaluation compares, in order."""
+
+SOURCES = [
+    {
+        "kind": "jsonl",
+        "name": name,
+        "path": f"../../{name}.jsonl",
+        "columns": {"prompt": "question", "answer": "answer", "solution": "answer"},
+    }
+    for name in ("up", "down")
+]
+TRAINING = {"batch_tokens": 1024}
+# What every recipe's sections are changed to, so that a tiny model goes through all of it.
+SMALL = {
+    "run": {"threads": 1, "retries": 0},
+    "synthesize": {"sources": SOURCES},
+    "curate": {"problem_filters": {"near_duplicates": None, "contamination": {"ngram": None}}},
+    "pretrain": {"steps": 140, "hidden": 32, "layers": 1, "vocab_size": 280, **TRAINING},
+    "sft": {"steps": 2, **TRAINING, "optimization": {"learning_rate": 1e-4}},
+    "probe": {"num_problems": 100, "num_samples": 4, "max_tokens": 16},
+    "reward": {"steps": 4, **TRAINING},
+    "preference": {"steps": 6, "sampling": {"max_tokens": 16}, **TRAINING},
+    "rl": {"steps": 2, "problems_per_step": 8, "max_tokens": 16},
+    "evaluate": {"num_samples": 2, "pass_at": [1], "max_tokens": 16},
+}
+
+
+def coins(side, answer):
+    """300 problems of one kind, a line each."""
+    lines = ({"question": f"{side} {n} =", "answer": f"{side}\n#### {answer}"} for n in range(300))
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """One project for all of them: what two recipes have alike is made once."""
+    with made_toy(tmp_path_factory.mktemp("shipped")) as toy:
+        for package in ("posttrain", "tasks", "flows"):
+            shutil.copytree(ROOT / package, toy.root / package)
+        for side, answer in (("up", "1"), ("down", "2")):
+            toy.write(f"{side}.jsonl", coins(side, answer))
+        texts = [f"up {n} = down\n#### 1 #### 2" for n in range(300)]
+        tokenizer = train_tokenizer(texts, vocab_size=280)
+        model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=128)
+        save_policy(model, tokenizer, toy.root / "tiny")
+        yield toy
+
+
+def shrunk(name):
+    """A shipped recipe with `SMALL` laid over it, as YAML."""
+    shipped = ROOT / "recipes" / name
+    recipe = YAML(typ="safe").load((shipped / "recipe.yaml").read_text())
+    stages = load_recipe(shipped).resolve(ROOT).stages
+    for section, values in SMALL.items():
+        if not {section, f"{section}_1"} & {"run", *stages}:
+            continue
+        entries = recipe.get(section, {})
+        for entry in entries if isinstance(entries, list) else [entries]:
+            entry.update(values)
+            if isinstance(entries, dict):
+                recipe[section] = entry
+    if "import_model" in recipe:
+        recipe["import_model"] = {"path": "../../tiny"}
+        recipe["pretrain"]["mixture"] = {"up": 3, "down": 1}
+        # The tiny model has learned nothing yet, so it needs the rates of pretraining.
+        del recipe["pretrain"]["optimization"]
+    return json.dumps(recipe)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_it_resolves_as_it_is_shipped(name, capsys):
+    recipe = load_recipe(ROOT / "recipes" / name)
+    evaluate = recipe.resolve(ROOT).stages["evaluate"]
+    compared = [port.removeprefix("policies.") for port in evaluate.inputs if "policies." in port]
+    assert compared == CHAINS[name]
+    assert capsys.readouterr().err == ""
+
+
+# Each is a whole pipeline: three to eleven stages that train or sample.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHAINS)
+def test_it_runs_to_its_end_on_a_tiny_model(project, name):
+    folder = project.write(f"recipes/{name}/recipe.yaml", shrunk(name)).parent
+    done = project.cli("run", f"recipes/{name}", "--local", env={"POSTTRAIN_TRACKING": "off"})
+    assert done.returncode == 0, done.stderr
+    evaluated = json.loads((folder / "data/evaluate/report.json").read_text())
+    assert [policy["name"] for policy in evaluated["policies"]] == CHAINS[name]
+    # Each was changed by its stage: no two of them are one.
+    completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
+    assert completions["generator"].n_unique() == len(CHAINS[name])

@@ -1,0 +1,167 @@
+"""Every method of RL and of pairs: the stage's gradient is that of its paper's formula."""
+
+import ast
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+from posttrain.cli.main import cli
+from posttrain.methods.find import SHIPPED, every_method, find_method
+from posttrain.operations.gradients.check import (
+    compared_section,
+    formula_of,
+    method_gradients,
+)
+from posttrain.operations.gradients.compare import GradientErrors, apart
+from posttrain.operations.gradients.rollouts import drive_rl
+from posttrain.operations.method_check import make_tiny_world
+from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+METHODS = {
+    section: sorted(n for n, each in every_method().items() if compared_section(each) == section)
+    for section in ("rl", "preference")
+}
+
+
+def turn() -> int:
+    """Which method's turn it is: one a commit."""
+    asked = ["git", "rev-list", "--count", "HEAD"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(done.stdout) if done.returncode == 0 else 0
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    tasks = stages_of_flow("flows.post_training", ROOT)
+    return make_tiny_world(tmp_path_factory.mktemp("world"), tasks)
+
+
+def method_file(root, name, **said):
+    """A project with one method of its own."""
+    file = root / "methods" / "pg" / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    (root / ".dvc").mkdir(exist_ok=True)
+    whole = {"name": name, "title": name, "source": {"paper": "a note"}, "family": "pg"}
+    file.write_text(json.dumps({**whole, "says": "Something.", **said}))
+    return file.parent
+
+
+@pytest.mark.parametrize("section", METHODS)
+def test_the_gradient_of_the_method_whose_turn_it_is(world, section):
+    names = METHODS[section]
+    found = method_gradients(find_method(names[turn() % len(names)]), world)
+    assert found.agree, found
+
+
+# All of them take two minutes; each commit asks one of each kind.
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for names in METHODS.values() for name in names])
+def test_the_gradient_of_each_method(world, name):
+    found = method_gradients(find_method(name), world)
+    assert found.agree, found
+
+
+def test_every_method_that_ships_has_a_formula(world):
+    names = [name for names in METHODS.values() for name in names]
+    formulas = {name: formula_of(find_method(name), world) for name in names}
+    assert [name for name, each in formulas.items() if each is None] == []
+    # BroRL is a schedule; its algorithm is the default's.
+    others = {name: each.of for name, each in formulas.items() if each.of != name}
+    assert others.get("brorl") == "default"
+
+
+def test_formulas_share_no_line_with_the_product():
+    allowed = ("posttrain.methods.formula", "posttrain.methods.pg.formulas")
+    files = [*SHIPPED.glob("*/formulas.py"), SHIPPED / "formula.py"]
+    assert len(files) > 2
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            assert not isinstance(node, ast.Import) or node.names[0].name in ("torch", "math")
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("posttrain"):
+                assert node.module in allowed, file
+
+
+def test_the_formula_of_another_method_is_told_apart(world, tmp_path):
+    """Of the same rollouts: another denominator alone."""
+    task, inputs = world.tasks["rl"], world.inputs["rl"]
+    run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
+    assert len(run.updates) == 2
+    ours = formula_of(find_method("default"), world)
+    assert run.errors(ours.loss).agree
+    other = run.errors(lambda rows: ours.loss(rows) * (1 + 1e-4))
+    assert not other.agree
+    # As far as the factor is from 1, in parts of what the formula says.
+    assert other.tokens == pytest.approx(1e-4, rel=1e-2)
+    assert other.weights == pytest.approx(1e-4, rel=1e-2)
+
+
+def test_distances_of_gradients_that_are_0():
+    zero, one = torch.zeros(2), torch.ones(2)
+    assert apart(zero, zero) == 0.0
+    assert apart(one, zero) == math.inf
+    assert apart(zero, one) == pytest.approx(1.0)
+    assert apart(1.5 * one, one) == pytest.approx(0.5)
+    assert apart(one * math.nan, one) == apart(one, one * math.inf) == math.inf
+
+
+def test_what_shows_nothing_does_not_agree(world, tmp_path):
+    errors = GradientErrors(0.0, 0.0, torch.float64)
+    assert errors.agree
+    assert not GradientErrors(0.0, 0.0, torch.float64, "the formula's gradient is 0").agree
+    assert not GradientErrors(2e-6, 0.0, torch.float64).agree
+    assert not GradientErrors(0.0, 2e-5, torch.float64).agree
+    assert GradientErrors(0.0, 2e-5, torch.float32).agree
+    # In the first update every ratio is 1, which tells no clip from another.
+    task, inputs = world.tasks["rl"], world.inputs["rl"]
+    formula = formula_of(find_method("default"), world)
+    run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
+    run.updates[1:] = run.updates[:1]
+    assert run.errors(formula.loss).complaint == "no ratio is other than 1"
+
+
+def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    half = {"rl": {"algorithm": {"preset": "reinforce", "advantage": {"positive_weight": 0.5}}}}
+    folder = method_file(tmp_path, "mine", sets=half)
+    method_file(tmp_path, "bare", sets=half)
+    method_file(tmp_path, "other", sets=half)
+    method_file(tmp_path, "beside", sets={"sft": {"steps": 3}})
+    (folder / "formulas.py").write_text(
+        "import torch\n"
+        "def mine(rows, factor=0.5):\n"
+        "    lost = [-factor * rows.reward[i] * rows.log_p[i].sum() for i in rows.chosen]\n"
+        "    return torch.stack(lost).mean()\n"
+        "def other(rows):\n"
+        "    return mine(rows, factor=0.51)\n"
+    )
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "mine", "bare", "beside"])
+    assert said.exit_code == 0, said.output
+    _, mine, bare, beside, *_ = said.output.splitlines()
+    assert len(mine.split()) == 5
+    # Its algorithm is that of one with a formula.
+    assert bare.endswith("formula of mine")
+    assert "nothing to compare" in beside
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "other"])
+    assert said.exit_code == 1
+    assert "another gradient" in said.output
+    assert "not shown to have their paper's gradients: other" in said.output
+
+
+def test_a_method_without_a_formula_is_said_to_have_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = method_file(tmp_path, "bare", sets={"rl": {"algorithm": {"surrogate": {"low": 0.1}}}})
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "bare"])
+    assert said.exit_code == 0, said.output
+    assert "no formula: nothing was compared" in said.output
+    assert "without a formula: bare" in " ".join(said.output.split())
+    (folder / "formulas.py").write_text("import nothing_of_this_name\n")
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "bare"])
+    assert isinstance(said.exception, UserError)
+    assert "formulas.py: the formulas cannot be imported: No module" in str(said.exception)

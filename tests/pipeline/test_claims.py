@@ -1,0 +1,240 @@
+"""A claim becomes a recipe of arms; its verdict is kept, and stale once what it rests on moves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from posttrain.methods.find import (
+    arena_files,
+    every_method,
+    find_arena,
+    find_method,
+    methods_of,
+)
+from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
+from posttrain.pipeline.verdicts import (
+    KeptVerdict,
+    claim_keys,
+    keep_verdict,
+    kept_verdicts,
+    standing_verdicts,
+    verdicts_of,
+)
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+ARENA = """
+name: tiny
+says: A base that knows little.
+sections:
+  pretrain: {steps: 9}
+  rl: {steps: 3, group_size: 4}
+  evaluate: {num_samples: 2, pass_at: [1]}
+contract: [{metric: pass_at_1, at_least: 0.1}]
+"""
+SETS = "sets: {sft: {steps: 6}}"
+METHOD = """
+name: mine
+title: Mine
+source: {paper: a note}
+family: pg
+says: It says so.
+sets: {rl: {algorithm: {preset: dr_grpo}, group_size: 8}}
+claims:
+- name: better
+  says: It is better.
+  arena: tiny
+  against: {plain: {method: reinforce, rl: {group_size: 2}}}
+  matched: rollouts
+  decide: [{metric: pass_at_1, is: higher, margin: 0.01}]
+  seeds: 2
+  minutes: 1
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    def write(method=METHOD, arena=ARENA):
+        for place, text in (("pg/mine", method), ("arenas/tiny", arena)):
+            file = tmp_path / "methods" / f"{place}.yaml"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        found = find_method("mine")
+        return found, found.method.claims[0]
+
+    with methods_of(tmp_path):
+        write.root = tmp_path
+        yield write
+
+
+def test_arms_share_the_base_and_their_seeds_and_differ_in_one_section(project):
+    found, claim = project()
+    values = values_of_claim(found.method, claim, seeds=2)
+    dag = recipe_of_claim(values, project.root).resolve(ROOT)
+    arms = [name for name in dag.stages if name.startswith("rl_")]
+    assert sorted(arms) == ["rl_mine_1", "rl_mine_2", "rl_plain_1", "rl_plain_2"]
+    ours, theirs = dag.stages["rl_mine_1"], dag.stages["rl_plain_1"]
+    # The arena's budget lies under the method's settings.
+    assert (ours.config.steps, ours.config.group_size) == (3, 8)
+    assert (theirs.config.steps, theirs.config.group_size) == (3, 2)
+    assert (ours.seed_as, theirs.seed_as) == ("seed_1", "seed_1")
+    assert dag.stages["rl_mine_2"].seed_as == "seed_2"
+    assert str(ours.inputs["policy"]) == str(theirs.inputs["policy"]) == "sft.policy"
+    assert dag.stages["pretrain"].config.steps == 9
+    evaluated = {port: str(each) for port, each in dag.stages["evaluate_2"].inputs.items()}
+    assert evaluated["policies.plain"] == "rl_plain_2.policy"
+    verdict = dag.stages["verdict"]
+    assert verdict.config.arms == ("mine", "plain")
+    assert str(verdict.inputs["curves.mine_2"]) == "rl_mine_2.curve"
+
+
+def test_an_arm_of_sft_starts_from_the_base_beside_a_shared_sft(project):
+    """The arena's own fine-tuned policy is the base of the contract, with the arena's settings."""
+    own = METHOD.replace("sets: {rl: {algorithm: {preset: dr_grpo}, group_size: 8}}", SETS)
+    against = "{plain: {method: reinforce, rl: {group_size: 2}}}"
+    own = own.replace(against, "{plain: {sft: {steps: 5}}}").replace("rollouts", "updates")
+    own = own.replace("arena: tiny", "arena: tiny\n  trains: sft")
+    with_sft = ARENA.replace("  rl:", "  sft: {steps: 4, batch_tokens: 512}\n  rl:")
+    for arena, base in (
+        (with_sft, "pretrain"),
+        (with_sft.replace("pretrain: {steps: 9}", "import_model: {source: a/b}"), "import_model"),
+    ):
+        found, claim = project(own, arena)
+        values = values_of_claim(found.method, claim, seeds=2)
+        assert values["sft"] == {"steps": 4, "batch_tokens": 512}
+        assert values["evaluate_1"]["inputs"]["policies.sft"] == "sft.policy"
+        ours = values["sft_mine_1"]
+        assert ours["inputs"]["policy"] == f"{base}.policy"
+        # The arena's budget lies under that of the arm.
+        assert (ours["steps"], ours["batch_tokens"]) == (6, 512)
+
+
+def test_arms_that_update_several_times_a_step_are_told_of_where_updates_are_matched(project):
+    changed = METHOD.replace("group_size: 8}}", "group_size: 8, updates: {epochs: 3}}}")
+    found, claim = project(changed.replace("matched: rollouts", "matched: updates"))
+    verdict = values_of_claim(found.method, claim, seeds=2)["verdict"]
+    assert verdict["updates_per_step"] == {"mine": 3, "plain": 1}
+    found, claim = project(changed)
+    assert "updates_per_step" not in values_of_claim(found.method, claim, seeds=2)["verdict"]
+
+
+def test_only_the_arm_that_asks_a_reward_model_reads_it(project):
+    """The arena adds the stage that trains it; a null unplugs what all arms read."""
+    paid = "{components: {correct: verifier, liked: {kind: model, models: [m], squash: sigmoid}},"
+    paid += " combine: {kind: sum, weights: {liked: 0.5}}}"
+    inputs = "{reward_models: {m: reward.reward_model}, solve_rates: null}"
+    sets = "sets: {rl: {inputs: INPUTS, reward: PAID, algorithm".replace("INPUTS", inputs)
+    text = METHOD.replace("sets: {rl: {algorithm", sets.replace("PAID", paid))
+    trained = "{task: tasks.reward, inputs: {policy: sft.policy, samples: probe.samples}}"
+    found, claim = project(text, ARENA.replace("  rl:", f"  reward: {trained}\n  rl:"))
+    dag = recipe_of_claim(values_of_claim(found.method, claim, seeds=2), ROOT).resolve(ROOT)
+    read = {port: str(each) for port, each in dag.stages["rl_mine_2"].inputs.items()}
+    assert read == {
+        "policy": "sft.policy",
+        "problems": "curate.problems",
+        "reward_models.m": "reward.reward_model",
+        "verifiers": "synthesize.verifiers",
+    }
+    plain = {"policy", "problems", "solve_rates", "verifiers"}
+    assert dag.stages["rl_plain_2"].inputs.keys() == plain
+
+
+def test_what_draws_nothing_is_not_matched_by_what_is_drawn(project):
+    text = METHOD.replace("arena: tiny", "arena: tiny\n  trains: sft")
+    with pytest.raises(UserError, match="matched: rollouts is of RL; arms of sft draw nothing"):
+        project(text)
+
+
+REFUSED = {
+    "an arena that is none": (
+        METHOD.replace("arena: tiny", "arena: tinny"),
+        "there is no arena 'tinny'; did you mean 'tiny'?",
+    ),
+    "an arm that sets the base": (
+        METHOD.replace("{method: reinforce, ", "{pretrain: {steps: 1}, "),
+        "method mine: claim better: arm plain sets pretrain, but the arms of a claim on rl differ"
+        " in that section alone; set `trains`, or take an arena that has it",
+    ),
+    "an arm called as the base": (
+        METHOD.replace("{plain:", "{base:"),
+        "an arm is called base, which means the arena's base; rename it",
+    ),
+    "a decision against two things": (
+        METHOD.replace("margin: 0.01", "against: plain, than: 0.5, margin: 0.01"),
+        "the decision on pass_at_1 is against 'plain' and than 0.5; leave one out",
+    ),
+    "a curve of the base": (
+        METHOD.replace("metric: pass_at_1", "metric: rl/entropy, against: base"),
+        "the decision on rl/entropy is against base, which has no curve; take a metric of the"
+        " evaluation",
+    ),
+    "an arm called as the method": (
+        METHOD.replace("plain:", "mine:"),
+        "method mine: claim better: an arm of `against` is called as the method itself; rename it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_cannot_be_compared_is_one_sentence(project, text, sentence):
+    def values():
+        found, claim = project(text)
+        return values_of_claim(found.method, claim, seeds=2)
+
+    with pytest.raises(UserError) as refused:
+        values()
+    assert str(refused.value).endswith(sentence)
+
+
+def test_a_verdict_is_kept_and_goes_stale_with_what_it_rests_on(project, monkeypatch):
+    found, claim = project()
+    keys = claim_keys(found.method, claim, 2, ROOT)
+    kept = KeptVerdict(
+        "mine", "better", "confirmed", "confirmed: so it is", 2, 1.0, "", "", keys, "00"
+    )
+    kept = KeptVerdict(**{**kept.__dict__, "digest": digest_of_claim(found.method, claim)})
+    path = keep_verdict(project.root, kept)
+    assert path == project.root / "methods" / "verdicts.jsonl"
+    assert kept_verdicts()["mine", "better"] == kept
+    assert standing_verdicts([found], ROOT) == {("mine", "better"): "confirmed"}
+    assert verdicts_of(found.method, ROOT) == {"better": "confirmed: so it is"}
+
+    told, _ = project(METHOD.replace("It says so.", "It says another thing."))
+    assert standing_verdicts([told], ROOT) == {("mine", "better"): "confirmed"}
+    for changed in (
+        {"method": METHOD.replace("margin: 0.01", "margin: 0.02")},
+        {"method": METHOD.replace("preset: dr_grpo", "preset: rloo")},
+        {"arena": ARENA.replace("steps: 3", "steps: 4")},
+    ):
+        moved, _ = project(**changed)
+        assert standing_verdicts([moved], ROOT) == {("mine", "better"): "stale (confirmed)"}
+    (project.root / "methods" / "arenas" / "tiny.yaml").unlink()
+    assert standing_verdicts([moved], ROOT) == {("mine", "better"): "stale (confirmed)"}
+    whole, _ = project()
+    other = {**keys, "rl_mine_1": "0" * 64}
+    keep_verdict(project.root, KeptVerdict(**{**kept.__dict__, "keys": other}))
+    assert standing_verdicts([whole], ROOT) == {("mine", "better"): "stale (confirmed)"}
+    assert verdicts_of(whole.method, ROOT)["better"].startswith("stale, it was confirmed")
+
+
+def test_a_line_that_is_no_verdict_is_one_sentence(project):
+    project()
+    (project.root / "methods" / "verdicts.jsonl").write_text('{"method": "mine"}\n')
+    with pytest.raises(UserError, match=r"verdicts\.jsonl:1: this is no verdict; take the line"):
+        kept_verdicts()
+
+
+def test_every_claim_that_ships_becomes_a_recipe():
+    for found in every_method().values():
+        for claim in found.method.claims:
+            dag = recipe_of_claim(values_of_claim(found.method, claim, seeds=2), ROOT).resolve(ROOT)
+            assert "verdict" in dag.stages
+    assert "sums" in {find_arena(name).name for name in arena_files()}
+
+
+def test_verdicts_that_ship_are_of_claims_that_ship():
+    methods = every_method()
+    for method, claim in kept_verdicts():
+        assert claim in {each.name for each in methods[method].method.claims}, (method, claim)
+    assert json.dumps([each.verdict for each in kept_verdicts().values()])

@@ -1,0 +1,117 @@
+"""What a method was checked for counts as long as it comes to the same; a system is y by it."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from posttrain.methods.find import FoundMethod, find_method, methods_of
+from posttrain.methods.method import Method
+from posttrain.methods.systems import listed_systems, published_systems
+from posttrain.pipeline.method_checks import (
+    KeptCheck,
+    checks_of,
+    digest_of_method,
+    keep_checks,
+    kept_checks,
+    passed_checks,
+)
+from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+SAID = {"title": "Mine", "source": {"paper": "a note"}, "family": "pg", "says": "It says so."}
+
+
+def write(root, name, **said):
+    file = root / "methods" / "pg" / f"{name}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"name": name, **SAID, **said}))
+
+
+def algorithm(**said):
+    return {"rl": {"algorithm": said}}
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A method that changes another one's algorithm, in a project of its own."""
+    write(tmp_path, "base", sets=algorithm(surrogate={"low": 0.1}))
+    write(tmp_path, "mine", sets=algorithm(preset="base", surrogate={"high": 0.4}))
+    with methods_of(tmp_path):
+        yield find_method("mine")
+
+
+def check(found, kind="switches", *, passed=True):
+    digest = digest_of_method(found.method, stages_of_flow("flows.post_training", ROOT))
+    return KeptCheck(found.method.name, kind, passed, "so it is", digest, "c0")
+
+
+def test_a_check_counts_until_the_method_comes_to_something_else(tmp_path, mine):
+    assert passed_checks([mine], ROOT) == frozenset()
+    path = keep_checks(tmp_path, [check(mine)])
+    assert path == tmp_path / "methods" / "checks.jsonl"
+    assert passed_checks([mine], ROOT) == {"mine"}
+    assert checks_of(mine.method, ROOT) == {"switches": "passed, so it is"}
+    # The story is no setting; the file of the method that it changes is another file.
+    write(tmp_path, "mine", sets=mine.method.sets, note="Another story.")
+    assert passed_checks([find_method("mine")], ROOT) == {"mine"}
+    write(tmp_path, "base", sets=algorithm(surrogate={"low": 0.2}))
+    assert passed_checks([find_method("mine")], ROOT) == frozenset()
+    write(tmp_path, "base", sets=algorithm(surrogate={"lwo": 0.2}))
+    assert passed_checks([find_method("mine")], ROOT) == frozenset()
+
+
+def test_gradients_that_are_others_take_it_back_and_alone_are_not_enough(tmp_path, mine):
+    keep_checks(tmp_path, [check(mine, "gradients")])
+    assert passed_checks([mine], ROOT) == frozenset()
+    keep_checks(tmp_path, [check(mine)])
+    assert passed_checks([mine], ROOT) == {"mine"}
+    keep_checks(tmp_path, [check(mine, "gradients", passed=False)])
+    assert passed_checks([mine], ROOT) == frozenset()
+    assert len((tmp_path / "methods" / "checks.jsonl").read_text().splitlines()) == 2
+
+
+def test_the_same_found_again_changes_no_line(tmp_path, mine):
+    path = keep_checks(tmp_path, [check(mine)])
+    before = path.read_text()
+    keep_checks(tmp_path, [replace(check(mine), commit="c1")])
+    assert path.read_text() == before
+    keep_checks(tmp_path, [replace(check(mine), commit="c1", says="otherwise")])
+    assert kept_checks()["mine", "switches"].commit == "c1"
+
+
+def test_a_line_that_is_no_check_is_one_sentence(tmp_path, mine):
+    keep_checks(tmp_path, [check(mine)]).write_text('{"method": "mine"}\n')
+    with pytest.raises(UserError, match=r"checks\.jsonl:1: this is no check; take the line out"):
+        passed_checks([mine], ROOT)
+
+
+def claimed(system):
+    claim = {"name": "better", "says": "It is.", "arena": "sums", "against": {"plain": {}}}
+    decided = [{"metric": "pass_at_1", "is": "higher", "margin": 0.1}]
+    amounts = {"matched": "updates", "decide": decided, "seeds": 2, "minutes": 1}
+    said = {"name": "mine", **SAID, "system": system, "claims": [claim | amounts]}
+    return FoundMethod(Method.parse(said, where="mine"), Path("methods/pg/mine.yaml"))
+
+
+@pytest.mark.parametrize("sees", [False, True])
+@pytest.mark.parametrize("verdict", ["confirmed", "refuted"])
+def test_a_system_is_whole_with_a_verdict_that_stands_and_a_check_that_passed(verdict, sees):
+    system = next(each.name for each in published_systems() if each.sees == sees)
+
+    def line(verdicts, passed):
+        lines = listed_systems([claimed(system)], verdicts, passed)
+        return next(each for each in lines if each.system == system)
+
+    known = {("mine", "better"): verdict}
+    whole = line(known, {"mine"})
+    assert (whole.state, whole.missing) == ("text" if sees else "y", "")
+    unchecked = line(known, set())
+    assert unchecked.state == "p"
+    assert unchecked.missing.endswith("a check that it passed (posttrain method check mine)")
+    stale = line({("mine", "better"): f"stale ({verdict})"}, {"mine"})
+    assert stale.state == "p"
+    assert stale.missing.endswith("a claim that is decided")
+    assert line({}, {"mine"}).missing.endswith("a claim that was run")

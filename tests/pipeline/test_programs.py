@@ -1,0 +1,97 @@
+"""Programs of the system that a recipe's verifiers start: looked for before anything runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from posttrain.backends.sandbox import launch
+from posttrain.cli.main import cli
+from posttrain.operations.maintenance.checks import machine as checks
+from posttrain.operations.maintenance.checks.finding import CheckScope
+from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.recipe import load_recipe
+from posttrain.stage.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+RECIPE = """\
+flow: flows.post_training
+format: 3
+synthesize:
+  sources:
+  - {kind: jsonl, name: designs, path: d.jsonl, verifier: VERIFIER}
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose recipe has the verifier, on a machine that has the programs."""
+
+    def make(verifier, *installed):
+        (tmp_path / "recipe.yaml").write_text(RECIPE.replace("VERIFIER", verifier))
+        (tmp_path / "d.jsonl").write_text('{"prompt": "p", "answer": "1"}\n')
+        (tmp_path / ".dvc").mkdir(exist_ok=True)
+        monkeypatch.setattr(shutil, "which", lambda name, path="": name in installed or None)
+        return tmp_path
+
+    return make
+
+
+def needed(folder):
+    return programs_of(load_recipe(folder).resolve(ROOT))
+
+
+def test_a_verifier_that_runs_programs_needs_the_sandbox_and_its_own(project):
+    sandbox = {"bwrap": ("synthesize", "apt-get install bubblewrap")}
+    assert needed(project("numeric")) == {}
+    assert needed(project("python_tests")) == sandbox
+    verilog = {**sandbox, "iverilog": ("synthesize", "apt-get install iverilog")}
+    assert needed(project("verilog")) == verilog
+    assert list(absent_programs(needed(project("verilog", "bwrap")))) == [
+        ("synthesize needs iverilog, which is not installed", "apt-get install iverilog")
+    ]
+    assert list(absent_programs(needed(project("verilog", "bwrap", "iverilog")))) == []
+
+
+def test_doctor_names_what_is_missing_with_the_line_that_installs_it(project, monkeypatch):
+    def found(verifier, *installed):
+        folder = project(verifier, *installed)
+        return [
+            (each.state, each.says, each.remedy) for each in checks.programs(CheckScope(folder))
+        ]
+
+    monkeypatch.setattr(checks, "_sandbox_refused", lambda: "")
+    assert found("numeric") == []
+    (one,) = found("verilog", "bwrap")
+    assert one == (
+        "warning",
+        "synthesize needs iverilog, which is not installed",
+        "apt-get install iverilog",
+    )
+    assert found("verilog", "bwrap", "iverilog") == [("ok", "with bwrap, iverilog", "")]
+    monkeypatch.setattr(checks, "_sandbox_refused", lambda: "bubblewrap cannot make a sandbox here")
+    (one,) = found("python_tests", "bwrap")
+    assert one[:2] == ("warning", "bubblewrap cannot make a sandbox here")
+    # What is wrong with a recipe, plan and run say; and there may be none.
+    file = project("verilog") / "recipe.yaml"
+    file.write_text("flow: nowhere\n")
+    assert list(checks.programs(CheckScope(file.parent))) == []
+    file.unlink()
+    assert list(checks.programs(CheckScope(file.parent))) == []
+
+
+def test_a_sandbox_that_cannot_start_is_told(monkeypatch):
+    def refuse(_):
+        raise UserError("not permitted")
+
+    monkeypatch.setattr(checks, "Sandbox", type("Box", (), {"__init__": refuse}))
+    assert checks._sandbox_refused() == "not permitted"
+
+
+def test_plan_names_what_is_missing(project, monkeypatch):
+    monkeypatch.chdir(project("verilog", "bwrap"))
+    said = CliRunner().invoke(cli, ["plan"]).output
+    line = "note: synthesize needs iverilog, which is not installed; run: apt-get install iverilog"
+    assert line in said.splitlines()
+    assert launch.BUBBLEWRAP not in said
