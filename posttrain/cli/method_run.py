@@ -53,7 +53,10 @@ def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int |
 def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> None:
     arms = ", ".join([method.name, *claim.against])
     click.echo(f"{method.name}.{claim.name}: {claim.says}")
-    click.echo(f"arena {claim.arena}; arms {arms}; {seeds} seeds, matched by {claim.matched}")
+    first = f" from number {claim.first_seed}" if claim.first_seed > 1 else ""
+    click.echo(
+        f"arena {claim.arena}; arms {arms}; {seeds} seeds{first}, matched by {claim.matched}"
+    )
     share = claim.minutes * seeds / claim.seeds
     click.echo(f"about {share:.0f} min on two cores; once stopped, it takes up where it was")
     folder = root / STATE_DIR / "claims" / f"{method.name}.{claim.name}"

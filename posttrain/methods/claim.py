@@ -97,8 +97,14 @@ class MethodClaim(StageConfig):
     """The section in which the arms differ; all before it is shared."""
     seeds: int = Field(ge=2)
     """Runs of each arm. No more are added later: that is a new claim."""
+    first_seed: int = Field(default=1, ge=1)
+    """Number of the first run. A claim that follows from what runs 1 to 5 showed begins with 6."""
     minutes: float = Field(gt=0.0)
     """What all arms take on two cores, roughly."""
+
+    def numbers(self, seeds: int) -> range:
+        """Number the runs of each arm, where there are so many."""
+        return range(self.first_seed, self.first_seed + seeds)
 
     @model_validator(mode="after")
     def _amount_is_measured(self) -> Self:

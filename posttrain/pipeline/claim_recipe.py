@@ -52,7 +52,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
         further = section.pop("inputs", None) or {}
         if claim.matched == "updates":
             updates[arm] = _updates_per_step(task, section, where)
-        for n in range(1, seeds + 1):
+        for n in claim.numbers(seeds):
             values[stage_of_arm(trains, arm, n)] = {
                 "task": task.package,
                 "inputs": {
@@ -62,7 +62,7 @@ def values_of_claim(method: Method, claim: MethodClaim, *, seeds: int) -> dict[s
                 "seed_as": f"seed_{n}",
                 **section,
             }
-    for n in range(1, seeds + 1):
+    for n in claim.numbers(seeds):
         policies = {f"policies.{arm}": f"{stage_of_arm(trains, arm, n)}.policy" for arm in arms}
         values[f"evaluate_{n}"] = {
             "task": grader.package,
@@ -102,7 +102,11 @@ def digest_of_claim(method: Method, claim: MethodClaim) -> str:
     """SHA-256 of all that a claim says: the method's settings, its arms, its arena."""
     arms = {arm: dict(said) for arm, said in _arms(method, claim).items()}
     arena = find_arena(claim.arena).model_dump(mode="json", exclude={"says"})
-    said = claim.model_dump(mode="json", by_alias=True, exclude={"says", "minutes", "against"})
+    unsaid = {"says", "minutes", "against"}
+    if claim.first_seed == 1:
+        # Claims that were decided before a first run could be named say what they said.
+        unsaid.add("first_seed")
+    said = claim.model_dump(mode="json", by_alias=True, exclude=unsaid)
     return sha256_of(canonical_json({"arms": arms, "arena": arena, "claim": said}))
 
 
@@ -144,13 +148,14 @@ def _updates_per_step(task: Task, section: Mapping[str, Any], where: str) -> int
 def _verdict(
     method: Method, claim: MethodClaim, arena: Arena, arms: list[str], seeds: int
 ) -> dict[str, Any]:
-    numbers = range(1, seeds + 1)
-    inputs = {f"reports.seed_{n}": f"evaluate_{n}.report" for n in numbers}
-    inputs |= {f"completions.seed_{n}": f"evaluate_{n}.completions" for n in numbers}
+    # The verdict counts its seeds from 1, whatever the number of the first run is.
+    runs = [*enumerate(claim.numbers(seeds), start=1)]
+    inputs = {f"reports.seed_{i}": f"evaluate_{n}.report" for i, n in runs}
+    inputs |= {f"completions.seed_{i}": f"evaluate_{n}.completions" for i, n in runs}
     inputs |= {
-        f"curves.{arm}_{n}": f"{stage_of_arm(claim.trains, arm, n)}.curve"
+        f"curves.{arm}_{i}": f"{stage_of_arm(claim.trains, arm, n)}.curve"
         for arm in arms
-        for n in numbers
+        for i, n in runs
     }
     said = claim.model_dump(mode="json", by_alias=True, include={"mechanism", "matched", "decide"})
     return {

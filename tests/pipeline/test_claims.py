@@ -89,6 +89,28 @@ def test_arms_share_the_base_and_their_seeds_and_differ_in_one_section(project):
     assert str(verdict.inputs["curves.mine_2"]) == "rl_mine_2.curve"
 
 
+def test_a_claim_on_runs_that_nobody_saw_shares_none_with_the_one_before(project):
+    """Another first run moves seeds and names of the arms; the verdict counts from 1 as ever."""
+    before, was = project()
+    after, claim = project(METHOD.replace("seeds: 2", "seeds: 2\n  first_seed: 6"))
+    old = recipe_of_claim(values_of_claim(before.method, was, seeds=2), project.root).resolve(ROOT)
+    new = recipe_of_claim(values_of_claim(after.method, claim, seeds=2), project.root).resolve(ROOT)
+    of_a_run = {name for name in new.stages if name[-2:] in ("_6", "_7")}
+    assert {"rl_mine_6", "rl_plain_7", "evaluate_6"} < of_a_run
+    assert len(of_a_run) == 6
+    assert new.stages.keys() - of_a_run == {n for n in old.stages if n[-2:] not in ("_1", "_2")}
+    assert {new.stages[name].seed_as for name in of_a_run} == {"seed_6", "seed_7", None}
+    verdict = new.stages["verdict"]
+    assert verdict.inputs.keys() == old.stages["verdict"].inputs.keys()
+    read = {port: str(each) for port, each in verdict.inputs.items()}
+    assert read["curves.plain_1"] == "rl_plain_6.curve"
+    assert read["reports.seed_2"] == "evaluate_7.report"
+    assert verdict.config.seeds == 2
+    assert digest_of_claim(before.method, was) != digest_of_claim(after.method, claim)
+    with pytest.raises(UserError, match="first_seed"):
+        project(METHOD.replace("seeds: 2", "seeds: 2\n  first_seed: 0"))
+
+
 def test_an_arm_of_sft_starts_from_the_base_beside_a_shared_sft(project):
     """The arena's own fine-tuned policy is the base of the contract, with the arena's settings."""
     own = METHOD.replace("sets: {rl: {algorithm: {preset: dr_grpo}, group_size: 8}}", SETS)
