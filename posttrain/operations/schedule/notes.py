@@ -39,6 +39,7 @@ from sqlalchemy import (
 )  # fmt: skip
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
 from posttrain.provenance.ledger.server import patient
 from posttrain.stage.errors import UserError, first_line, masked
@@ -283,6 +284,16 @@ def _of_format_1(connection: Connection, schedule: str | None, limit: int) -> li
     ]  # fmt: skip
 
 
+def _make_tables(engine: Engine) -> None:
+    """Make the tables where they are missing; of processes that come at once, one makes them."""
+    with engine.connect() as connection:
+        if not inspect(connection).has_table(NOTES.name):
+            connection.rollback()
+            connection.exec_driver_sql(WRITER_LOCK[engine.dialect.name])
+            _METADATA.create_all(connection)
+            connection.commit()
+
+
 @contextmanager
 def open_notes(root: Path) -> Iterator[ScheduleNotes]:
     """Open the notes of the project at `root`, made if they are not there.
@@ -305,7 +316,7 @@ def open_notes(root: Path) -> Iterator[ScheduleNotes]:
     else:
         engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
     try:
-        _METADATA.create_all(engine)
+        _make_tables(engine)
         yield ScheduleNotes(engine)
     except DBAPIError as error:
         reason = first_line(error.orig or error)

@@ -5,9 +5,11 @@ worker starts them again.
 """
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -124,6 +126,8 @@ def work(root: Path, limit: int) -> None:
     """Work for the project at `root` until SIGTERM or SIGINT."""
     from prefect.workers.process import ProcessWorker
 
+    # kill -USR1: where each thread stands, in the log.
+    faulthandler.register(signal.SIGUSR1)
     said, wrong = apply(root)
     for line in [*said, *wrong]:
         say(line)
@@ -153,6 +157,10 @@ async def _serve(worker: Any) -> None:
         await worker.end_runs()
         serving.cancel()
         await asyncio.wait({serving}, timeout=_STOP_SECONDS)
+        # A thread that still asks a server which does not answer is not waited for.
+        last = threading.Timer(_STOP_SECONDS, os._exit, (0,))
+        last.daemon = True
+        last.start()
     elif (error := serving.exception()) is not None:
         raise error
 

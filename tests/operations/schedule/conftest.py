@@ -205,12 +205,12 @@ class Lab:
             "DO_NOT_TRACK": "1",
             "POSTTRAIN_TRACKING": "off",
         }
-        self._port, self.server, self.worker = port, None, None
+        self._serve = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
+        self.server, self.worker = None, None
         (self.root / ".posttrain").mkdir(exist_ok=True)
 
     def start_server(self):
-        host = ("--host", "127.0.0.1", "--port", str(self._port))
-        self.server = self._start("server", "prefect", "server", "start", *host)
+        self.server = self._start("server", *self._serve)
         self.until(lambda: self.ask("/health", None))
 
     def start_worker(self):
@@ -226,7 +226,7 @@ class Lab:
     def kill(self, process, number=signal.SIGKILL):
         """End a process, and wait for it."""
         process.send_signal(number)
-        process.wait(60)
+        process.wait(120)
 
     def declare(self, **schedules):
         """Declare schedules in the recipe, commit and apply; the worker has them once they show."""
@@ -244,21 +244,41 @@ class Lab:
         with open_notes(self.root) as notes:
             return notes.history(name, limit=1000)[::-1]
 
-    def tick(self, name, *statuses, seconds=120):
+    def tick(self, name, *statuses, seconds=300):
         """The first tick of a schedule that is in one of the statuses, once there is one."""
         return self.until(
             lambda: next((t for t in self.ticks(name) if t.status in statuses), None), seconds
         )
 
-    def until(self, condition, seconds=120):
-        """Wait until a condition holds; its value."""
-        deadline = time.monotonic() + seconds
+    def until(self, condition, seconds=300):
+        """Wait until a condition holds; its value. A server that hangs is started again."""
+        deadline, heard = time.monotonic() + seconds, time.monotonic()
         while time.monotonic() < deadline:
             if value := condition():
                 return value
             time.sleep(0.1)
-        log = self.root / ".posttrain/worker.log"
-        raise AssertionError(log.read_text()[-3000:] if log.exists() else "no worker")
+            # As `posttrain up` does.
+            if self.server is not None and time.monotonic() - heard > 60:
+                if not self.ask("/health", None):
+                    self.kill(self.server)
+                    self.server = self._start("server", *self._serve)
+                heard = time.monotonic()
+        raise AssertionError(self.told())
+
+    def told(self):
+        """What the worker and the server said last, where the worker stands, and the notes.
+
+        Asked of a worker with SIGUSR1: the threads of one that waits for a server show its client.
+        """
+        if self.worker is not None and self.worker.poll() is None:
+            self.worker.send_signal(signal.SIGUSR1)
+            time.sleep(1.0)
+        logs = [self.root / f".posttrain/{name}.log" for name in ("server", "worker")]
+        parts = [f"the server says it is well: {self.ask('/health', None)}"]
+        parts += [f"{log}:\n{log.read_text()[-6000:]}" for log in logs if log.exists()]
+        with open_notes(self.root) as notes:
+            parts += [f"{tick}" for tick in notes.history(None, limit=10)]
+        return "\n".join(parts)
 
     def ask(self, path, body, method=None):
         """An answer of Prefect's API; None while there is none."""

@@ -9,7 +9,7 @@ import pytest
 
 from posttrain.operations.schedule.outcome import run_lock
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.mark.slow
@@ -146,8 +146,7 @@ def test_a_corrupt_database_of_prefect_is_said_and_one_that_is_lost_made_anew(la
     for file in (lab.root / ".posttrain/prefect").glob("prefect.db*"):
         file.unlink()
     (lab.root / ".posttrain/prefect/prefect.db").write_text("garbage" * 1000)
-    host = ("--host", "127.0.0.1", "--port", str(lab._port))
-    corrupt = lab._start("corrupt", "prefect", "server", "start", *host)
+    corrupt = lab._start("corrupt", *lab._serve)
     assert corrupt.wait(90) != 0
     assert "file is not a database" in (lab.root / ".posttrain/corrupt.log").read_text()
     # What is asked for meanwhile is in the notes; the worker says in a line that it waits.

@@ -54,6 +54,27 @@ def test_an_attempt_begins_and_ends_once_whoever_believes_to_have_it(notes):
     assert notes.tick("s", NOON).reason == "first"
 
 
+def test_who_comes_at_the_same_instant_makes_the_tables_once(tmp_path):
+    together, refused = threading.Barrier(8), []
+
+    def come(number):
+        together.wait()
+        try:
+            with open_notes(tmp_path) as notes:
+                notes.add(f"s{number}", NOON, "waiting", "")
+        except UserError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=come, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []
+    with open_notes(tmp_path) as notes:
+        assert len(notes.live()) == 8
+
+
 def test_what_is_cancelled_does_not_begin_and_does_not_end_otherwise(notes):
     notes.add("s", NOON, "waiting", "")
     waiting = notes.tick("s", NOON)
