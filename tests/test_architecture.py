@@ -161,6 +161,8 @@ def test_style_holds():
     assert formatted.returncode == 0, formatted.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.core
 def test_types_hold():
     done = run(sys.executable, "-m", "mypy")
     assert done.returncode == 0, done.stdout

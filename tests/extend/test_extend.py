@@ -194,6 +194,7 @@ def test_lineage_leads_through_the_parts(extended):
     assert "verifier:extractor.untrimmed" in shown
 
 
+@pytest.mark.slow
 def test_what_was_learned_replays_bit_for_bit(extended):
     assert "equal: the stored rollouts alone lead to the same weights" in extended.cli(
         "replay", "rl@latest"

@@ -53,6 +53,7 @@ def stages_of(client: Any, recipe: str) -> list[Any]:
     return [run for run in runs if "mlflow.parentRunId" in run.data.tags]
 
 
+@pytest.mark.slow
 def test_there_is_one_run_with_every_step_once(state: Path) -> None:
     first = attempt(state, "whole", range(1, 6), ends=False)
     # The checkpoint was that of step 3; its rows are told again, and those after it anew.
@@ -71,6 +72,7 @@ def test_there_is_one_run_with_every_step_once(state: Path) -> None:
     assert run.data.tags["mlflow.parentRunId"] == newest[0].info.run_id
 
 
+@pytest.mark.slow
 def test_what_the_killed_executor_had_not_written_is_there_too(state: Path) -> None:
     first = attempt(state, "gap", range(1, 3), ends=False)
     attempt(state, "gap", range(1, 6), resumes=first)

@@ -131,6 +131,7 @@ def runs_of(client: Any, experiment: str) -> dict[str, Any]:
     return {run.info.run_name: client.get_run(run.info.run_id) for run in found}
 
 
+@pytest.mark.slow
 def test_processes_that_create_one_database_do_not_harm_each_other(created: Path) -> None:
     runs = client_of(created).search_runs(
         [client_of(created).get_experiment_by_name("race").experiment_id]
