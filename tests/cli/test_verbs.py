@@ -229,6 +229,7 @@ def test_the_ledger_moves_and_lineage_reads_it_there(toy, posttrain):
     assert posttrain("ledger", "import", "nowhere.jsonl").code == 2
 
 
+@pytest.mark.slow
 def test_mlflow_is_rebuilt_from_the_ledger(toy, posttrain, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     posttrain("run", "--local")

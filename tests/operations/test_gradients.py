@@ -126,6 +126,7 @@ def test_what_shows_nothing_does_not_agree(world, tmp_path):
     assert run.errors(formula.loss).complaint == "no ratio is other than 1"
 
 
+@pytest.mark.slow
 def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     half = {"rl": {"algorithm": {"preset": "reinforce", "advantage": {"positive_weight": 0.5}}}}

@@ -44,6 +44,7 @@ def opened():
     _watched.clear()
 
 
+@pytest.mark.slow
 def test_a_digest_reaches_the_ledger_in_at_most_six_files(toy):
     digest = hashlib.sha256(json.dumps({"sum": 3}).encode()).hexdigest()
 

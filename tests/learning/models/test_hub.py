@@ -87,6 +87,7 @@ def fetch(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_a_model_by_name_is_its_files_and_what_is_not_there_is_named(
     fetch, model, tokenizer, tmp_path
 ):

@@ -186,6 +186,7 @@ def test_what_a_stage_reads_is_in_its_closure(tmp_path, name):
     assert closure(tmp_path).digest == before.digest
 
 
+@pytest.mark.slow
 def test_a_package_that_is_installed_goes_before_a_folder_without_init(tmp_path):
     write(tmp_path, {STAGE: "import numpy\ndef run(): return numpy.X", "numpy/x.py": "X = 1"})
     found = closure(tmp_path)
