@@ -1,6 +1,8 @@
 """Credit for the structure of a query that gives other rows."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.rewards.score import CORRECT, WRONG_ANSWER, Score
@@ -51,6 +53,167 @@ def test_spelling_does_not_count(query, reference):
     assert clause_agreement(query, reference) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("query", "reference"),
+    [
+        # Below a comparison that is turned round, below one whose sides are put in order, and in
+        # parentheses: on both sides, so that whichever is replaced, the other is below it.
+        (
+            "select x.a from t x join u y on x.i = y.i where x.b + 1 > y.c - 2",
+            "select t.a from t join u on u.i = t.i where u.c - 2 < 1 + t.b",
+        ),
+        (
+            "select p.a from t p join u q on (q.i = p.i) where ((p.b + (q.c)) = q.d)",
+            "select t.a from t join u on t.i = u.i where u.d = t.b + u.c",
+        ),
+        # In a query inside: its own alias, and the one of the query around it.
+        (
+            "select x.a from t x where exists (select 1 from u y where y.i = x.i and y.b > 3)",
+            "select a from t where exists (select 1 from u where 3 < b and t.i = i)",
+        ),
+        # What a query inside gives, and the query itself, by another name.
+        (
+            "select z.n from (select count(*) as n from t) z where z.n > 1",
+            "select m from (select count(*) as m from t) as w where 1 < w.m",
+        ),
+        (
+            "with c as (select a, count(*) n from t group by a) select x.n from c x, u",
+            "with d as (select a, count(*) m from t group by a) select d.m from u, d",
+        ),
+        (
+            "with recursive c(n) as (select 1 union all select n + 1 from c) select n from c",
+            "with recursive d(m) as (select 1 union all select 1 + d.m from d) select d.m from d",
+        ),
+        # An alias of a selected expression, where another clause names it.
+        (
+            "select a, count(*) as n from t group by a having n > 2 order by n desc",
+            "select a, count(*) from t group by a having count(*) > 2 order by count(*) desc",
+        ),
+        (
+            "select a as x from t union select b from u order by x",
+            "select a as y from t union select b from u order by y",
+        ),
+        ("select a + 1 as a from t where a > 3", "select a + 1 as b from t where a > 3"),
+        # Conditions that `and` joins, however deep in parentheses.
+        (
+            "select a from t where ((a = 1 and (b = 2 and c = 3)) and d = 4)",
+            "select a from t where d = 4 and c = 3 and b = 2 and a = 1",
+        ),
+        (
+            "select a from t where b = 1 or (c = 2 or a = 3)",
+            "select a from t where a = 3 or c = 2 or b = 1",
+        ),
+        ("select a from t join u on t.i = u.i", "select a from t inner join u on t.i = u.i"),
+        (
+            "select a from t left join u on t.i = u.i",
+            "select a from t left outer join u on t.i = u.i",
+        ),
+        ("select a from t, u", "select a from u cross join t"),
+        ("select a from t join u using (I)", "select a from t join u using (i)"),
+        ("select a from t order by a asc", "select a from t order by a"),
+        ("select x.a from (t x join u y on x.i = y.i)", "select t.a from (t join u on t.i = u.i)"),
+    ],
+)
+def test_aliases_and_the_order_of_sides_do_not_count_anywhere(query, reference):
+    assert clause_agreement(query, reference) == 1.0
+    assert clause_agreement(reference, query) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("query", "reference", "expected"),
+    [
+        # Of select, from and where, the condition is another: text keeps its case.
+        ("select a from t where b = 'A'", "select a from t where b = 'a'", 2 / 3),
+        # Of select, from, join and on, the kind of join is another.
+        ("select a from t left join u on t.i = u.i", "select a from t join u on t.i = u.i", 3 / 4),
+        # Without a condition all pairs are kept: of four clauses, two are alike.
+        ("select a from t cross join u", "select a from t join u on t.i = u.i", 2 / 4),
+        # The same tables, but all rows of the other one.
+        (
+            "select a from u left join t on t.i = u.i",
+            "select a from t left join u on t.i = u.i",
+            3 / 4,
+        ),
+        ("select a from t join u using (i)", "select a from t join u using (j)", 3 / 4),
+        ("select a from t join u using (i)", "select a from t natural join u", 3 / 4),
+        # Of set, select and from, one.
+        (
+            "select a from t union all select a from u",
+            "select a from t union select a from u",
+            2 / 3,
+        ),
+        # Of set, select, from and order, one that only one has.
+        (
+            "select a from t union select a from u order by a",
+            "select a from t union select a from u",
+            3 / 4,
+        ),
+        # Parentheses that say something: of select and from, the expression is another.
+        ("select (a + b) * c from t", "select a + b * c from t", 1 / 2),
+        ("select a - (b - c) from t", "select a - b - c from t", 1 / 2),
+        # A column of the same name, of what is another expression in the query inside.
+        (
+            "select n from (select max(a) as n from t)",
+            "select n from (select min(a) as n from t)",
+            # Two selected expressions, neither alike; the tables are.
+            1 / 2,
+        ),
+        # The sides of a comparison that does not commute.
+        ("select a from t where a < b", "select a from t where b < a", 2 / 3),
+    ],
+)
+def test_what_means_something_else_counts(query, reference, expected):
+    assert clause_agreement(query, reference) == pytest.approx(expected)
+    assert clause_agreement(reference, query) == pytest.approx(expected)
+
+
+TABLES = ("p", "q", "r", "s", "w")
+COLUMNS = ("m", "n")
+
+
+def spelled(names, flips, *, least=2):
+    """One query, with these aliases, sides turned round and parentheses as `flips` says."""
+    p, q, r, s, w, m, n = (names[each] for each in (*TABLES, *COLUMNS))
+    turn = iter(flips)
+
+    def both(one, sign, other):
+        turned = {">": "<", "<=": ">="}.get(sign, sign)
+        text = f"{other} {turned} {one}" if next(turn) else f"{one} {sign} {other}"
+        return f"({text})" if next(turn) or sign in ("+", "*", "or") else text
+
+    of_group = both(f"{p}.a", ">", "1")
+    joined = both(f"{q}.i", "=", f"{r}.i")
+    other = both(both(f"{q}.b", "+", "1"), "<=", both(f"{r}.{n}", "*", f"{s}.k"))
+    inside = both(both(f"{w}.i", "=", f"{q}.i"), "and", f"{w}.b = 'X'")
+    where = both(
+        both(f"{q}.name in (select {w}.name from w {w} where {inside})", "or", other),
+        "and",
+        both(f"{q}.k", "!=", f"{s}.k"),
+    )
+    return (
+        f"select {q}.name, {r}.{n} + {least} as {m} from u as {q} join (select {p}.i, count(*) as"
+        f" {n} from t {p} where {of_group} group by {p}.i) {r} on {joined} left join v as {s}"
+        f" on {both(f'{s}.i', '=', f'{q}.i')} where {where} order by {m} desc"
+    )
+
+
+AS_IT_IS = {each: each for each in (*TABLES, *COLUMNS)}
+FREE = ("x", "y", "z", "alias", "Alias2", "T1", "t2", "u_", *TABLES, *COLUMNS)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.data())
+def test_no_renaming_and_no_turning_round_changes_the_score(data):
+    chosen = data.draw(st.permutations(FREE))[: len(AS_IT_IS)]
+    flips = data.draw(st.lists(st.booleans(), min_size=40, max_size=40))
+    query = spelled(dict(zip(AS_IT_IS, chosen, strict=True)), flips)
+    plain = spelled(AS_IT_IS, [False] * 40)
+    assert clause_agreement(query, plain) == 1.0
+    # Against a third, the score is that of the plain one, and less than 1.
+    third = spelled(AS_IT_IS, [False] * 40, least=3).replace("'X'", "'x'")
+    assert clause_agreement(query, third) == clause_agreement(plain, third) < 1.0
+
+
 def test_queries_inside_count_by_their_own_clauses():
     outer = "select a from t where a in (select b from u where c > {})"
     # Of select and from all is alike; the outer condition holds the inner one, and both differ.
@@ -70,6 +233,16 @@ def test_what_is_no_query_has_no_structure(query):
 def test_what_is_too_long_or_too_deep_has_no_structure():
     assert clause_agreement("select " + "(" * 3000 + "a" + ")" * 3000, WANTED) == 0.0
     assert clause_agreement("select " + "a, " * 20_000 + "b from t", WANTED) == 0.0
+
+
+def test_names_of_names_do_not_grow():
+    """Each query doubles what the one inside it gives: 2 to the 25th if it were written out."""
+    query = "select a as x from t"
+    for _ in range(25):
+        query = f"select x + x as x from ({query})"
+    assert clause_agreement(query, query) == 1.0
+    long = "select a" + " + 1" * 300 + " as n from t order by " + "n, " * 300 + "n"
+    assert clause_agreement(long, long) == 1.0
 
 
 @pytest.fixture

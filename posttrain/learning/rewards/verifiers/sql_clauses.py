@@ -4,19 +4,26 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from posttrain.learning.rewards.verifiers.sql_canonical import (
+    A_QUERY,
+    LONGEST,
+    conjuncts,
+    kind_of,
+    resolve_names,
+    sources_of,
+    written,
+)
+
 if TYPE_CHECKING:
     from sqlglot.exp import Expression
-
-_LONGEST = 20_000
-"""Characters of a query that are still read."""
 
 
 def clause_agreement(query: str, reference: str) -> float:
     """Compare two queries of SQLite by their clauses, without running them.
 
-    Each clause that either has is a set of pieces: selected expressions, tables, conditions joined
-    by `and`, and so on, those of queries inside it among them. Names of tables stand in the place
-    of their aliases, the case of names does not count, and `3 < a` is `a > 3`.
+    Each clause that either has is a set of pieces: selected expressions, tables, kinds of join,
+    conditions joined by `and`, and so on, those of queries inside it among them. What is named
+    stands in the place of its alias, and each piece is told by the text that `written` gives it.
 
     Args:
         query: What was written.
@@ -44,80 +51,59 @@ def _clauses(query: str) -> Mapping[str, Counter[str]]:
     from sqlglot import exp, parse
     from sqlglot.errors import SqlglotError
 
+    found: dict[str, Counter[str]] = {}
     try:
-        statements = parse(query[: _LONGEST + 1], read="sqlite")
-        if len(query) > _LONGEST or len(statements) != 1:
+        statements = parse(query[: LONGEST + 1], read="sqlite")
+        if len(query) > LONGEST or len(statements) != 1:
             return {}
         (root,) = statements
-        found: dict[str, Counter[str]] = {}
         if not isinstance(root, exp.Query):
             return {}
-        for part in root.find_all(exp.SetOperation):
-            found.setdefault("set", Counter())[type(part).__name__] += 1
-        for select in root.find_all(exp.Select):
-            for clause, piece in _pieces(select):
+        resolve_names(root)
+        for part in root.find_all(exp.Select, exp.SetOperation, exp.Subquery):
+            for clause, piece in _pieces(part):
                 found.setdefault(clause, Counter())[piece] += 1
     except (SqlglotError, RecursionError):
         return {}
     return found
 
 
-def _pieces(select: "Expression") -> Iterator[tuple[str, str]]:
-    """Each piece of one select, with its clause; not of the queries inside."""
+def _pieces(query: "Expression") -> Iterator[tuple[str, str]]:
+    """Each piece of one query, with its clause; not of the queries inside."""
     from sqlglot import exp
 
-    joins = select.args.get("joins") or []
-    sources = [each.this for each in (select.args.get("from_"), *joins) if each is not None]
-    tables = [each for each in sources if isinstance(each, exp.Table)]
-    aliases = {each.alias.lower(): each.name.lower() for each in tables if each.alias}
-    alone = len(sources) == 1
-
-    def written(piece: "Expression") -> str:
-        return _canonical(piece.copy().unalias(), aliases, alone=alone)
-
-    for each in select.expressions:
+    if isinstance(query, exp.SetOperation):
+        rows = "distinct" if query.args.get("distinct") else "all"
+        yield "set", f"{type(query).__name__} {rows}"
+    for each in query.expressions if isinstance(query, exp.Select) else ():
         yield "select", written(each)
-    for each in sources:
-        yield "from", each.name.lower() if isinstance(each, exp.Table) else "(a query)"
-    for join in joins:
-        for each in _conjuncts(join.args.get("on")):
-            yield "on", written(each)
+    for source, join in sources_of(query):
+        name = source.this.name.lower() if isinstance(source, exp.Table) else A_QUERY
+        yield "from", name
+        if join is not None:
+            yield from _pieces_of(join, name)
     for clause in ("where", "having"):
-        stated = select.args.get(clause)
-        for each in _conjuncts(stated and stated.this):
+        stated = query.args.get(clause)
+        for each in conjuncts(stated and stated.this):
             yield clause, written(each)
     for clause in ("group", "order"):
-        stated = select.args.get(clause)
+        stated = query.args.get(clause)
         for each in stated.expressions if stated else ():
             yield clause, written(each)
-    for clause in ("limit", "offset", "distinct"):
-        if select.args.get(clause):
-            yield clause, written(select.args[clause])
+    for clause in ("limit", "offset"):
+        if query.args.get(clause):
+            yield clause, written(query.args[clause])
+    if isinstance(query, exp.Select) and query.args.get("distinct"):
+        yield "distinct", written(query.args["distinct"])
 
 
-def _conjuncts(condition: "Expression | None") -> Iterator["Expression"]:
-    if condition is not None:
-        yield from condition.flatten() if type(condition).__name__ == "And" else [condition]
-
-
-def _canonical(piece: "Expression", aliases: Mapping[str, str], *, alone: bool) -> str:
-    """The text of a piece in which spelling does not count."""
-    from sqlglot import exp
-
-    turned = {exp.GT: exp.LT, exp.GTE: exp.LTE}
-
-    def plain(node: "Expression") -> "Expression":
-        if isinstance(node, exp.Paren):
-            return node.this
-        if isinstance(node, exp.Column) and node.table:
-            table = None if alone else aliases.get(node.table.lower(), node.table.lower())
-            return exp.column(node.name.lower(), table)
-        if isinstance(node, exp.Identifier):
-            return exp.to_identifier(node.name.lower())
-        if type(node) in turned:
-            return turned[type(node)](this=node.expression, expression=node.this)
-        if isinstance(node, exp.EQ) and node.expression.sql() < node.this.sql():
-            return exp.EQ(this=node.expression, expression=node.this)
-        return node
-
-    return str(piece.transform(plain).sql(dialect="sqlite")).lower()
+def _pieces_of(join: "Expression", name: str) -> Iterator[tuple[str, str]]:
+    """What a join keeps, of which table where the sides differ, and by which condition."""
+    kind = kind_of(join)
+    yield "join", f"{kind} {name}" if kind in ("left", "right") else kind
+    for each in conjuncts(join.args.get("on")):
+        yield "on", written(each)
+    for each in join.args.get("using") or ():
+        yield "on", f"using {written(each)}"
+    if join.args.get("method"):
+        yield "on", str(join.method).lower()
