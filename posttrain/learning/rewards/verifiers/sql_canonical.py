@@ -70,7 +70,7 @@ def sources_of(query: "Expression") -> Iterator[tuple["Expression", "Expression 
         yield from ((join.this, join) for join in inside)
 
 
-def written(piece: "Expression") -> str:
+def canonical_sql(piece: "Expression") -> str:
     """Spell a piece of a query in the one way that all of its spellings share.
 
     Identifiers lose their case and text keeps it; `b = a` is `a = b`, `3 < a` is `a > 3`; `and`,
@@ -243,7 +243,7 @@ def _clause(node: "Expression", query: "Expression") -> str:
 
 def _standing_for(selected: "Expression") -> str:
     """Name a column of a query by what it is; short, as queries may stand in queries."""
-    return "=" + sha256_of(written(selected.unalias()))[:16]
+    return "=" + sha256_of(canonical_sql(selected.unalias()))[:16]
 
 
 def _is_query(node: "Expression") -> bool:

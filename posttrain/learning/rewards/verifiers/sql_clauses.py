@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from posttrain.learning.rewards.verifiers.sql_canonical import (
     A_QUERY,
     LONGEST,
+    canonical_sql,
     conjuncts,
     kind_of,
     resolve_names,
     sources_of,
-    written,
 )
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def clause_agreement(query: str, reference: str) -> float:
 
     Each clause that either has is a set of pieces: selected expressions, tables, kinds of join,
     conditions joined by `and`, and so on, those of queries inside it among them. What is named
-    stands in the place of its alias, and each piece is told by the text that `written` gives it.
+    stands in the place of its alias, and pieces are alike where `canonical_sql` of both is.
 
     Args:
         query: What was written.
@@ -76,7 +76,7 @@ def _pieces(query: "Expression") -> Iterator[tuple[str, str]]:
         rows = "distinct" if query.args.get("distinct") else "all"
         yield "set", f"{type(query).__name__} {rows}"
     for each in query.expressions if isinstance(query, exp.Select) else ():
-        yield "select", written(each)
+        yield "select", canonical_sql(each)
     for source, join in sources_of(query):
         name = source.this.name.lower() if isinstance(source, exp.Table) else A_QUERY
         yield "from", name
@@ -85,16 +85,16 @@ def _pieces(query: "Expression") -> Iterator[tuple[str, str]]:
     for clause in ("where", "having"):
         stated = query.args.get(clause)
         for each in conjuncts(stated and stated.this):
-            yield clause, written(each)
+            yield clause, canonical_sql(each)
     for clause in ("group", "order"):
         stated = query.args.get(clause)
         for each in stated.expressions if stated else ():
-            yield clause, written(each)
+            yield clause, canonical_sql(each)
     for clause in ("limit", "offset"):
         if query.args.get(clause):
-            yield clause, written(query.args[clause])
+            yield clause, canonical_sql(query.args[clause])
     if isinstance(query, exp.Select) and query.args.get("distinct"):
-        yield "distinct", written(query.args["distinct"])
+        yield "distinct", canonical_sql(query.args["distinct"])
 
 
 def _pieces_of(join: "Expression", name: str) -> Iterator[tuple[str, str]]:
@@ -102,8 +102,8 @@ def _pieces_of(join: "Expression", name: str) -> Iterator[tuple[str, str]]:
     kind = kind_of(join)
     yield "join", f"{kind} {name}" if kind in ("left", "right") else kind
     for each in conjuncts(join.args.get("on")):
-        yield "on", written(each)
+        yield "on", canonical_sql(each)
     for each in join.args.get("using") or ():
-        yield "on", f"using {written(each)}"
+        yield "on", f"using {canonical_sql(each)}"
     if join.args.get("method"):
         yield "on", str(join.method).lower()
