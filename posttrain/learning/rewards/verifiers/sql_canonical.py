@@ -52,10 +52,13 @@ def resolve_names(query: "Expression") -> None:
 
 
 def sources_of(query: "Expression") -> Iterator[tuple["Expression", "Expression | None"]]:
-    """Each table or query that a select reads from, with the join that adds it.
+    """Go through the tables and queries that a select reads from.
 
     Args:
         query: A select; any other query reads from none itself.
+
+    Yields:
+        Each with the join that adds it; the first of them without one.
 
     """
     from sqlglot import exp
@@ -79,6 +82,9 @@ def canonical_sql(piece: "Expression") -> str:
     Args:
         piece: Any part of a query whose names are resolved; it stays as it is.
 
+    Returns:
+        The text, in the dialect of SQLite.
+
     """
     from sqlglot import exp
 
@@ -89,12 +95,7 @@ def canonical_sql(piece: "Expression") -> str:
 
 
 def conjuncts(condition: "Expression | None") -> list["Expression"]:
-    """Take a condition apart where `and` joins it, through parentheses.
-
-    Args:
-        condition: None for none.
-
-    """
+    """Return the conditions that `and` joins, through parentheses; none of None."""
     from sqlglot import exp
 
     return [] if condition is None else _operands(condition, exp.And)
@@ -108,6 +109,9 @@ def kind_of(join: "Expression") -> str:
 
     Args:
         join: The join.
+
+    Returns:
+        `cross`, `inner`, `left`, `right` or `full`.
 
     """
     bound = any(join.args.get(each) for each in ("on", "using", "method"))
