@@ -229,3 +229,40 @@ def refuse_other_than_one(stage: Stage, *ports: str) -> None:
         )
     if not connected:
         raise UserError(f"{where}: neither {' nor '.join(ports)} is connected; connect one")
+
+
+def refuse_unserved_ports(
+    stage: Stage, parts: str, asked: Mapping[str, str], examples: Mapping[str, str]
+) -> None:
+    """Refuse a part whose port is not there or not connected, and a port that no part asks.
+
+    Args:
+        stage: Whose parts these are.
+        parts: Where they stand in its parameters, such as `reward.components`.
+        asked: Port, `name` or `port.name` -> name of a part that asks it.
+        examples: The ports of the task that only such parts ask -> what a recipe may connect.
+
+    Raises:
+        UserError: One is asked or connected without the other; with the remedy.
+
+    """
+    for port, part in asked.items():
+        where = f"{stage.name}.{parts}.{part}: it asks {port}"
+        head, _, name = port.partition(".")
+        if head not in stage.task.inputs or bool(name) != stage.task.inputs[head].many:
+            raise UserError(
+                f"{where}, and a stage of {stage.task.package} has no such port; leave it out, or"
+                f" take one that asks no more than {', '.join(examples)}"
+            )
+        if port not in stage.inputs:
+            example = examples.get(head, "STAGE.OUTPUT")
+            wired = f"{head}: {{{name}: {example}}}" if name else f"{head}: {example}"
+            raise UserError(
+                f"{where}, which is not connected; add {stage.name}: {{inputs: {{{wired}}}}}"
+            )
+    for port in stage.inputs:
+        if port.partition(".")[0] in examples and port not in asked:
+            raise UserError(
+                f"{stage.name}.inputs.{port}: nothing under {stage.name}.{parts} asks for this; add"
+                " there what does, or leave it out"
+            )

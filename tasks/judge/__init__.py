@@ -1,21 +1,18 @@
 """Judge: ask components of a reward about stored answers, and keep what they say."""
 
-from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.judge.config import JudgeConfig
+
+_ASKED = {"reward_models": "reward.reward_model", "traces": "curate.traces"}
+"""Ports of the components, each with what a recipe may connect."""
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:  # noqa: ARG001 - every task is given both
-    """Refuse a component without its model."""
+    """Refuse a component without its model, and a model that no component asks."""
     config = stage.config
     assert isinstance(config, JudgeConfig)
-    for name, part in config.components.items():
-        for port in part.ports():
-            if port not in stage.inputs:
-                raise UserError(
-                    f"{stage.name}.components.{name}: it asks {port}, which is not connected;"
-                    f" connect it under {stage.name}.inputs"
-                )
+    asked = {port: name for name, part in config.components.items() for port in part.ports()}
+    refuse_unserved_ports(stage, "components", asked, _ASKED)
 
 
 TASK = Task(

@@ -11,6 +11,9 @@ from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
+SCOPES = ("answer", "group")
+"""What a verdict may be about: an answer by itself, or among the others of its problem."""
+
 
 class JudgeConfig(StageConfig):
     """Who is asked about the answers: components of a reward, each by itself."""
@@ -23,7 +26,7 @@ class JudgeConfig(StageConfig):
     @model_validator(mode="after")
     def _goes_by_texts(self) -> Self:
         for name, part in self.components.items():
-            if part.NEEDS or part.reads() or part.when is not None:
+            if part.NEEDS or part.reads() or part.when is not None or part.SCOPE not in SCOPES:
                 raise ValueError(
                     f"components.{name}: a stored answer is a text, but {part.kind} goes by its"
                     " tokens, or by other components; take one that reads the text alone"

@@ -15,6 +15,7 @@ from posttrain.learning.rewards.score import MANY_UNJUDGED
 from posttrain.learning.rollouts.scoring import read_problems
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import sha256_of_file
 from tasks.judge.config import JudgeConfig
 
 
@@ -32,7 +33,8 @@ def run(
     known = Inquiry(VerifierCache(), models=models, tables=PortTables(inputs))
     tables, metrics = [], {"judge/num_answers": float(len(samples))}
     for done, (name, part) in enumerate(config.components.items(), start=1):
-        table = _said(name, part, groups, known)
+        read = _read_by(part, inputs, models)
+        table = _said(name, part, groups, known, read)
         tables.append(table)
         unjudged = table["score"].null_count() / len(table)
         metrics[f"judge/{name}/unjudged"] = unjudged
@@ -65,18 +67,17 @@ def _groups(
 
 
 def _said(
-    name: str, part: Component, groups: list[tuple[Answers, list[str]]], known: Inquiry
+    name: str, part: Component, groups: list[tuple[Answers, list[str]]], known: Inquiry, read: str
 ) -> pl.DataFrame:
     """Rows of what one component says, each answer once."""
     found = part.score_all([group for group, _ in groups], known)
-    models = "".join(f".{known.models.digest(port)[:16]}" for port in _models_of(part))
     rows = [
         {
             "parents": [row],
             "subject": subject_of(group.problem.id, text),
             "component": name,
             "criterion": "",
-            "judge": part.judged_by(group.problem) + models,
+            "judge": part.judged_by(group.problem) + read,
             "draw": 0,
             "score": score,
             "reason": "not_judged" if score is None else "judged",
@@ -90,5 +91,12 @@ def _said(
     return table.unique("id", keep="first", maintain_order=True).select(VERDICTS.names())
 
 
-def _models_of(part: Component) -> list[str]:
-    return [port for port in part.ports() if "." in port]
+def _read_by(part: Component, inputs: Mapping[str, Path], models: PortModels) -> str:
+    """Tell a judge from others of its settings by what it was given: models, tables, answers."""
+    # Who compares the answers of a group says so of this group.
+    ports = [*part.ports(), *(["samples"] if part.SCOPE == "group" else [])]
+    digests = [
+        models.digest(port) if inputs[port].is_dir() else sha256_of_file(inputs[port])
+        for port in ports
+    ]
+    return "".join(f".{digest[:16]}" for digest in digests)

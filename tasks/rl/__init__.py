@@ -4,7 +4,7 @@ Every metric has a stable name, `rl/...`; `posttrain.learning.rl.metrics` lists 
 """
 
 from posttrain.stage.errors import UserError
-from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task, refuse_unserved_ports
 from tasks.rl.config import RlStageConfig
 
 _ASKED = {
@@ -17,7 +17,7 @@ _ASKED = {
 
 
 def _refuse(stage: Stage, dag: Dag) -> None:
-    """Refuse solve rates of another policy, a sampler without them, a reference without use."""
+    """Refuse solve rates of another policy, a sampler without them, ports that nobody asks."""
     config, wired = stage.config, stage.inputs
     assert isinstance(config, RlStageConfig)
     if "solve_rates" in config.draw.sampler.NEEDS:
@@ -41,26 +41,7 @@ def _refuse(stage: Stage, dag: Dag) -> None:
             " has no kl, so it would change nothing; set algorithm.regularizers.kl, or write"
             " reference: null"
         )
-    _refuse_ports(stage, config)
-
-
-def _refuse_ports(stage: Stage, config: RlStageConfig) -> None:
-    """Refuse a component without its model, and a model that no component asks."""
-    asked = config.reward.ports
-    for port, component in asked.items():
-        if port not in stage.inputs:
-            kind, _, name = port.partition(".")
-            wired = f"{kind}: {{{name}: {_ASKED[kind]}}}" if name else f"{kind}: {_ASKED[kind]}"
-            raise UserError(
-                f"{stage.name}.reward.components.{component}: it asks {port}, which is not"
-                f" connected; add {stage.name}: {{inputs: {{{wired}}}}}"
-            )
-    for port in stage.inputs:
-        if port.partition(".")[0] in _ASKED and port not in asked:
-            raise UserError(
-                f"{stage.name}.inputs.{port}: no component of the reward asks for this; add one"
-                f" under {stage.name}.reward.components, or leave it out"
-            )
+    refuse_unserved_ports(stage, "reward.components", config.reward.ports, _ASKED)
 
 
 TASK = Task(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import ClassVar, Literal
 
 import polars as pl
 import pytest
@@ -18,7 +19,7 @@ from posttrain.data.schemas import (
     with_row_ids,
 )
 from posttrain.data.tables import read_table, write_table
-from posttrain.learning.rewards.components.base import Answers, Inquiry
+from posttrain.learning.rewards.components.base import Answers, Component, Inquiry
 from posttrain.learning.rewards.components.registry import COMPONENTS
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rewards.port_tables import PortTables
@@ -138,8 +139,16 @@ def test_problems_of_one_source_have_one_judge_and_of_two_sources_may_have_two(v
     assert looked_up(path, answers(coins[0], "#### 1", "#### 2"), verdict="one") == [1.0, 0.0]
 
 
+class ByToken(Component):
+    """Pays every token, and needs nothing for it."""
+
+    SCOPE: ClassVar[Literal["token"]] = "token"
+
+    kind: Literal["by_token"] = "by_token"
+
+
 @pytest.mark.parametrize(
-    "part", ["tokens", "brier", {"kind": "format", "pattern": "a", "when": "b"}]
+    "part", ["tokens", "brier", {"kind": "format", "pattern": "a", "when": "b"}, ByToken()]
 )
 def test_only_what_reads_texts_judges_stored_answers(part):
     with pytest.raises(UserError, match="judge: components.it: a stored answer is a text, but"):
@@ -229,8 +238,85 @@ def test_a_plan_without_the_table_or_without_use_for_it_is_refused():
     with pytest.raises(UserError, match=r"one: it asks verdicts, .* \{verdicts: judge.verdicts\}"):
         RL.refuse(Stage("rl", RL, config, wired(traces=1)), dag)
     RL.refuse(Stage("rl", RL, config, wired(traces=1, verdicts=1)), dag)
-    with pytest.raises(UserError, match="rl.inputs.traces: no component of the reward asks for"):
+    with pytest.raises(
+        UserError, match="rl.inputs.traces: nothing under rl.reward.components asks"
+    ):
         RL.refuse(Stage("rl", RL, RlStageConfig(), wired(traces=1)), dag)
     asked = JudgeConfig.parse({"components": {"a": "trace_likeness"}}, where="judge")
-    with pytest.raises(UserError, match="judge.components.a: it asks traces, which is not conn"):
+    with pytest.raises(
+        UserError,
+        match=r"judge.components.a: it asks traces, .* \{inputs: \{traces: curate.traces\}\}$",
+    ):
         JUDGE.refuse(Stage("judge", JUDGE, asked, {}), dag)
+    with pytest.raises(UserError, match="judge.inputs.traces: nothing under judge.components asks"):
+        JUDGE.refuse(Stage("judge", JUDGE, JudgeConfig(), wired(traces=1)), dag)
+    JUDGE.refuse(Stage("judge", JUDGE, asked, wired(traces=1)), dag)
+
+
+class AsksElsewhere(Component):
+    """Asks for what only a stage that draws can be given."""
+
+    kind: Literal["elsewhere"] = "elsewhere"
+    port: str
+
+    def ports(self):
+        return (self.port,)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"kind": "stored", "verdict": "one"},
+        AsksElsewhere(port="references.sft"),
+        AsksElsewhere(port="policy"),
+        AsksElsewhere(port="rollouts"),
+        # One of many is asked by its name.
+        AsksElsewhere(port="reward_models"),
+    ],
+)
+def test_what_the_task_has_no_port_for_is_refused_and_not_to_be_connected(part):
+    config = JudgeConfig.parse({"components": {"a": part}}, where="judge")
+    (port,) = config.components["a"].ports()
+    with pytest.raises(UserError) as error:
+        JUDGE.refuse(Stage("judge", JUDGE, config, {}), Dag())
+    assert str(error.value) == (
+        f"judge.components.a: it asks {port}, and a stage of tasks.judge has no such port; leave it"
+        " out, or take one that asks no more than reward_models, traces"
+    )
+
+
+def test_rl_refuses_a_component_whose_port_it_does_not_have():
+    parts = {"correct": "verifier", "a": AsksElsewhere(port="samples")}
+    config = RlStageConfig.parse({"reward": {"components": parts}}, where="rl")
+    with pytest.raises(UserError, match="rl.reward.components.a: it asks samples, and a stage of"):
+        RL.refuse(Stage("rl", RL, config, wired()), Dag())
+
+
+def judges(folder, part, inputs):
+    config = JudgeConfig.parse({"components": {"it": part}}, where="judge")
+    outputs = {"verdicts": folder / "verdicts.parquet"}
+    judge(config, inputs, outputs, StageContext.quiet(folder / "scratch"))
+    return set(read_table(outputs["verdicts"], VERDICTS)["judge"])
+
+
+def test_judges_that_were_given_other_tables_have_other_names(coins, coins_path, tmp_path):
+    """The same settings with other traces, or among other answers of a group, say otherwise."""
+    tables = {
+        text: written(
+            tmp_path / f"{text}.parquet", [Completion(coins[0], text, "t", 1.0, True, "correct")]
+        )
+        for text in ("abcd", "bcde")
+    }
+    asked = {"problems": coins_path, "samples": tables["abcd"]}
+
+    def names(part, **inputs):
+        (found,) = judges(tmp_path, part, asked | inputs)
+        return found
+
+    one = names("trace_likeness", traces=tables["abcd"])
+    assert one == names("trace_likeness", traces=tables["abcd"])
+    assert one != names("trace_likeness", traces=tables["bcde"])
+    assert one.startswith("trace_likeness.")
+    assert names("majority") != names("majority", samples=tables["bcde"])
+    # Who looks at each answer by itself is the same, whatever the others are.
+    assert names(SHORT) == names(SHORT, samples=tables["bcde"])

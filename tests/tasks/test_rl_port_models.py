@@ -148,7 +148,7 @@ def test_a_component_without_its_model_is_refused_by_the_plan():
 
 
 def test_a_model_that_no_component_asks_is_refused_by_the_plan():
-    with pytest.raises(UserError, match=r"rl\.inputs\.reward_models\.b: no component"):
+    with pytest.raises(UserError, match=r"rl\.inputs\.reward_models\.b: nothing under rl\.reward"):
         TASK.refuse(stage({"correct": "verifier"}, reward_models__b="reward"), Dag())
 
 

@@ -9,10 +9,10 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Annotated, Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
 from posttrain.stage.errors import UserError
@@ -75,15 +75,27 @@ def _names(said: Iterable[tuple[str, Mapping[str, Any] | None]]) -> set[str]:
             names.add(kind)
             continue
         part = VERIFIERS.find(kind)
-        inside: list[Part] = []
-        with suppress(UserError):  # of settings that only an older verifier takes
+        try:
             verifier, *inside = parts_in(part.parse(settings, where=kind))
             if verifier == _as_it_is(part):
                 names.add(kind)
                 continue
+        except UserError:  # the rest is its source's to say, or only an older verifier takes them
+            inside = _parts_in_fields(part, settings)
         sets[kind, part.label(settings) or "set"].add(sorted_json(settings))
         names |= {name_of(each) for each in inside}
     return names | {f"{kind}/{label}.{_digest(found)}" for (kind, label), found in sets.items()}
+
+
+def _parts_in_fields(part: type[Part], settings: Mapping[str, Any]) -> list[Part]:
+    """The parts that settings name, each field by itself: one that is missing hides no other."""
+    found: list[Part] = []
+    for name, field in part.model_fields.items():
+        if name in settings:
+            annotation: Any = Annotated[field.annotation, field]
+            with suppress(ValidationError, UserError):
+                found += parts_in(TypeAdapter(annotation).validate_python(settings[name]))
+    return found
 
 
 def _digest(sets: set[str]) -> str:

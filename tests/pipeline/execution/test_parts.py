@@ -3,6 +3,7 @@
 import json
 import re
 from types import SimpleNamespace
+from typing import Annotated, Literal
 
 import polars as pl
 import pytest
@@ -11,6 +12,8 @@ from posttrain.data.source_verifiers import write_verifiers
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.constraints.registry import CONSTRAINTS
 from posttrain.learning.rewards.extractors.registry import EXTRACTORS
+from posttrain.learning.rewards.score import Score
+from posttrain.learning.rewards.verifiers.base import Verifier
 from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
 from posttrain.learning.rewards.verifiers.registry import VERIFIERS
@@ -27,6 +30,7 @@ from posttrain.provenance.code import CodeReader
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import InSlot, Part, plugged
 from posttrain.stage.spec import ArtifactKind, Port, Stage, Task
 
 CHECKPOINT = ArtifactKind.CHECKPOINT
@@ -167,6 +171,35 @@ def test_the_parts_of_a_verifier_have_names_of_their_own(tmp_path):
     plain, named, inside = parts_of(tmp_path / "p.parquet", ArtifactKind.PROBLEMS)
     assert (plain.name, inside.name) == ("exact", "extractor.boxed")
     assert named.name.startswith("exact/set.")
+
+
+class Graded(Verifier):
+    """What it goes by is said by the source, how an answer is found by the row."""
+
+    kind: Literal["graded"] = "graded"
+    scale: float
+    answer: Annotated[Part, InSlot(EXTRACTORS)] = EXTRACTORS.parse("marker")
+
+    def score(self, text, problem):
+        return Score(self.scale, "")
+
+
+def test_parts_that_rows_name_count_where_the_rest_is_for_the_source_to_say(tmp_path):
+    def names(settings):
+        rows = {"verifier": [""], "metadata": [json.dumps(settings)]}
+        pl.DataFrame(rows).write_parquet(tmp_path / "p.parquet")
+        with plugged(lambda: {"verifier": {"graded": Graded}}):
+            found = parts_of(tmp_path / "p.parquet", ArtifactKind.PROBLEMS)
+        return [part.name for part in found]
+
+    inside, one = names({"graded": {"answer": {"kind": "tag", "tag": "b"}}})
+    assert inside == "extractor.tag"
+    assert one.startswith("graded/set.")
+    # One that is wrong, or that nobody knows, hides no other.
+    inside, _ = names({"graded": {"answer": "boxed", "scale": "wide", "limit": 3}})
+    assert inside == "extractor.boxed"
+    (one,) = names({"graded": {"answer": "no such extractor"}})
+    assert one.startswith("graded/set.")
 
 
 def test_a_table_without_questions_has_the_verifiers_of_the_problems_beside_or_before_it():
