@@ -9,10 +9,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
+from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
-from posttrain.pipeline.execution.session import open_session
+from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
 from posttrain.stage.declared import Declared
@@ -55,11 +57,8 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
 
             ReleaseConfig.parse(session.recipe.release, where="release").refuse_outdated()
         Console().print(_table(decisions, verbose=verbose))
-        for name, stage in session.dag.stages.items():
-            for line in stage.config.remarks():
-                click.echo(f"note: {name}: {line}")
-        for what, line in absent_programs(programs_of(session.dag)):
-            click.echo(f"note: {what}; run: {line}")
+        for line in _notes(session):
+            click.echo(f"note: {line}")
         if verbose:
             for decision in decisions:
                 closure = session.planner.keys.closure(decision.stage)
@@ -75,6 +74,17 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 "An older posttrain recorded some of them, whose keys had other rules: what is the"
                 " same need not run again, see posttrain adopt."
             )
+
+
+def _notes(session: Session) -> Iterator[str]:
+    for name, stage in session.dag.stages.items():
+        for line in stage.config.remarks():
+            yield f"{name}: {line}"
+        lacks = without_port(stage, session.dag)
+        if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
+            yield f"{name}: it scores answers to problems, and {lacks}"
+    for what, line in absent_programs(programs_of(session.dag)):
+        yield f"{what}; run: {line}"
 
 
 def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from posttrain.pipeline.connected_verifiers import connect_verifiers
 from posttrain.pipeline.flow import load_task
 from posttrain.pipeline.recipe_file import NO_STAGES
 from posttrain.pipeline.recipe_method import refuse_section_of_method
@@ -11,7 +12,7 @@ from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.pipeline.shared_tokenizers import refuse_other_tokenizers
 from posttrain.pipeline.stage_section import lay_sections, stage_from
 from posttrain.stage.errors import UserError, nearest, shown
-from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage, Task
+from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 Input = Reference | Mapping[str, Reference] | None
 """What a flow wires to a port: one output, several by name for a `many` port, or nothing."""
@@ -104,7 +105,7 @@ class FlowBuilder:
                 hint = nearest(name, [*self._dag.stages, *NO_STAGES])
                 raise UserError(f"{file}: unknown section '{name}'{hint}")
         _refuse_odd_seeds(self._dag)
-        _connect_verifiers(self._dag)
+        connect_verifiers(self._dag)
         self._dag.check()
         refuse_other_tokenizers(self._dag)
         if len(self._dag.stages) > flows_own:
@@ -181,33 +182,6 @@ def _refuse_odd_seeds(dag: Dag) -> None:
         if named is None and given not in [other.seed_as for other in others]:
             hint = nearest(given, dag.stages) or "; name another stage, whose seed it shares"
             raise UserError(f"{where}: no other stage has the seed of '{given}'{hint}")
-
-
-def _connect_verifiers(dag: Dag) -> None:
-    """Connect the verifiers of the stage that made the problems to what scores answers to them.
-
-    Only a port that nothing fills is filled: a flow, or a recipe's `inputs`, may say otherwise.
-    """
-    for name, stage in dag.stages.items():
-        for port, found in stage.task.inputs.items():
-            if found.type == ArtifactKind.VERIFIERS and port not in stage.inputs:
-                made = _beside_problems(stage, dag)
-                if made is not None:
-                    dag.stages[name] = replace(stage, inputs={**stage.inputs, port: made})
-
-
-def _beside_problems(stage: Stage, dag: Dag) -> Reference | None:
-    """The verifiers that stand beside the problems of a stage, however they were chosen since."""
-    seen: set[str] = set()
-    while True:
-        problems = [r for r in stage.inputs.values() if r.type == ArtifactKind.PROBLEMS and r.stage]
-        if not problems or problems[0].stage not in dag.stages or problems[0].stage in seen:
-            return None
-        stage = dag.stages[str(problems[0].stage)]
-        seen.add(stage.name)
-        for output, port in stage.task.outputs.items():
-            if port.type == ArtifactKind.VERIFIERS:
-                return stage[output]
 
 
 def _flatten(inputs: Mapping[str, Input]) -> dict[str, Reference]:

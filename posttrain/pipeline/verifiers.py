@@ -62,7 +62,9 @@ def verifiers_of(
         ledger: Holds the verifiers of every table that a stage made.
         tables: Digests of the tables. Where one is not known, or None is given, every verifier
             that ships counts.
-        also: Digests of what may name some, and names none where nothing is known of it.
+        also: Digests of tables beside which verifiers stand. Of one whose rows name none nothing is
+            known: a table of problems is always the output of a run, and what its rows name is
+            recorded before that run is.
 
     """
     digests = list(tables or ())
