@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from posttrain.pipeline.connected_verifiers import with_remedy
 from posttrain.pipeline.determinism import stage_seed
 from posttrain.pipeline.execution import gpus
 from posttrain.pipeline.execution.assignment import Assignment, rank_log
@@ -118,7 +119,11 @@ class Attempts:
         with gpus.held(
             stage.resources.devices(settings.device), give_up=lambda: self.processes.stopping
         ) as taken:
-            return self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
+            outcome = self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
+        if outcome.refused:
+            error = with_remedy(str(outcome.error), stage, self.planner.dag)
+            outcome = replace(outcome, error=error)
+        return outcome
 
     def _watcher(self, assignment: Assignment, tracked: str) -> Callable[[Mapping[str, Any]], None]:
         noted = False

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
-from posttrain.pipeline.connected_verifiers import with_remedy
 from posttrain.pipeline.execution.attempt import Attempts, Timings, assign, resumed_run, scratch_of
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.failures import StageFailed
@@ -151,8 +150,6 @@ class Executor:
         finally:
             discard(staging)
         if not outcome.ok:
-            dag = self.planner.dag
-            outcome = replace(outcome, error=with_remedy(str(outcome.error), dag.stages[name], dag))
             self._fail(base, outcome, timings, tracked)
         record = self._tracked(record, tracked)
         self.ledger.record(record)
