@@ -154,8 +154,10 @@ def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
 def check(names: Sequence[str], gradients: bool) -> None:
     """Run two steps of each method on a tiny model, and show what its switches do to the weights.
 
-    Each switch is set back to the default of its stage, one at a time, then all of them. One that
-    does nothing is told; a method that does nothing as a whole ends the command with 1.
+    In each section that trains a policy, all switches are set back to the default of the stage,
+    then one at a time. One that does nothing is told; a method that does nothing as a whole in one
+    of its sections ends the command with 1. What a method connects by `inputs` is there as far as
+    the tiny world has an artifact of that kind; where it has none, a line says so.
 
     With --gradients two updates of the method's stage are looked at instead: the gradient of the
     log-probability of each token and of the weights, against those that its paper's formula has on

@@ -1,7 +1,7 @@
 """`posttrain method check`: what switches do, how far gradients are off, and the record of both."""
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from posttrain.methods.find import FoundMethod
-from posttrain.operations.method_check import (
-    ALL_OF_IT,
-    SwitchEffect,
-    TinyWorld,
-    make_tiny_world,
-    switch_effects,
-)
+from posttrain.operations.method_check import ALL_OF_IT, SwitchEffect, switch_effects
+from posttrain.operations.tiny_world import NotInTinyWorldError, TinyWorld, make_tiny_world
 from posttrain.pipeline.method_checks import CheckKind, KeptCheck, digest_of_method, keep_checks
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.provenance.git import revision_of
@@ -46,13 +41,21 @@ def check_switches(methods: Sequence[FoundMethod], root: Path) -> list[str]:
         console.print(f"[bold]{'method':<30}{'without':<46}change[/]", soft_wrap=True)
         for found in each_method:
             name = found.method.name
-            for number, effect in enumerate(switch_effects(found.method, world)):
-                console.print(_effect_line(effect, first=number == 0), soft_wrap=True)
-                switches, idle = switches + 1, idle + (not effect.acts)
-                if effect.switch == ALL_OF_IT:
-                    before = said.get(name, (True, ""))[0]
-                    told = f"without it weights move {effect.change or 0.0:.0%} of the way"
-                    said[name] = (before and effect.acts, told)
+            effects: list[SwitchEffect] = []
+            try:
+                for effect in switch_effects(found.method, world):
+                    console.print(_effect_line(effect, first=not effects), soft_wrap=True)
+                    effects.append(effect)
+            except NotInTinyWorldError as error:
+                console.print(_not_looked_at(name, error), soft_wrap=True)
+                continue
+            if not effects:
+                told = "nothing to switch off: it sets no policy's training, or defaults alone"
+                console.print(f"[dim]{name:<30}{told}[/]", soft_wrap=True)
+                continue
+            said[name] = _told_of_all(effects)
+            switches += len(effects)
+            idle += sum(not each.acts for each in effects)
     console.print(
         f"{len(said)} methods; {idle} of {switches} switches do nothing in two steps of a tiny"
         " model. A change is the largest of a weight, as a share of the largest that training made."
@@ -74,16 +77,30 @@ def check_gradients(methods: Sequence[FoundMethod], root: Path) -> list[str]:
     """
     from posttrain.operations.gradients.check import method_gradients
 
-    results = []
+    results: dict[str, list[MethodGradients]] = {}
     with _looking(methods, root) as (console, world, each_method):
         console.print(f"[bold]{_HEAD}[/]", soft_wrap=True)
         for found in each_method:
-            results.append(method_gradients(found, world))
-            console.print(_line(results[-1]), soft_wrap=True)
+            name = found.method.name
+            try:
+                results[name] = method_gradients(found, world)
+            except NotInTinyWorldError as error:
+                results[name] = []
+                console.print(_not_looked_at(name, error), soft_wrap=True)
+                continue
+            for each in results[name]:
+                console.print(_line(each, alone=len(results[name]) == 1), soft_wrap=True)
+            if not results[name]:
+                told = "nothing to compare: no RL or pairs"
+                console.print(f"[dim]{name:<30}{told}[/]", soft_wrap=True)
     console.print(_sentence(results))
-    compared = {each.method: (each.agree, _figures(each)) for each in results if each.errors}
-    _keep(methods, root, "gradients", compared)
-    return [each.method for each in results if each.differ]
+    said = {
+        name: (all(each.agree for each in compared), "; ".join(_figures(compared)))
+        for name, sections in results.items()
+        if (compared := [each for each in sections if each.errors])
+    }
+    _keep(methods, root, "gradients", said)
+    return [name for name, sections in results.items() if any(each.differ for each in sections)]
 
 
 @contextmanager
@@ -137,38 +154,55 @@ def _keep(
         click.echo(f"kept in {keep_checks(root, checks).relative_to(root)}")
 
 
-def _figures(found: "MethodGradients") -> str:
-    tokens, weights = (
-        max(getattr(each, name) for each in found.errors) for name in ("tokens", "weights")
-    )
-    formula = f" (formula of {found.formula})" * (found.formula != found.method)
-    return f"log-probabilities within {tokens:.0e}, weights within {weights:.0e}{formula}"
+def _figures(compared: "Sequence[MethodGradients]") -> Iterator[str]:
+    for found in compared:
+        tokens, weights = (
+            max(getattr(each, name) for each in found.errors) for name in ("tokens", "weights")
+        )
+        told = f"log-probabilities within {tokens:.0e}, weights within {weights:.0e}"
+        formula = f" (formula of {found.formula})" * (found.formula != found.method)
+        yield f"{found.section}: " * (len(compared) > 1) + told + formula
+
+
+def _told_of_all(effects: Sequence[SwitchEffect]) -> tuple[bool, str]:
+    """Whether what a method sets acts in every section of it, and how far it goes there."""
+    whole = [each for each in effects if each.switch == ALL_OF_IT]
+    told = [f"without it weights move {each.change:.0%} of the way" for each in whole]
+    if len(whole) > 1:
+        told = [f"{each.section}: {text}" for each, text in zip(whole, told, strict=True)]
+    return all(each.acts for each in whole), "; ".join(told)
+
+
+def _not_looked_at(name: str, error: NotInTinyWorldError) -> str:
+    return f"[yellow]{name:<30}not looked at: {escape(str(error))}[/]"
 
 
 def _effect_line(effect: SwitchEffect, *, first: bool) -> str:
     name = effect.method if first else ""
     change = "the rest needs it" if effect.change is None else f"{effect.change:>6.1%}"
     told = "" if effect.acts else "  [red]does nothing[/]"
-    return f"[bold]{name:<30}[/]{escape(effect.switch):<46}{change}{told}"
+    return f"[bold]{name:<30}[/]{escape(effect.place):<46}{change}{told}"
 
 
-def _line(found: "MethodGradients") -> str:
-    if found.section is None:
-        told = "nothing to compare: no RL or pairs, or further models are read"
-        return f"[dim]{found.method:<30}{told}[/]"
+def _line(found: "MethodGradients", *, alone: bool) -> str:
+    name = found.method if alone else f"{found.method} ({found.section})"
     if found.formula is None:
-        return f"[yellow]{found.method:<30}no formula: nothing was compared[/]"
+        return f"[yellow]{name:<30}no formula: nothing was compared[/]"
     numbers = "".join(f"{each.tokens:>10.1e}{each.weights:>10.1e}" for each in found.errors)
     also = f"  [dim]formula of {found.formula}[/]" if found.formula != found.method else ""
     told = next((each.complaint for each in found.errors if each.complaint), "another gradient")
-    return f"{found.method:<30}{numbers}{also}" + ("" if found.agree else f"  [red]{told}[/]")
+    return f"{name:<30}{numbers}{also}" + ("" if found.agree else f"  [red]{told}[/]")
 
 
-def _sentence(results: "Sequence[MethodGradients]") -> str:
-    same, other = sum(each.agree for each in results), sum(each.differ for each in results)
-    without = [each.method for each in results if each.section and not each.formula]
-    beside = [each.method for each in results if not each.section]
-    told = f"{same} methods have the gradients of their formulas, {other} are not shown to"
+def _sentence(results: "Mapping[str, Sequence[MethodGradients]]") -> str:
+    """Count the methods: each agrees if all that was compared of it does."""
+    same = [name for name, found in results.items() if found and all(e.agree for e in found)]
+    other = [name for name, found in results.items() if any(e.differ for e in found)]
+    without = [name for name, found in results.items() if any(not e.formula for e in found)]
+    beside = [name for name, found in results.items() if not found]
+    told = (
+        f"{len(same)} methods have the gradients of their formulas, {len(other)} are not shown to"
+    )
     if without:
         told += f"; without a formula: {', '.join(without)} (docs/methods.md, Formulas)"
     if beside:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,14 @@ from posttrain.stage.hashing import canonical_json, sha256_of
 
 _FLOW = "flows.post_training"
 
+_BEFORE: Mapping[str, str] = {
+    "dapo": "rollouts that were cut off bore no loss",
+    "cispo": "there was no penalty for length",
+    "nsr": "there was no ratio, and the mean was over the tokens of right answers too",
+    "w_reinforce": "there was no ratio",
+}
+"""What else the algorithm of a name was in version 0.1, where it was another."""
+
 
 @dataclass(frozen=True)
 class ShownMethod:
@@ -45,6 +53,8 @@ class ShownMethod:
     defaults: Mapping[str, StageConfig]
     """The same sections where nothing is set."""
     method: Method | None = None
+    remark: str = ""
+    """What the name that was asked for stands for, where that is not quite this."""
 
     @property
     def algorithms(self) -> dict[str, Algorithm | PreferenceAlgorithm]:
@@ -100,7 +110,7 @@ class ShownMethod:
                 "stage": digest(of) if isinstance(of := self._stage(place), Identified) else None,
             }
         said = self.method.model_dump(mode="json", by_alias=True) if self.method else {}
-        return found | said
+        return found | said | ({"remark": self.remark} if self.remark else {})
 
     def _stage(self, place: str) -> StageConfig:
         return self.sections[place.partition(".")[0]]
@@ -122,8 +132,10 @@ def shown_method(name: str, root: Path) -> ShownMethod:
     """
     if has_method(name):
         return _of_method(name, root)
-    if known := name_by_digest(name, _algorithms()):
-        return _of_method(known, root)
+    algorithms = _algorithms()
+    if known := name_by_digest(name, algorithms):
+        of_today = digest(algorithms[known]).startswith(name)
+        return replace(_of_method(known, root), remark="" if of_today else _before(known, name))
     methods = every_method()
     if of_system := [each for each, found in methods.items() if found.method.system == name]:
         return _of_method(of_system[0], root)
@@ -137,6 +149,14 @@ def shown_method(name: str, root: Path) -> ShownMethod:
         raise UserError(f"the system {name} has no method's file yet; see posttrain method list")
     hint = nearest(name, [*methods, *systems]) or "; posttrain method list names them all"
     raise UserError(f"there is no method '{name}'{hint}")
+
+
+def _before(known: str, name: str) -> str:
+    if known not in _BEFORE:
+        return ""
+    return (
+        f"{name[:12]} is {known} of version 0.1, where {_BEFORE[known]}; this is {known} of today"
+    )
 
 
 def _algorithms() -> dict[str, Identified]:
@@ -183,6 +203,8 @@ def print_method(
     console = Console(highlight=False)
     said = shown.method
     console.print(f"[bold]{shown.name}[/]  {escape(said.title) if said else ''}", soft_wrap=True)
+    if shown.remark:
+        console.print(f"note: {shown.remark}", markup=False, soft_wrap=True)
     if said:
         console.print(said.says, markup=False)
     for place, algorithm in shown.algorithms.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 from posttrain.stage.config import StageConfig
 from posttrain.stage.context import StageContext
-from posttrain.stage.spec import Task
+from posttrain.stage.spec import Dag, Reference, Stage, Task
 
 
 def stage_function(task: Task) -> Callable[..., Any]:
@@ -39,7 +39,14 @@ def run_alone(
     Returns:
         A path for each output.
 
+    Raises:
+        UserError: Parameters and inputs do not go together, as a plan would say.
+
     """
+    if task.refuse is not None:
+        name = task.package.rpartition(".")[2]
+        files = {port: Reference.to_file(path) for port, path in inputs.items()}
+        task.refuse(Stage(name, task, config, files), Dag())
     outputs = {name: folder / (name + port.type.suffix) for name, port in task.outputs.items()}
     context = StageContext.quiet(folder / "scratch", seed=seed)
     (run or stage_function(task))(config, inputs, outputs, context)

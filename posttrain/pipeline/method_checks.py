@@ -13,9 +13,10 @@ from typing import Literal
 
 from posttrain.methods.find import FoundMethod, method_folders, own_folder
 from posttrain.methods.method import Method
+from posttrain.pipeline.kept_lines import kept_lines
 from posttrain.pipeline.recipe_method import sections_of_method
 from posttrain.pipeline.recipe_schema import stages_of_flow
-from posttrain.stage.errors import UserError, shown
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 from posttrain.stage.spec import Task
 
@@ -148,14 +149,8 @@ def passed_checks(methods: Sequence[FoundMethod], root: Path) -> frozenset[str]:
 
 
 def _read(path: Path) -> dict[tuple[str, str], KeptCheck]:
-    found: dict[tuple[str, str], KeptCheck] = {}
-    for number, line in enumerate(path.read_text().splitlines() if path.is_file() else (), 1):
-        try:
-            check = KeptCheck(**json.loads(line))
-        except (ValueError, TypeError):
-            raise UserError(
-                f"{shown(path)}:{number}: this is no check; take the line out, and make it again"
-                " with posttrain method check"
-            ) from None
-        found[check.method, check.kind] = check
-    return found
+    complaint = "this is no check; take the line out, and make it again with posttrain method check"
+    return {
+        (check.method, check.kind): check
+        for check in kept_lines(path, KeptCheck, complaint=complaint)
+    }

@@ -79,8 +79,12 @@ def sections_of_method(method: Method, tasks: Mapping[str, Task]) -> dict[str, S
                 f"method {method.name}: sets.{section}: there is no such section"
                 f"{nearest(section, tasks)}"
             )
-        values = {key: each for key, each in (said or {}).items() if key not in OF_EVERY_STAGE}
         found[section] = tasks[section].config.parse(
-            values, where=f"method {method.name}: sets.{section}"
+            task_parameters(said or {}), where=f"method {method.name}: sets.{section}"
         )
     return found
+
+
+def task_parameters(said: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of a section what is no parameter of its task, such as `inputs`."""
+    return {name: value for name, value in said.items() if name not in OF_EVERY_STAGE}

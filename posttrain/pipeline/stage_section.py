@@ -71,7 +71,7 @@ def stage_from(
         each: section_of(recipe.path, f"{name}.{each}", params.pop(each, None))
         for each in ("inputs", "declares", "resources")
     }
-    own["inputs"] = _by_port(own["inputs"])
+    own["inputs"] = inputs_by_port(own["inputs"])
     seed_as = params.pop("seed_as", None)
     declared = recipe.declared.joined(Declared.parse(own["declares"], where=f"{name}.declares"))
     config = task.config.parse(params, where=name)
@@ -143,12 +143,12 @@ def _reference(where: str, text: str, task: Task, port: str) -> Reference:
     stage, dot, output = text.partition(".")
     if not dot:
         raise UserError(f"{where}: write it as stage.output, for example sft.policy; got '{text}'")
-    declared = _port(where, task, port)
+    declared = port_of(where, task, port)
     return Reference(declared.type, stage=stage, output=output)
 
 
-def _by_port(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a recipe wires, with the names of a `many` port after it: `reward_models.helpful`."""
+def inputs_by_port(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Write what a section connects by port, a `many` port's as `reward_models.helpful`."""
     wired: dict[str, Any] = {}
     for port, value in given.items():
         named = value.items() if isinstance(value, Mapping) else [("", value)]
@@ -158,7 +158,7 @@ def _by_port(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unplug(where: str, wired: dict[str, Reference], task: Task, port: str) -> None:
     """Take out what is connected to a port, or to all names of a `many` port."""
-    declared = _port(where, task, port)
+    declared = port_of(where, task, port)
     if not (declared.optional or declared.many):
         raise UserError(
             f"{where}: {task.package} cannot do without it ({declared.doc}); write stage.output in"
@@ -171,7 +171,21 @@ def _unplug(where: str, wired: dict[str, Reference], task: Task, port: str) -> N
         del wired[name]
 
 
-def _port(where: str, task: Task, port: str) -> Port:
+def port_of(where: str, task: Task, port: str) -> Port:
+    """Find the port that an input of a section is for.
+
+    Args:
+        where: The input's place in the recipe, for the error.
+        task: Of the stage.
+        port: Its name, or that of a `many` port with a name after it.
+
+    Returns:
+        The port.
+
+    Raises:
+        UserError: The task has none of that name.
+
+    """
     declared = task.inputs.get(port.partition(".")[0])
     if declared is None:
         raise UserError(f"{where}: there is no such input{nearest(port, task.inputs)}")

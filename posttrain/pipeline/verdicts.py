@@ -13,10 +13,11 @@ from posttrain.methods.claim import MethodClaim
 from posttrain.methods.find import FoundMethod, method_folders, own_folder
 from posttrain.methods.method import Method
 from posttrain.pipeline.claim_recipe import digest_of_claim, recipe_of_claim, values_of_claim
+from posttrain.pipeline.kept_lines import kept_lines
 from posttrain.pipeline.stage_keys import StageKeys
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger import Ledger, open_ledger
-from posttrain.stage.errors import UserError, shown
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import sha256_of_json
 
 FILE = "verdicts.jsonl"
@@ -47,19 +48,14 @@ class KeptVerdict:
 
 def kept_verdicts() -> dict[tuple[str, str], KeptVerdict]:
     """Read the last verdict of each claim, by method and claim; a project's own goes first."""
-    found: dict[tuple[str, str], KeptVerdict] = {}
-    for folder in reversed(method_folders()):
-        path = folder / FILE
-        for number, line in enumerate(path.read_text().splitlines() if path.is_file() else (), 1):
-            try:
-                kept = KeptVerdict(**json.loads(line))
-            except (ValueError, TypeError):
-                raise UserError(
-                    f"{shown(path)}:{number}: this is no verdict; take the line out, and run the"
-                    " claim again with posttrain method run"
-                ) from None
-            found[kept.method, kept.claim] = kept
-    return found
+    complaint = (
+        "this is no verdict; take the line out, and run the claim again with posttrain method run"
+    )
+    return {
+        (kept.method, kept.claim): kept
+        for folder in reversed(method_folders())
+        for kept in kept_lines(folder / FILE, KeptVerdict, complaint=complaint)
+    }
 
 
 def keep_verdict(root: Path, kept: KeptVerdict) -> Path:

@@ -88,6 +88,21 @@ def test_show_finds_a_digest_of_today_and_of_version_0_1(posttrain):
     assert posttrain("method", "show", "00000000").code == 2
 
 
+def test_a_digest_of_version_0_1_of_what_is_another_algorithm_by_now_says_so(posttrain):
+    named, of_then = posttrain("method", "show", "cispo").out, "87dc578dd8d2"
+    shown = posttrain("method", "show", of_then).out
+    note = (
+        f"note: {of_then} is cispo of version 0.1, where there was no penalty for length; this is"
+        " cispo of today\n"
+    )
+    assert shown.replace(note, "") == named != shown
+    told = json.loads(posttrain("method", "show", of_then, "-o", "json").out)
+    assert told["remark"] in note
+    assert "remark" not in json.loads(posttrain("method", "show", "cispo", "-o", "json").out)
+    today = digest(PRESETS["cispo"].algorithm)
+    assert posttrain("method", "show", today).out == named
+
+
 def test_show_says_what_each_switch_does_when_asked(posttrain):
     assert "How far above 1" in posttrain("method", "show", "dapo", "-v").out
     assert "How far above 1" not in posttrain("method", "show", "dapo").out

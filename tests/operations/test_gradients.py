@@ -13,19 +13,19 @@ from click.testing import CliRunner
 from posttrain.cli.main import cli
 from posttrain.methods.find import SHIPPED, every_method, find_method
 from posttrain.operations.gradients.check import (
-    compared_section,
+    compared_sections,
     formula_of,
     method_gradients,
 )
 from posttrain.operations.gradients.compare import GradientErrors, apart
 from posttrain.operations.gradients.rollouts import drive_rl
-from posttrain.operations.method_check import make_tiny_world
+from posttrain.operations.tiny_world import make_tiny_world
 from posttrain.pipeline.recipe_schema import stages_of_flow
 from posttrain.stage.errors import UserError
 
 ROOT = Path(__file__).parents[2]
 METHODS = {
-    section: sorted(n for n, each in every_method().items() if compared_section(each) == section)
+    section: sorted(n for n, each in every_method().items() if section in compared_sections(each))
     for section in ("rl", "preference")
 }
 
@@ -57,7 +57,7 @@ def method_file(root, name, **said):
 def test_the_gradient_of_the_method_whose_turn_it_is(world, section):
     names = METHODS[section]
     found = method_gradients(find_method(names[turn() % len(names)]), world)
-    assert found.agree, found
+    assert [each.agree for each in found] == [True], found
 
 
 # All of them take two minutes; each commit asks one of each kind.
@@ -65,16 +65,19 @@ def test_the_gradient_of_the_method_whose_turn_it_is(world, section):
 @pytest.mark.parametrize("name", [name for names in METHODS.values() for name in names])
 def test_the_gradient_of_each_method(world, name):
     found = method_gradients(find_method(name), world)
-    assert found.agree, found
+    assert [each.agree for each in found] == [True], found
 
 
 def test_every_method_that_ships_has_a_formula(world):
-    names = [name for names in METHODS.values() for name in names]
-    formulas = {name: formula_of(find_method(name), world) for name in names}
+    formulas = {
+        name: formula_of(find_method(name), section, world)
+        for section, names in METHODS.items()
+        for name in names
+    }
     assert [name for name, each in formulas.items() if each is None] == []
-    # BroRL is a schedule; its algorithm is the default's.
+    # BroRL is a schedule, the other a reward; their algorithm is the default's.
     others = {name: each.of for name, each in formulas.items() if each.of != name}
-    assert others.get("brorl") == "default"
+    assert others.get("brorl") == others.get("proxy_reward") == "default"
 
 
 def test_formulas_share_no_line_with_the_product():
@@ -93,7 +96,7 @@ def test_the_formula_of_another_method_is_told_apart(world, tmp_path):
     task, inputs = world.tasks["rl"], world.inputs["rl"]
     run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
     assert len(run.updates) == 2
-    ours = formula_of(find_method("default"), world)
+    ours = formula_of(find_method("default"), "rl", world)
     assert run.errors(ours.loss).agree
     other = run.errors(lambda rows: ours.loss(rows) * (1 + 1e-4))
     assert not other.agree
@@ -120,7 +123,7 @@ def test_what_shows_nothing_does_not_agree(world, tmp_path):
     assert GradientErrors(0.0, 2e-5, torch.float32).agree
     # In the first update every ratio is 1, which tells no clip from another.
     task, inputs = world.tasks["rl"], world.inputs["rl"]
-    formula = formula_of(find_method("default"), world)
+    formula = formula_of(find_method("default"), "rl", world)
     run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
     run.updates[1:] = run.updates[:1]
     assert run.errors(formula.loss).complaint == "no ratio is other than 1"
@@ -153,6 +156,36 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     assert said.exit_code == 1
     assert "another gradient" in said.output
     assert "not shown to have their paper's gradients: other" in said.output
+
+
+def test_each_section_of_a_method_has_a_formula_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    sets = {"rl": {"algorithm": "reinforce"}, "preference": {"algorithm": {"beta": 0.3}}}
+    folder = method_file(tmp_path, "both", sets=sets)
+    method_file(tmp_path, "stored", sets={"rl": {"inputs": {"verdicts": "judge.verdicts"}}})
+    # That of the pairs is another one: one section is enough.
+    (folder / "formulas.py").write_text(
+        "from posttrain.methods.pg.formulas import reinforce\n"
+        "from posttrain.methods.pref.formulas import dpo\n"
+        "both_rl = reinforce\n"
+        "def both_preference(pairs):\n"
+        "    return dpo(pairs, beta=0.31)\n"
+    )
+    said = CliRunner().invoke(cli, ["method", "check", "--gradients", "both", "stored"])
+    assert said.exit_code == 1, said.output
+    _, rl, preference, stored, *_ = said.output.splitlines()
+    assert rl.startswith("both (rl)")
+    assert len(rl.split()) == 6
+    assert preference.startswith("both (preference)")
+    assert preference.endswith("another gradient")
+    assert "not looked at: rl.inputs.verdicts reads verdicts" in stored
+    assert "0 methods have the gradients of their formulas, 1 are not" in said.output
+    assert "not shown to have their paper's gradients: both" in said.output
+    (line,) = (tmp_path / "methods" / "checks.jsonl").read_text().splitlines()
+    assert not json.loads(line)["passed"]
+    rl, preference = json.loads(line)["says"].split("; ")
+    assert rl.startswith("rl: log-probabilities within")
+    assert preference.startswith("preference: log-probabilities within")
 
 
 def test_a_method_without_a_formula_is_said_to_have_none(tmp_path, monkeypatch):

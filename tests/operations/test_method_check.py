@@ -9,22 +9,42 @@ from click.testing import CliRunner
 from posttrain.cli.main import cli
 from posttrain.methods.find import find_method
 from posttrain.methods.method import Method
-from posttrain.operations.method_check import ALL_OF_IT, make_tiny_world, switch_effects
+from posttrain.operations.method_check import ALL_OF_IT, switch_effects
+from posttrain.operations.tiny_world import NotInTinyWorldError, make_tiny_world
 from posttrain.pipeline.recipe_schema import stages_of_flow
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind
 
 ROOT = Path(__file__).parents[2]
 # One update of rollouts of its own policy has ratio 1, which no dual clip reaches.
-IDLE = Method.parse(
-    {
-        "name": "idle",
-        "title": "Idle",
-        "source": {"paper": "a note"},
-        "family": "pg",
-        "says": "Nothing.",
-        "sets": {"rl": {"algorithm": {"surrogate": {"dual": 3.0}}}},
-    },
-    where="idle",
-)
+NO_CLIP = {"algorithm": {"surrogate": {"dual": 3.0}}}
+STORED = {
+    "inputs": {"verdicts": "judge.verdicts"},
+    "reward": {"components": {"right": "verifier", "told": {"kind": "stored", "verdict": "x"}}},
+}
+
+
+def method(name, **sets):
+    said = {"title": name, "source": {"paper": "a note"}, "family": "pg", "says": "Nothing."}
+    return Method.parse({"name": name, **said, "sets": sets}, where=name)
+
+
+def project(root, *methods):
+    """A project with methods of its own."""
+    (root / ".dvc").mkdir()
+    for each in methods:
+        file = root / "methods" / "pg" / f"{each.name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(each.model_dump(mode="json")))
+
+
+def kept(root):
+    lines = (root / "methods" / "checks.jsonl").read_text().splitlines()
+    return {line["method"]: line for line in map(json.loads, lines)}
+
+
+def effects(known, world):
+    return {(each.section, each.switch): each for each in switch_effects(known, world)}
 
 
 @pytest.fixture(scope="module")
@@ -34,38 +54,117 @@ def world(tmp_path_factory):
 
 
 def test_what_acts_and_what_does_nothing_is_told_apart(world):
-    method = find_method("grpo").method
-    found = {each.switch: each for each in switch_effects(method, world)}
-    assert found[ALL_OF_IT].acts
-    assert found["rl.algorithm.advantage"].acts
-    assert found["rl.algorithm.regularizers"].acts
-    idle = {each.switch: each for each in switch_effects(IDLE, world)}
-    assert idle.keys() == {ALL_OF_IT, "rl.algorithm.surrogate"}
+    found = effects(find_method("grpo").method, world)
+    assert found["rl", ALL_OF_IT].acts
+    assert found["rl", "algorithm.advantage"].acts
+    assert found["rl", "algorithm.regularizers"].acts
+    idle = effects(method("idle", rl=NO_CLIP), world)
+    assert idle.keys() == {("rl", ALL_OF_IT), ("rl", "algorithm.surrogate")}
     assert [each.change for each in idle.values()] == [0.0, 0.0]
-    assert not idle[ALL_OF_IT].acts
+    assert not idle["rl", ALL_OF_IT].acts
 
 
 def test_what_the_rest_needs_cannot_be_taken_out(world):
-    found = {each.switch: each for each in switch_effects(find_method("simpo").method, world)}
-    assert found[ALL_OF_IT].acts
-    assert found["preference.algorithm.per_token"].change is None
-    assert "set per_token to true" in found["preference.algorithm.per_token"].remark
+    found = effects(find_method("simpo").method, world)
+    assert found["preference", ALL_OF_IT].acts
+    assert found["preference", "algorithm.per_token"].change is None
+    assert "set per_token to true" in found["preference", "algorithm.per_token"].remark
 
 
 def test_a_method_of_no_such_section_has_no_line(world):
-    assert list(switch_effects(find_method("default").method, world)) == []
+    assert effects(find_method("default").method, world) == {}
+    assert effects(method("beside", curate={"order": "mixed"}), world) == {}
+
+
+@pytest.mark.parametrize("name", ["format_gate", "rlcr"])
+def test_a_reward_of_what_only_some_texts_have_acts(world, name):
+    found = effects(find_method(name).method, world)
+    assert found.keys() == {("rl", ALL_OF_IT), ("rl", "reward")}
+    assert all(each.acts for each in found.values())
+
+
+def test_what_a_method_connects_is_there_and_what_asks_for_it_cannot_do_without(world):
+    found = effects(find_method("proxy_reward").method, world)
+    assert found["rl", ALL_OF_IT].change > 0.1
+    connected = found["rl", "inputs.reward_models.proxy"]
+    assert connected.change is None
+    assert "it asks reward_models.proxy, which is not connected" in connected.remark
+    assert "asks for this; add" in found["rl", "reward"].remark
+
+
+def test_a_connection_is_the_worlds_own_artifact_of_the_ports_kind(world):
+    usual = world.inputs["rl"]
+    connected = {"reference": "nobody.policy", "reward_models": {"a": "x.y"}, "solve_rates": None}
+    given = world.inputs_of("rl", {"inputs": connected})
+    assert given.keys() == {"policy", "problems", "reference", "reward_models.a"}
+    # A reference that is what training starts from would hide what it does.
+    weights = [given[port] / "model.safetensors" for port in ("policy", "reference")]
+    assert weights[0].read_bytes() != weights[1].read_bytes()
+    # Both are of one run of the reward stage.
+    pairs = world.inputs_of("preference", {"inputs": {"pairs": "a.b", "samples": None}})
+    assert pairs["pairs"].parent == given["reward_models.a"].parent
+    assert world.inputs_of("rl", {}) == usual
+    with pytest.raises(UserError, match=r"rl\.inputs\.rewards: there is no such input"):
+        world.inputs_of("rl", {"inputs": {"rewards": "a.b"}})
+
+
+@pytest.mark.parametrize("section", ["rl", "preference"])
+def test_every_kind_that_these_stages_read_is_there_or_told(world, section):
+    for port, known in world.tasks[section].inputs.items():
+        said = {"inputs": {port: {"a": "x.y"} if known.many else "x.y"}}
+        if known.type in (ArtifactKind.VERDICTS, ArtifactKind.VERIFIERS):
+            told = f"{section}.inputs.{port} reads {known.type}, and the tiny world has none"
+            with pytest.raises(NotInTinyWorldError, match=told):
+                world.inputs_of(section, said)
+        else:
+            assert all(path.exists() for path in world.inputs_of(section, said).values())
+
+
+def test_sections_of_a_method_are_looked_at_one_by_one(world):
+    both = method("both", preference={"algorithm": {"beta": 0.5}}, rl=NO_CLIP)
+    found = effects(both, world)
+    assert [*found] == [
+        ("preference", ALL_OF_IT),
+        ("preference", "algorithm.beta"),
+        ("rl", ALL_OF_IT),
+        ("rl", "algorithm.surrogate"),
+    ]
+    assert [each.acts for each in found.values()] == [True, True, False, False]
+    assert found["preference", "algorithm.beta"].place == "preference.algorithm.beta"
 
 
 def test_a_method_that_does_nothing_as_a_whole_ends_the_command_with_1(tmp_path, monkeypatch):
-    file = tmp_path / "methods" / "pg" / "idle.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps(IDLE.model_dump(mode="json")))
-    (tmp_path / ".dvc").mkdir()
+    grpo = {"algorithm": {"preset": "grpo"}}
+    half = method("half", preference={"algorithm": {"beta": 0.5}}, rl=NO_CLIP)
+    project(
+        tmp_path,
+        method("idle", rl=NO_CLIP),
+        method("stored", preference={"algorithm": {"beta": 0.5}}, rl=STORED),
+        half,
+        method("whole", preference={"algorithm": {"beta": 0.5}}, rl=grpo),
+        method("beside", curate={"order": "mixed"}),
+    )
     monkeypatch.chdir(tmp_path)
-    said = CliRunner().invoke(cli, ["method", "check", "idle"])
+    names = ["idle", "stored", "half", "whole", "beside"]
+    said = CliRunner().invoke(cli, ["method", "check", *names])
     assert said.exit_code == 1
-    assert said.output.count("does nothing") == 3
-    assert "1 methods; 2 of 2 switches do nothing" in said.output
-    (kept,) = (tmp_path / "methods" / "checks.jsonl").read_text().splitlines()
-    assert not json.loads(kept)["passed"]
-    assert "what they set does nothing: idle" in said.output
+    assert said.output.count("does nothing") == 5
+    assert "3 methods; 4 of 10 switches do nothing" in said.output
+    assert "what they set does nothing: idle, half" in said.output
+    # Of what was not looked at nothing is known: it neither passed nor failed.
+    (stored,) = [line for line in said.output.splitlines() if line.startswith("stored")]
+    assert stored.endswith(
+        "not looked at: rl.inputs.verdicts reads verdicts, and the tiny world has none"
+    )
+    (beside,) = [line for line in said.output.splitlines() if line.startswith("beside")]
+    assert "nothing to switch off" in beside
+    found = kept(tmp_path)
+    assert {name: line["passed"] for name, line in found.items()} == {
+        "idle": False,
+        "half": False,
+        "whole": True,
+    }
+    assert found["idle"]["says"] == "without it weights move 0% of the way"
+    one, other = found["half"]["says"].split("; ")
+    assert one.startswith("preference: without it weights move ")
+    assert other == "rl: without it weights move 0% of the way"

@@ -15,12 +15,14 @@ from posttrain.methods.find import FoundMethod, every_method
 from posttrain.operations.gradients.compare import GradientErrors
 from posttrain.operations.gradients.pairs import pair_errors
 from posttrain.operations.gradients.rollouts import rl_errors
-from posttrain.operations.method_check import TinyWorld
+from posttrain.operations.tiny_world import TinyWorld
+from posttrain.pipeline.recipe_method import task_parameters
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError, first_line, shown
 
 FORMULAS = "formulas.py"
-"""In the folder that a method's file is in: a function of its name, the loss by its paper."""
+"""In the folder that a method's file is in: a function of its name, the loss by its paper; of one
+that sets both `rl` and `preference`, `NAME_rl` and `NAME_preference`."""
 
 _COMPARED: Mapping[str, Callable[..., GradientErrors]] = {
     "rl": rl_errors,
@@ -41,13 +43,12 @@ class FoundFormula:
 
 @dataclass(frozen=True)
 class MethodGradients:
-    """How far the stage's gradients are from a method's formula."""
+    """How far the stage's gradients are from the formula of one section of a method."""
 
     method: str
+    section: str
     formula: str | None
     """The method whose formula it is; None where there is none, and nothing was compared."""
-    section: str | None
-    """That was looked at; None where the method sets none that can be."""
     errors: tuple[GradientErrors, ...] = ()
     """With weights in float64 and in float32."""
 
@@ -62,48 +63,47 @@ class MethodGradients:
         return bool(self.errors) and not self.agree
 
 
-def method_gradients(found: FoundMethod, world: TinyWorld) -> MethodGradients:
-    """Compare the gradients of a method with those of its formula, in two number formats.
+def method_gradients(found: FoundMethod, world: TinyWorld) -> list[MethodGradients]:
+    """Compare the gradients of a method with those of its formulas, in two number formats.
 
     Args:
         found: The method.
         world: Where it runs.
 
     Returns:
-        How far they are apart, or that there is nothing to compare with.
+        How far they are apart in each section that can be compared, or that there is nothing to
+        compare with; empty where the method sets no such section.
 
     Raises:
+        NotInTinyWorldError: It reads an artifact of a kind that the world has not.
         UserError: The method cannot be run, or its formula cannot be imported.
 
     """
-    formula = formula_of(found, world)
-    if formula is None:
-        return MethodGradients(found.method.name, None, compared_section(found))
-    errors = tuple(
-        gradient_errors(found, formula, world, dtype=dtype)
-        for dtype in (torch.float64, torch.float32)
-    )
-    return MethodGradients(found.method.name, formula.of, formula.section, errors)
+    compared = []
+    for section in compared_sections(found):
+        formula = formula_of(found, section, world)
+        if formula is None:
+            compared.append(MethodGradients(found.method.name, section, None))
+            continue
+        errors = tuple(
+            gradient_errors(found, formula, world, dtype=dtype)
+            for dtype in (torch.float64, torch.float32)
+        )
+        compared.append(MethodGradients(found.method.name, section, formula.of, errors))
+    return compared
 
 
-def compared_section(found: FoundMethod) -> str | None:
-    """Name the section of a method whose gradients can be compared; None where it sets none."""
-    # What reads further models, such as a reward model, has none in a tiny world.
-    return next(
-        (
-            section
-            for section, said in found.method.sets.items()
-            if section in _COMPARED and "inputs" not in (said or {})
-        ),
-        None,
-    )
+def compared_sections(found: FoundMethod) -> list[str]:
+    """Name the sections of a method whose gradients can be compared, in its order."""
+    return [section for section in found.method.sets if section in _COMPARED]
 
 
-def formula_of(found: FoundMethod, world: TinyWorld) -> FoundFormula | None:
-    """Find the formula of a method.
+def formula_of(found: FoundMethod, section: str, world: TinyWorld) -> FoundFormula | None:
+    """Find the formula of a section of a method.
 
     Args:
         found: The method.
+        section: One of `compared_sections`.
         world: Whose stages tell what an algorithm comes to.
 
     Returns:
@@ -113,16 +113,13 @@ def formula_of(found: FoundMethod, world: TinyWorld) -> FoundFormula | None:
         UserError: A file of formulas cannot be imported.
 
     """
-    section = compared_section(found)
-    if section is None:
-        return None
-    if own := _own(found):
+    if own := _own(found, section):
         return FoundFormula(section, found.method.name, own)
     algorithm = _algorithm(found, section, world)
     for name, other in every_method().items():
-        if compared_section(other) != section or _algorithm(other, section, world) != algorithm:
+        if section not in other.method.sets or _algorithm(other, section, world) != algorithm:
             continue
-        if loss := _own(other):
+        if loss := _own(other, section):
             return FoundFormula(section, name, loss)
     return None
 
@@ -142,23 +139,28 @@ def gradient_errors(
         The largest errors of the two updates.
 
     Raises:
+        NotInTinyWorldError: It reads an artifact of a kind that the world has not.
         UserError: The method cannot be run.
 
     """
     section = formula.section
     # A folder of its own: in that of an earlier run a stage would go on from its checkpoint.
     folder = Path(tempfile.mkdtemp(prefix=found.method.name, dir=world.folder))
-    given = (world.tasks[section], world.inputs[section])
     said = found.method.sets[section] or {}
-    return _COMPARED[section](formula.loss, said, given, folder, dtype=dtype)
+    given = (world.tasks[section], world.inputs_of(section, said))
+    return _COMPARED[section](formula.loss, task_parameters(said), given, folder, dtype=dtype)
 
 
-def _own(found: FoundMethod) -> Callable[[Any], torch.Tensor] | None:
+def _own(found: FoundMethod, section: str) -> Callable[[Any], torch.Tensor] | None:
+    """The function of a method's name; of one with several sections each has its own."""
+    name = found.method.name
+    if len(compared_sections(found)) > 1:
+        name = f"{name}_{section}"
     path = found.path.parent / FORMULAS
     if not path.is_file():
         return None
     state = path.stat()
-    loss = getattr(_module(path, state.st_mtime_ns, state.st_size), found.method.name, None)
+    loss = getattr(_module(path, state.st_mtime_ns, state.st_size), name, None)
     return loss if callable(loss) else None
 
 

@@ -1,0 +1,201 @@
+"""What methods are tried on: a tiny policy with its problems, and what stages make of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from posttrain.methods.lay import laid_over
+from posttrain.operations.stage_alone import run_alone
+from posttrain.pipeline.recipe_method import task_parameters
+from posttrain.pipeline.stage_section import inputs_by_port, port_of
+from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Task
+
+_FEW_STEPS: Mapping[str, Any] = {"optimization": {"learning_rate": 1e-3, "warmup_steps": 0}}
+_BUDGETS: Mapping[str, Mapping[str, Any]] = {
+    "probe": {"max_tokens": 8},
+    "rl": {
+        "problems_per_step": 16,
+        "group_size": 6,
+        "max_tokens": 8,
+        "optimization": {"optimizer": "adamw", "learning_rate": 3e-3, "warmup_steps": 0},
+    },
+    "preference": {**_FEW_STEPS, "sampling": {"max_tokens": 8}},
+    "reward": {**_FEW_STEPS, "steps": 4},
+    # Its traces are the probe's samples, right ones and wrong ones.
+    "sft": {**_FEW_STEPS, "require_verified": False},
+}
+"""Sections that can be run, and the tiny budget that lies under their settings."""
+
+# With the form of an answer and without it, with a confidence and without one, of two lengths:
+# what is paid for any of these differs within a group.
+_TAUGHT = ("#### 1", "so #### 2", "2", "#### 1\nconfidence: .9")
+_RIGHT = ("#### {}", "#### {}\nconfidence: .9")
+
+
+class NotInTinyWorldError(UserError):
+    """A stage is to read an artifact of a kind that a tiny world has not."""
+
+
+@dataclass(frozen=True)
+class TinyWorld:
+    """A tiny policy with problems, probed samples and solve rates."""
+
+    inputs: Mapping[str, Mapping[str, Path]]
+    """What a stage of each section is given."""
+    further: Mapping[ArtifactKind, Path]
+    """What may be connected beside it; what is not there, and a stage makes, is made by it."""
+    tasks: Mapping[str, Task]
+    folder: Path
+    _made: dict[str, dict[str, Path]] = field(default_factory=dict, repr=False)
+
+    def config_of(self, section: str, said: Mapping[str, Any]) -> StageConfig:
+        """Parse what stands in a section, with a tiny budget under it.
+
+        Args:
+            section: One of `inputs`.
+            said: Its settings; what is no parameter of the stage counts for nothing here.
+
+        Returns:
+            The stage's parameters.
+
+        Raises:
+            UserError: One of them is refused.
+
+        """
+        values = laid_over(_BUDGETS[section], task_parameters(said))
+        return self.tasks[section].config.parse(values, where=section)
+
+    def inputs_of(self, section: str, said: Mapping[str, Any]) -> dict[str, Path]:
+        """Give what a stage reads, with what its section connects beside the usual.
+
+        Whatever stage a connection names, the artifact of the port's kind in this world stands for
+        it; a checkpoint is another one than the policy that training starts from.
+
+        Args:
+            section: One of `inputs`.
+            said: What stands in it; its `inputs` are as in a recipe, null for none.
+
+        Returns:
+            A path for each port that is connected.
+
+        Raises:
+            NotInTinyWorldError: There is no artifact of that kind.
+            UserError: There is no such port.
+
+        """
+        given = dict(self.inputs[section])
+        for port, reference in inputs_by_port(said.get("inputs") or {}).items():
+            where = f"{section}.inputs.{port}"
+            kind = port_of(where, self.tasks[section], port).type
+            if reference is None:
+                given.pop(port, None)
+            else:
+                given[port] = self._artifact(kind, where)
+        return given
+
+    def _artifact(self, kind: ArtifactKind, where: str) -> Path:
+        if kind in self.further:
+            return self.further[kind]
+        for section in self.inputs:
+            for output, port in self.tasks[section].outputs.items():
+                if port.type == kind:
+                    return self._made_by(section)[output]
+        raise NotInTinyWorldError(f"{where} reads {kind}, and the tiny world has none")
+
+    def _made_by(self, section: str) -> dict[str, Path]:
+        if section not in self._made:
+            config, given = self.config_of(section, {}), self.inputs_of(section, {})
+            folder = self.folder / "made" / section
+            self._made[section] = run_alone(self.tasks[section], config, given, folder)
+        return self._made[section]
+
+
+def make_tiny_world(folder: Path, tasks: Mapping[str, Task]) -> TinyWorld:
+    """Train a policy that guesses between two answers, and probe it.
+
+    Args:
+        folder: Where everything is written.
+        tasks: What each section of a recipe is for.
+
+    Returns:
+        The world; about a second of work.
+
+    """
+    problems = folder / "problems.parquet"
+    _write_problems(problems)
+    policy, earlier = _guessers(folder)
+    given = {"policy": policy, "problems": problems}
+    config = tasks["probe"].config.parse(_BUDGETS["probe"], where="probe")
+    probed = run_alone(tasks["probe"], config, given, folder / "probe")
+    samples, rates = probed["samples"], probed["solve_rates"]
+    return TinyWorld(
+        {
+            "reward": {"policy": policy, "samples": samples},
+            "rl": {**given, "solve_rates": rates},
+            "preference": {**given, "samples": samples},
+            "sft": {"policy": policy, "traces": samples},
+        },
+        {
+            ArtifactKind.CHECKPOINT: earlier,
+            ArtifactKind.PROBLEMS: problems,
+            ArtifactKind.COMPLETIONS: samples,
+            ArtifactKind.SOLVE_RATES: rates,
+        },
+        tasks,
+        folder,
+    )
+
+
+def _problems() -> list[Any]:
+    """The answer is 1 where the prompt says up, 2 where it says down; to odd ones none is right."""
+    from posttrain.data.schemas import Problem
+
+    sides = (("up", "1"), ("down", "2"), ("odd", "3"))
+    return [
+        Problem(side, f"{side} {index} =", answer, index % 2, "exact")
+        for index in range(14)
+        for side, answer in sides
+    ]
+
+
+def _write_problems(path: Path) -> None:
+    from posttrain.data.schemas import IDENTITY, PROBLEMS, problems_table, with_row_ids
+    from posttrain.data.tables import write_table
+
+    write_table(with_row_ids(problems_table(_problems()), IDENTITY["problems"]), path, PROBLEMS)
+
+
+def _guessers(folder: Path) -> tuple[Path, Path]:
+    """Save a policy that learned of a teacher who is often wrong, and what it was before."""
+    import torch
+
+    from posttrain.data.rows import TokenTable, encode_rows
+    from posttrain.learning.models.build import build_llama
+    from posttrain.learning.models.load import save_policy
+    from posttrain.learning.models.logprobs import wanted_logprobs
+    from posttrain.learning.models.tokenizer import train_tokenizer
+
+    problems = _problems()
+    known = {"up": "1", "down": "2", "odd": "1"}
+    taught = [
+        [*_TAUGHT, *(form.format(known[each.source]) for form in _RIGHT)] for each in problems
+    ]
+    prompts = [problem.prompt for problem in problems for _ in taught[0]]
+    texts = [text for of_problem in taught for text in of_problem]
+    tokenizer = train_tokenizer([*prompts, *texts], vocab_size=300)
+    model = build_llama(tokenizer, hidden=32, layers=1, heads=2, seed=0, max_length=64)
+    table = TokenTable(encode_rows(tokenizer, prompts, texts), pad=tokenizer.pad_token_id)
+    batch = table.batch(range(len(prompts)))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    earlier, now = (folder / "earlier", 80), (folder / "guesser", 40)
+    for path, steps in (earlier, now):
+        for _ in range(steps):
+            logprobs, _ = wanted_logprobs(model, batch.input_ids_BT, wanted_BT=batch.wanted_BT)
+            torch.autograd.backward([-logprobs.mean()])
+            optimizer.step()
+            optimizer.zero_grad()
+        save_policy(model, tokenizer, path)
+    return now[0], earlier[0]
