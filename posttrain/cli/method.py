@@ -1,7 +1,7 @@
 """`posttrain method`: the catalog of published methods, and what a name stands for."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from posttrain.cli.options import DocumentedGroup, plain_table
 from posttrain.cli.schema import recipe_and_root
 from posttrain.methods.find import FoundMethod, every_method, find_method, methods_of
 from posttrain.methods.method import FAMILIES
-from posttrain.methods.systems import COLUMNS, ListedSystem, listed_systems
+from posttrain.methods.systems import COLUMNS, ListedSystem, claims_told, listed_systems
 from posttrain.pipeline.method_checks import checks_of, passed_checks
 from posttrain.pipeline.verdicts import standing_verdicts, verdicts_of
 from posttrain.stage.errors import UserError, nearest
@@ -79,7 +79,8 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
             click.echo("\t".join(row))
         return
     base = [] if state else [each for each in methods if not each.method.system]
-    _print_families(systems, [each for each in base if family in (None, each.method.family)])
+    base = [each for each in base if family in (None, each.method.family)]
+    _print_families(systems, base, verdicts)
 
 
 @method.command()
@@ -198,7 +199,11 @@ def _of_project() -> Iterator[Path]:
         yield root
 
 
-def _print_families(systems: Sequence[ListedSystem], methods: Sequence[FoundMethod]) -> None:
+def _print_families(
+    systems: Sequence[ListedSystem],
+    methods: Sequence[FoundMethod],
+    verdicts: Mapping[tuple[str, str], str],
+) -> None:
     console = Console(highlight=False)
     for family, about in FAMILIES.items():
         of_systems = [each for each in systems if each.family == family]
@@ -208,7 +213,9 @@ def _print_families(systems: Sequence[ListedSystem], methods: Sequence[FoundMeth
         console.print(f"[bold]{family}[/]  {about}")
         table = plain_table("state", "method", "what", unbroken=("state", "method"))
         for known in of_base:
-            table.add_row("", f"[bold]{known.name}[/]", escape(known.says))
+            beside = claims_told(known, verdicts)
+            what = f"{escape(known.says)}  [dim]{escape(beside)}[/]" if beside else known.says
+            table.add_row("", f"[bold]{known.name}[/]", what)
         for each in of_systems:
             names = "\n".join(Path(file).stem for file in each.file.split())
             beside = each.claims or (f"lacks {each.missing}" if each.missing else "")

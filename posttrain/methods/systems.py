@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from posttrain.methods.find import FoundMethod
+from posttrain.methods.method import Method
 
 State = Literal["y", "text", "p", "-"]
 COLUMNS = ("system", "family", "kind", "state", "file", "claims", "missing")
@@ -91,11 +92,7 @@ def listed_systems(
     listed = []
     for each in published_systems():
         ours = [found for found in methods if found.method.system == each.name]
-        claims = {
-            f"{found.method.name}.{claim.name}": verdicts.get((found.method.name, claim.name), "")
-            for found in ours
-            for claim in found.method.claims
-        }
+        told = [claims_told(found.method, verdicts) for found in ours]
         decided = [
             found.method.name
             for found in ours
@@ -112,25 +109,34 @@ def listed_systems(
                 each.kind,
                 state,
                 " ".join(found.shown for found in ours),
-                "; ".join(f"{name} {verdict or 'not run'}" for name, verdict in claims.items()),
-                "" if tested else "; ".join(_lacking(each, ours, claims, decided)),
+                "; ".join(filter(None, told)),
+                "" if tested else "; ".join(_lacking(each, ours, verdicts, decided)),
             )
         )
     return listed
 
 
+def claims_told(method: Method, verdicts: Mapping[tuple[str, str], str]) -> str:
+    """Say of each claim of a method what became of it, such as `dler.shorter not run`."""
+    return "; ".join(
+        f"{method.name}.{claim.name} {verdicts.get((method.name, claim.name), 'not run')}"
+        for claim in method.claims
+    )
+
+
 def _lacking(
     system: PublishedSystem,
     ours: Sequence[FoundMethod],
-    claims: Mapping[str, str],
+    verdicts: Mapping[tuple[str, str], str],
     decided: Sequence[str],
 ) -> list[str]:
     lacks = [blocks()[name] for name in system.lacks]
+    claims = [(found.method.name, claim.name) for found in ours for claim in found.method.claims]
     if not ours:
         lacks.append("a method's file")
     elif not claims:
         lacks.append("a claim")
-    elif not any(claims.values()):
+    elif not any(claim in verdicts for claim in claims):
         lacks.append("a claim that was run")
     elif not decided:
         lacks.append("a claim that is decided")

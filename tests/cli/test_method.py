@@ -48,6 +48,8 @@ def test_base_methods_stand_beside_the_systems(posttrain):
         beside = found.method.system or " ".join(found.method.says.split()[:3])
         assert beside in told
     assert "235 published systems: " in told
+    # What they claim stands beside them, as it does beside the systems.
+    assert "format_gate.beats_format_alone" in "".join(told.split())
 
 
 @pytest.mark.parametrize("name", [*PRESETS, *PREFERENCE_PRESETS])

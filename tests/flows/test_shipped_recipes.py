@@ -112,3 +112,30 @@ def test_it_runs_to_its_end_on_a_tiny_model(project, name):
     # Each was changed by its stage: no two of them are one.
     completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
     assert completions["generator"].n_unique() == len(CHAINS[name])
+
+
+OWN_PAIRS = """
+flow: flows.own_pairs
+format: 3
+run: {threads: 1}
+import_model: {path: ../../tiny}
+import_pairs: {path: ../../pairs.jsonl}
+reward: {parameterization: head, scale: 1.0, steps: 20, optimization: {learning_rate: 3e-3}}
+preference: {algorithm: dpo, steps: 4}
+"""
+
+
+@pytest.mark.slow
+def test_ones_own_pairs_make_a_reward_model_that_ranks_them_and_a_policy(project):
+    lines = [
+        {"prompt": f"up {n} =", "chosen": "#### 1", "rejected": "#### 2"} for n in range(120)
+    ]
+    project.write("pairs.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+    folder = project.write("recipes/own-pairs/recipe.yaml", OWN_PAIRS).parent
+    done = project.cli("run", "recipes/own-pairs", "--local", env={"POSTTRAIN_TRACKING": "off"})
+    assert done.returncode == 0, done.stderr
+    made = {path.name for path in (folder / "data").iterdir()}
+    assert {"import_model", "import_pairs", "reward", "preference"} <= made
+    curve = pl.read_parquet(next((folder / "data/reward").rglob("curve.parquet")))
+    accuracy = curve.filter(pl.col("metric").str.ends_with("accuracy")).sort("step")["value"]
+    assert accuracy[-1] > 0.9

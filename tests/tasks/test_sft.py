@@ -308,6 +308,21 @@ def test_weights_of_rows_count(answers, base, write, tmp_path):
     assert gains[0] > gains[1]
 
 
+def test_hindsight_rows_are_told_apart_by_the_words_before_the_prompt(
+    answers, base, write, tmp_path
+):
+    said = pl.when("verified").then(pl.lit("good ")).otherwise(pl.lit("bad "))
+    wrote = pl.when("verified").then(pl.lit("#### 1")).otherwise(pl.lit("#### 2"))
+    rows = answers.head(36).with_columns(prompt=said + pl.col("prompt"), text=wrote)
+    config = {"require_verified": False, "epochs": 60.0, "optimization": {"learning_rate": 0.04}}
+    policy, _ = learned(config, rows, base, write, tmp_path, "hindsight")
+    right = rows.filter("verified")
+    crossed = right.with_columns(pl.col("prompt").str.replace("good ", "bad ", literal=True))
+    # Each right answer is likely behind the good words, and unlikely behind the bad ones.
+    assert nll(policy, right) < 0.1
+    assert nll(policy, crossed) > 1.0
+
+
 def test_a_pace_takes_the_first_rows_of_the_table_first(answers, base, write, tmp_path):
     rows = answers.filter("verified")
     share = {"from": 0.25, "to": 1.0, "over": 4, "shape": "step"}
