@@ -81,10 +81,12 @@ def _stage_of(dag: "Dag", name: str | None) -> "Stage":
         return next(iter(known.values()))
     if name in known:
         return known[name]
+    if not known:
+        raise UserError("rescore: no stage of this recipe writes rollouts; those of RL do")
     if name is None:
-        told = ", ".join(known) or "none"
+        told = ", ".join(known)
         raise UserError(f"rescore: name the stage by --stage; those that write rollouts: {told}")
-    hint = nearest(name, known) or f"; those that write rollouts: {', '.join(known) or 'none'}"
+    hint = nearest(name, known) or f"; those that write rollouts: {', '.join(known)}"
     raise UserError(f"rescore: no stage '{name}' writes rollouts{hint}")
 
 

@@ -127,9 +127,7 @@ preference: {algorithm: dpo, steps: 4}
 
 @pytest.mark.slow
 def test_ones_own_pairs_make_a_reward_model_that_ranks_them_and_a_policy(project):
-    lines = [
-        {"prompt": f"up {n} =", "chosen": "#### 1", "rejected": "#### 2"} for n in range(120)
-    ]
+    lines = [{"prompt": f"up {n} =", "chosen": "#### 1", "rejected": "#### 2"} for n in range(120)]
     project.write("pairs.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
     folder = project.write("recipes/own-pairs/recipe.yaml", OWN_PAIRS).parent
     done = project.cli("run", "recipes/own-pairs", "--local", env={"POSTTRAIN_TRACKING": "off"})

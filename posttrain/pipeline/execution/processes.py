@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -144,9 +144,11 @@ class Workers:
                     self._leaving.popleft().end(patient=True)
                 enough = self._closed or self._spare is not None
             if not enough:
-                forked = self._fork()
-                with self._lock:
-                    self._spare = forked
+                # Who ends everything ends the fork server too; who takes a worker then is told.
+                with suppress(EOFError, OSError):
+                    forked = self._fork()
+                    with self._lock:
+                        self._spare = forked
 
     def _fork(self) -> StageWorker:
         order, orders = self._context.Pipe(duplex=False)

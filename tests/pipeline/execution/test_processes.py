@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import psutil
@@ -56,6 +57,24 @@ def test_one_that_was_killed_while_it_waited_is_not_given_out(workers):
     assert second.process.is_alive()
     for worker in (first, second):
         worker.end(patient=True)
+
+
+def test_a_fork_server_that_is_ended_with_all_else_is_no_trouble_of_the_thread_that_forks(
+    workers, monkeypatch
+):
+    def gone():
+        raise EOFError("unexpected EOF")
+
+    told = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    workers.warm()
+    monkeypatch.setattr(workers, "_fork", gone)
+    workers._replenish()
+    with pytest.raises(EOFError):
+        workers.take()
+    for thread in [each for each in threading.enumerate() if each.name == "fork"]:
+        thread.join()
+    assert told == []
 
 
 def test_a_small_one_may_leave_meanwhile_and_a_large_one_is_waited_for(workers):
