@@ -11,6 +11,7 @@ from posttrain.pipeline.connected_verifiers import (
     with_remedy,
     without_port,
 )
+from posttrain.pipeline.execution.session import open_session
 from posttrain.stage.config import StageConfig
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
@@ -128,6 +129,26 @@ def test_a_run_that_fails_without_the_port_says_what_to_add(toy):
     done = toy.cli("run", "--local")
     assert done.returncode == 2
     assert "name no verifier, and scorer has no port for synthesize.verifiers" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_table_of_problems_is_a_stages_and_what_its_rows_name_is_recorded_with_it(toy):
+    """So no table that reaches a key names a verifier that the ledger does not know of."""
+    toy.write("maker/__init__.py", MAKER)
+    toy.write("maker/stage.py", MAKES.replace('1, "")', '1, "exact")'))
+    toy.write("scorer/__init__.py", SCORER)
+    writes = "def run(config, inputs, outputs, context):\n    outputs['report'].write_text('{}')\n"
+    toy.write("scorer/stage.py", writes)
+    toy.write("scoring.py", FLOW.replace("tasks.synthesize", "maker"))
+    toy.recipe("flow: scoring\n")
+    made = {each.role: each.digest for each in toy.run()["synthesize"].outputs}
+    with open_session(toy.root, ()) as session:
+        known = session.ledger.compositions.parts_of([made["problems"]])
+    assert [part.path for part in known[made["problems"]]] == ["verifier:exact"]
+    toy.recipe("flow: scoring\nscore: {inputs: {problems: rows.parquet}}\n")
+    (toy.root / "rows.parquet").touch()
+    with pytest.raises(UserError, match="score.inputs.problems: there is no stage 'rows'"):
+        toy.plan()
 
 
 @pytest.mark.slow
