@@ -214,8 +214,8 @@ def _print_families(
         table = plain_table("state", "method", "what", unbroken=("state", "method"))
         for known in of_base:
             beside = claims_told(known, verdicts)
-            what = f"{escape(known.says)}  [dim]{escape(beside)}[/]" if beside else known.says
-            table.add_row("", f"[bold]{known.name}[/]", what)
+            what = f"{escape(known.says)}  [dim]{escape(beside)}[/]"
+            table.add_row("", f"[bold]{known.name}[/]", what.removesuffix("  [dim][/]"))
         for each in of_systems:
             names = "\n".join(Path(file).stem for file in each.file.split())
             beside = each.claims or (f"lacks {each.missing}" if each.missing else "")

@@ -95,9 +95,10 @@ def check_gradients(methods: Sequence[FoundMethod], root: Path) -> list[str]:
                 console.print(f"[dim]{name:<30}{told}[/]", soft_wrap=True)
     console.print(_sentence(results))
     said = {
-        name: (all(each.agree for each in compared), "; ".join(_figures(compared)))
+        name: (all(each.agree for each in sections), "; ".join(_figures(sections)))
         for name, sections in results.items()
-        if (compared := [each for each in sections if each.errors])
+        # One section without a formula is one that nobody compared.
+        if sections and all(each.errors for each in sections)
     }
     _keep(methods, root, "gradients", said)
     return [name for name, sections in results.items() if any(each.differ for each in sections)]

@@ -53,7 +53,8 @@ def run_claims(method: Method, names: Sequence[str], root: Path, *, seeds: int |
 def _run_claim(method: Method, claim: MethodClaim, root: Path, seeds: int) -> None:
     arms = ", ".join([method.name, *claim.against])
     click.echo(f"{method.name}.{claim.name}: {claim.says}")
-    first = f" from number {claim.first_seed}" if claim.first_seed > 1 else ""
+    number = claim.numbers(seeds)[0]
+    first = f" from number {number}" if number > 1 else ""
     click.echo(
         f"arena {claim.arena}; arms {arms}; {seeds} seeds{first}, matched by {claim.matched}"
     )

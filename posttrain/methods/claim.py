@@ -11,6 +11,7 @@ Amount = Literal["rollouts", "updates", "tokens"]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_]*$")]
 
 
+_TRIAL = 101
 ARENA_BASE = "base"
 """In place of an arm's name: the arena's base, from which all arms begin."""
 
@@ -103,8 +104,13 @@ class MethodClaim(StageConfig):
     """What all arms take on two cores, roughly."""
 
     def numbers(self, seeds: int) -> range:
-        """Number the runs of each arm, where there are so many."""
-        return range(self.first_seed, self.first_seed + seeds)
+        """Number the runs of each arm, where there are so many.
+
+        Those of a trial, which are not as many as the claim says, start at 101: what a claim is
+        tuned on is not what decides it.
+        """
+        first = self.first_seed if seeds == self.seeds else _TRIAL
+        return range(first, first + seeds)
 
     @model_validator(mode="after")
     def _amount_is_measured(self) -> Self:

@@ -31,10 +31,9 @@ def connect_verifiers(dag: Dag) -> None:
                 if len(made) > 1:
                     both = " and ".join(str(each.stage) for each in made)
                     raise UserError(
-                        f"{name}.inputs.{port}: its problems were made by {both}, and one table of"
-                        " verifiers is connected; make them in one stage, with the sources of both,"
-                        f" or say whose verifiers score here: {name}: {{inputs: {{{port}:"
-                        f" {made[0]}}}}}"
+                        f"{name}.inputs.{port}: its problems were made by {both}, each with"
+                        " verifiers of its own, and a stage reads one table of them; make the"
+                        " problems in one stage, with the sources of both"
                     )
                 if made:
                     dag.stages[name] = replace(stage, inputs={**stage.inputs, port: made[0]})

@@ -67,9 +67,9 @@ def test_problems_of_two_stages_are_refused_until_somebody_says_whose_verifiers_
     with pytest.raises(UserError) as error:
         connect_verifiers(dag)
     assert str(error.value) == (
-        "score.inputs.verifiers: its problems were made by one and two, and one table of verifiers"
-        " is connected; make them in one stage, with the sources of both, or say whose verifiers"
-        " score here: score: {inputs: {verifiers: one.verifiers}}"
+        "score.inputs.verifiers: its problems were made by one and two, each with verifiers of its"
+        " own, and a stage reads one table of them; make the problems in one stage, with the"
+        " sources of both"
     )
     del dag.stages["score"]
     scoring(dag, "merged", verifiers=dag.stages["two"]["verifiers"])

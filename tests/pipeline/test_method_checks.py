@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posttrain.methods.find import FoundMethod, find_method, methods_of
+from posttrain.methods.find import FoundMethod, every_method, find_method, methods_of
 from posttrain.methods.method import Method
 from posttrain.methods.systems import listed_systems, published_systems
 from posttrain.pipeline.method_checks import (
@@ -115,3 +115,14 @@ def test_a_system_is_whole_with_a_verdict_that_stands_and_a_check_that_passed(ve
     assert stale.state == "p"
     assert stale.missing.endswith("a claim that is decided")
     assert line({}, {"mine"}).missing.endswith("a claim that was run")
+
+
+def test_every_check_that_ships_is_of_the_methods_as_they_are_and_passed():
+    ours = every_method()
+    tasks = stages_of_flow("flows.post_training", ROOT)
+    stale = {
+        (name, kind)
+        for (name, kind), kept in kept_checks().items()
+        if kept.digest != digest_of_method(ours[name].method, tasks) or not kept.passed
+    }
+    assert stale == set()

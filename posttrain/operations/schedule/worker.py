@@ -24,7 +24,9 @@ from posttrain.operations.schedule.recipes import apply
 from posttrain.operations.schedule.server import POOL, away, connect
 from posttrain.stage.errors import first_line, sentence
 
-_STOP_SECONDS = 20.0
+# Together less than `posttrain down` waits: for runs that end by themselves, runs that are killed,
+# what Prefect has begun, and threads.
+_GENTLE_SECONDS, _KILL_SECONDS, _SERVE_SECONDS, _THREAD_SECONDS = 15.0, 5.0, 5.0, 3.0
 _BEAT_SECONDS = 30.0
 # Longer than Prefect's client tries a request again at a server that accepts and never answers.
 _POLL_SECONDS = 900.0
@@ -114,10 +116,10 @@ class AskingNotes:
     async def end_runs(self) -> None:
         """End the runs; the notes still have them, and the next worker lets them go on."""
         self.stopping = True
-        for gently in (True, False):
+        for gently, seconds in ((True, _GENTLE_SECONDS), (False, _KILL_SECONDS)):
             for pid in list(self.keeper.children.values()):
                 end_group(pid, gently=gently)
-            deadline = time.monotonic() + _STOP_SECONDS
+            deadline = time.monotonic() + seconds
             while self.keeper.busy and time.monotonic() < deadline:
                 await asyncio.sleep(0.1)
 
@@ -156,13 +158,18 @@ async def _serve(worker: Any) -> None:
     if not serving.done():
         await worker.end_runs()
         serving.cancel()
-        await asyncio.wait({serving}, timeout=_STOP_SECONDS)
-        # A thread that still asks a server which does not answer is not waited for.
-        last = threading.Timer(_STOP_SECONDS, os._exit, (0,))
+        await asyncio.wait({serving}, timeout=_SERVE_SECONDS)
+        last = threading.Timer(_THREAD_SECONDS, _leave)
         last.daemon = True
         last.start()
     elif (error := serving.exception()) is not None:
         raise error
+
+
+def _leave() -> None:
+    """End while a thread still asks a server that does not answer; the notes have what is open."""
+    say("ended while Prefect or the notes were asked and did not answer")
+    os._exit(0)
 
 
 def say(*said: object) -> None:

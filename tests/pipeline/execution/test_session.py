@@ -274,7 +274,6 @@ def test_equal_work_in_two_stages_is_not_mixed_up(toy):
 @pytest.mark.parametrize(
     "number", [signal.SIGHUP, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 15))]
 )
-@pytest.mark.slow
 def test_an_interrupted_run_ends_at_once_and_its_records_are_closed(toy, number):
     process, scratch = start_waiting(toy)
     process.send_signal(number)
