@@ -13,7 +13,7 @@ from posttrain.learning.models.reward_head import (
     save_reward_model,
     start_reward_model,
 )
-from posttrain.pipeline.stage_section import _by_port
+from posttrain.pipeline.stage_section import inputs_by_port
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
@@ -153,9 +153,9 @@ def test_a_model_that_no_component_asks_is_refused_by_the_plan():
 
 
 def test_a_recipe_names_a_model_below_its_port_or_behind_a_dot():
-    below = _by_port({"reward_models": {"a": "reward.reward_model"}, "solve_rates": None})
+    below = inputs_by_port({"reward_models": {"a": "reward.reward_model"}, "solve_rates": None})
     assert below == {"reward_models.a": "reward.reward_model", "solve_rates": None}
-    assert _by_port({"reward_models.a": "x.y"}) == {"reward_models.a": "x.y"}
+    assert inputs_by_port({"reward_models.a": "x.y"}) == {"reward_models.a": "x.y"}
 
 
 def test_an_unbounded_score_beside_correctness_is_refused():
