@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.rewards.score import CORRECT, WRONG_ANSWER, Score
-from posttrain.learning.rewards.verifiers import sql_graded
+from posttrain.learning.rewards.verifiers import sql_canonical, sql_graded
 from posttrain.learning.rewards.verifiers.sandboxed import ERROR, NOT_RUN, TIMEOUT
 from posttrain.learning.rewards.verifiers.sql import SqlVerifier
 from posttrain.learning.rewards.verifiers.sql_clauses import clause_agreement
@@ -47,6 +47,7 @@ def test_clauses_agree_by_their_pieces(query, reference, expected):
         ("select p.a from t p join u q on p.i = q.i", "select t.a from t join u on u.i = t.i"),
         ("select a from t where 1 < a and b = 2", "select a from t where (b = 2) and a > 1"),
         ("select a as total from t", "select a from t"),
+        ('select "A" from t', "select a from t"),
     ],
 )
 def test_spelling_does_not_count(query, reference):
@@ -112,6 +113,14 @@ def test_spelling_does_not_count(query, reference):
         ("select a from t join u using (I)", "select a from t join u using (i)"),
         ("select a from t order by a asc", "select a from t order by a"),
         ("select x.a from (t x join u y on x.i = y.i)", "select t.a from (t join u on t.i = u.i)"),
+        (
+            "select e.name from emp e join emp m on e.boss = m.id where e.pay > m.pay",
+            "select emp.name from emp join emp x on x.id = emp.boss where x.pay < emp.pay",
+        ),
+        (
+            "select sum(a) over w from t window w as (order by b), v as (w rows 1 preceding)",
+            "select sum(a) over x from t window x as (order by b), y as (x rows 1 preceding)",
+        ),
     ],
 )
 def test_aliases_and_the_order_of_sides_do_not_count_anywhere(query, reference):
@@ -119,11 +128,16 @@ def test_aliases_and_the_order_of_sides_do_not_count_anywhere(query, reference):
     assert clause_agreement(reference, query) == 1.0
 
 
+BOSSES = "select e.name from emp e join emp m on e.boss = m.id"
+
+
 @pytest.mark.parametrize(
     ("query", "reference", "expected"),
     [
         # Of select, from and where, the condition is another: text keeps its case.
         ("select a from t where b = 'A'", "select a from t where b = 'a'", 2 / 3),
+        # In double quotes it is the name of a column, whatever the table has.
+        ('select a from t where b = "A"', "select a from t where b = 'A'", 2 / 3),
         # Of select, from, join and on, the kind of join is another.
         ("select a from t left join u on t.i = u.i", "select a from t join u on t.i = u.i", 3 / 4),
         # Without a condition all pairs are kept: of four clauses, two are alike.
@@ -160,6 +174,33 @@ def test_aliases_and_the_order_of_sides_do_not_count_anywhere(query, reference):
         ),
         # The sides of a comparison that does not commute.
         ("select a from t where a < b", "select a from t where b < a", 2 / 3),
+        # A table read twice: of select, from, join, on and where, one is of the other place.
+        (f"{BOSSES} where e.pay > m.pay", f"{BOSSES} where e.pay < m.pay", 4 / 5),
+        (BOSSES, BOSSES.replace("e.name", "m.name"), 3 / 4),
+        # So with a query that is read twice: select, from, join, where, and those of the query.
+        (
+            "with c as (select a from t) select 1 from c x, c y where x.a < y.a",
+            "with c as (select a from t) select 1 from c x, c y where y.a < x.a",
+            3 / 4,
+        ),
+        # Of the query around and the one inside; the condition around holds the inner one.
+        (
+            "select a from t x where exists (select 1 from t y where x.a < y.a)",
+            "select a from t x where exists (select 1 from t y where y.a < x.a)",
+            2 / 3,
+        ),
+        # Of set, the word is alike and what is taken away is not: 1/2.
+        (
+            "select a from t except select a from u",
+            "select a from u except select a from t",
+            (1 / 2 + 1 + 1) / 3,
+        ),
+        # Of select, from and window: what is selected holds the window.
+        (
+            "select sum(a) over w from t window w as (order by b)",
+            "select sum(a) over w from t window w as (order by c)",
+            1 / 3,
+        ),
     ],
 )
 def test_what_means_something_else_counts(query, reference, expected):
@@ -230,19 +271,92 @@ def test_what_is_no_query_has_no_structure(query):
     assert clause_agreement(query, WANTED) == 0.0
 
 
-def test_what_is_too_long_or_too_deep_has_no_structure():
-    assert clause_agreement("select " + "(" * 3000 + "a" + ")" * 3000, WANTED) == 0.0
+def test_what_is_too_long_has_no_structure():
     assert clause_agreement("select " + "a, " * 20_000 + "b from t", WANTED) == 0.0
+    spaces = "select a" + " " * 20_000 + "from t"
+    assert clause_agreement(spaces, spaces) == 0.0
 
 
-def test_names_of_names_do_not_grow():
-    """Each query doubles what the one inside it gives: 2 to the 25th if it were written out."""
+# Each shape, and how many of it are read; one more is not.
+SHAPES = [
+    (lambda times: f"select {'(' * times}a{')' * times}", 20),
+    (lambda times: f"select {'f(' * times}a{')' * times}", 20),
+    (lambda times: f"select {'case when ' * times}a{' then 1 end' * times}", 20),
+    (lambda times: f"select {'not ' * times}a", 20),
+    (lambda times: f"select {'interval ' * times}a", 20),
+    # Two levels each.
+    (lambda times: f"select {'not (' * times}a{')' * times}", 10),
+    # The tree is the select, one node for each sign, the column and its name.
+    (lambda times: f"select {'a - ' * times}a", 253),
+    (lambda times: f"select {'a || ' * times}a", 253),
+    # Two nodes each, and the select.
+    (lambda times: f"select {'a, ' * (times - 1)}a", 999),
+]
+
+
+@pytest.mark.parametrize(("shape", "most"), SHAPES)
+def test_what_is_read_is_the_same_at_any_depth_of_the_caller(shape, most):
+    def called(depth, query):
+        return clause_agreement(query, query) if depth == 0 else called(depth - 1, query)
+
+    for depth in (0, 400):
+        assert called(depth, shape(most)) == 1.0
+        assert called(depth, shape(most + 1)) == 0.0
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """Count the nodes that are spelled: of two queries, and of what they give to others."""
+    counted = []
+    spelled_once = sql_canonical._spelled
+
+    def spelled_and_counted(node, texts):
+        counted.append(type(node))
+        return spelled_once(node, texts)
+
+    monkeypatch.setattr(sql_canonical, "_spelled", spelled_and_counted)
+    return counted
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        # Operations in operations, chains of those that have an order, and names of names.
+        "select 1 where " + " and ".join(["=".join("a" * 24)] * 24),
+        "select 1 where " + " or ".join(["+".join("a" * 24)] * 24),
+        "select 1 where " + " - ".join("a" * 250),
+        "select " + "(select a + " * 20 + "a" + ")" * 20,
+        "select " + "a, " * 500 + "a" + " union select a" * 120,
+        "select a" + " + 1" * 200 + " as n order by " + "n, " * 4 + "n",
+    ],
+)
+def test_each_node_is_spelled_once_and_once_for_each_query_around_it(query, work):
+    assert clause_agreement(query, query) == 1.0
+    # Two queries; as many again for the names of what each gives, and for the aliases in them.
+    assert len(work) <= 2 * 3 * sql_canonical.MOST_NODES
+
+
+def test_what_is_over_the_bound_is_not_spelled(work):
+    query = "select 1 where " + " and ".join(["=".join("a" * 120)] * 80)
+    assert clause_agreement(query, query) == 0.0
+    assert not work
+
+
+def test_names_of_names_do_not_grow(work):
+    """Each query doubles what the one inside it gives: 2 to the 20th if it were written out."""
     query = "select a as x from t"
-    for _ in range(25):
+    for _ in range(20):
         query = f"select x + x as x from ({query})"
     assert clause_agreement(query, query) == 1.0
-    long = "select a" + " + 1" * 300 + " as n from t order by " + "n, " * 300 + "n"
+    # Select, alias, sum, columns, names, from and query are fewer than 20, and read twice each.
+    assert len(work) < 2 * 2 * 20 * 21
+    work.clear()
+    # 40,000 nodes if they were written out, which are more than may be: the alias stays.
+    long = "select a" + " + 1" * 200 + " as n from t order by " + "n, " * 200 + "n"
     assert clause_agreement(long, long) == 1.0
+    assert len(work) < 2 * 3 * sql_canonical.MOST_NODES
+    written = long.replace("n, ", "a" + " + 1" * 200 + ", ", 1)
+    assert 0.0 < clause_agreement(long, written) < 1.0
 
 
 @pytest.fixture

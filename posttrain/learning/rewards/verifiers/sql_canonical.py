@@ -4,9 +4,9 @@ Two passes: names first, over the whole query, as a name means what its place in
 text of each piece, from the leaves up.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import TYPE_CHECKING
 
 from posttrain.stage.hashing import sha256_of
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 A_QUERY = "(a query)"
 """Stands for the name of a query that another one reads from."""
-LONGEST = 20_000
-"""Characters of a query that are still read, and of what stands in the place of aliases."""
+A_WINDOW = "(a window)"
+"""Stands for the name of a window where it is defined."""
+MOST_NODES = 2_000
+"""Of a query that is still read: its tokens, its nodes, and those that stand for its aliases."""
+LONG = 100
+"""Characters of a piece from which on its digest stands for it: what holds it stays short."""
 
 Columns = Mapping[str, str]
 """What a query gives: name of a column -> what stands in its place where that query is read."""
@@ -42,7 +46,7 @@ def resolve_names(query: "Expression") -> None:
     """
     from sqlglot import exp
 
-    _resolve(query, {}, {})
+    _Names().resolve(query, {}, {})
     for node in list(query.find_all(exp.Alias)):
         node.replace(node.this)
     for node in query.find_all(exp.Table, exp.Subquery, exp.Values):
@@ -73,25 +77,26 @@ def sources_of(query: "Expression") -> Iterator[tuple["Expression", "Expression 
         yield from ((join.this, join) for join in inside)
 
 
-def canonical_sql(piece: "Expression") -> str:
-    """Spell a piece of a query in the one way that all of its spellings share.
+def canonical_texts(whole: "Expression") -> dict[int, str]:
+    """Spell each piece of a query in the one way that all of its spellings share.
 
     Identifiers lose their case and text keeps it; `b = a` is `a = b`, `3 < a` is `a > 3`; `and`,
-    `or`, sums, products and lists have an order; every operation has its parentheses.
+    `or`, sums, products and lists have an order; parentheses that only group are gone. Each node
+    is spelled once, from the leaves up, whatever the depth.
 
     Args:
-        piece: Any part of a query whose names are resolved; it stays as it is.
+        whole: Any part of a query whose names are resolved; it stays as it is.
 
     Returns:
-        The text, in the dialect of SQLite.
+        The text of every node by its `id`: its kind and what it holds, or from `LONG` characters
+        on a digest of that; of a longer chain of `and`, `or`, `+` or `*`, only of the whole.
 
     """
-    from sqlglot import exp
-
-    whole = exp.Paren(this=piece.copy())
-    for node in reversed([each for each in whole.walk() if each is not whole]):
-        _spell(node)
-    return str(whole.this.sql(dialect="sqlite"))
+    texts: dict[int, str] = {}
+    for node in reversed(list(whole.dfs())):
+        text = _spelled(node, texts)
+        texts[id(node)] = text if len(text) < LONG else "#" + sha256_of(text)[:32]
+    return texts
 
 
 def conjuncts(condition: "Expression | None") -> list["Expression"]:
@@ -118,79 +123,159 @@ def kind_of(join: "Expression") -> str:
     return str(join.side).lower() or ("inner" if bound else "cross")
 
 
-def _resolve(
-    query: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
-) -> Columns:
-    """Resolve the names in a query and those inside it, and say what it gives.
+class _Names:
+    """Resolves the names in one query and those inside it."""
 
-    `queries` are the named ones that it may read from, `outer` what the queries around it read.
-    """
-    from sqlglot import exp
+    def __init__(self) -> None:
+        self.room = MOST_NODES
+        """How many nodes may still be put in the place of aliases."""
+        self.marks: dict[int, str] = {}
 
-    names = [each.alias_or_name.lower() for each in query.selects]
-    inside = list(_inside(query))
-    queries = {**queries, **_resolve_named(query, queries, outer)}
-    own, read = {}, [source for source, _ in sources_of(query)]
-    for source in read:
-        name = source.alias_or_name.lower()
-        own[name] = _resolve_source(source, queries, outer)
-    known = {id(source) for source in read}
-    for node in inside:
-        if _is_query(node) and id(node) not in known and not isinstance(node.parent, exp.CTE):
-            _resolve(node, queries, {**outer, **own})
-    columns = [node for node in inside if isinstance(node, exp.Column)]
-    aliased = _aliased(query, columns)
-    near = {each: replace(own[each], table=None) for each in own} if len(read) == 1 else own
-    for column in columns:
-        if id(column) not in aliased:
-            _resolve_column(column, near, outer)
-    given = {
-        name: _standing_for(each)
-        for name, each in zip(names, query.selects, strict=True)
-        if name not in ("", "*")
-    }
-    for column in columns:
-        if id(column) in aliased:
-            column.replace(aliased[id(column)].copy())
-        elif not isinstance(query, exp.Select) and not column.table:
-            # The order of a union names what its first select gives.
-            name = column.name.lower()
-            column.set("this", exp.to_identifier(given.get(name, name)))
-    return given
+    def resolve(
+        self, query: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
+    ) -> Columns:
+        """Resolve the names in a query and those inside it, and say what it gives.
+
+        `queries` are the named ones that it may read from, `outer` what those around it read.
+        """
+        from sqlglot import exp
+
+        names = [each.alias_or_name.lower() for each in query.selects]
+        inside = list(_inside(query))
+        queries = {**queries, **self._resolve_named(query, queries, outer)}
+        read = [source for source, _ in sources_of(query)]
+        own = _places(
+            (source.alias_or_name.lower(), self._resolve_source(source, queries, outer))
+            for source in read
+        )
+        known = {id(source) for source in read}
+        # What is read around a query is not what it reads itself, though of the same table.
+        around = {
+            name: replace(each, table=f"^{each.table}") for name, each in {**outer, **own}.items()
+        }
+        for node in inside:
+            if _is_query(node) and id(node) not in known and not isinstance(node.parent, exp.CTE):
+                self.resolve(node, queries, around)
+        columns = [node for node in inside if isinstance(node, exp.Column)]
+        aliased = self._aliased(query, columns)
+        near = {each: replace(own[each], table=None) for each in own} if len(read) == 1 else own
+        for column in columns:
+            if id(column) not in aliased:
+                _resolve_column(column, near, outer)
+        _resolve_windows(query, inside)
+        given = {
+            name: self._standing_for(each)
+            for name, each in zip(names, query.selects, strict=True)
+            if name not in ("", "*")
+        }
+        for column in columns:
+            if id(column) in aliased:
+                column.replace(aliased[id(column)].copy())
+            elif not isinstance(query, exp.Select) and not column.table:
+                # The order of a union names what its first select gives.
+                name = column.name.lower()
+                column.set("this", exp.to_identifier(given.get(name, name)))
+        return given
+
+    def _resolve_named(
+        self, query: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
+    ) -> dict[str, Columns]:
+        """Resolve the queries in front of one, each of which the next may read by its name."""
+        found: dict[str, Columns] = {}
+        for named in query.ctes:
+            name, body = named.alias.lower(), named.this
+            stated = [each.lower() for each in named.alias_column_names]
+            names = stated or [each.alias_or_name.lower() for each in getattr(body, "selects", ())]
+            # A recursive one reads from itself before it is known what it gives.
+            found[name] = {each: f"={place}" for place, each in enumerate(names)}
+            if _is_query(body):
+                given = self.resolve(body, {**queries, **found}, outer)
+                marks = [self._standing_for(each) for each in body.selects] if stated else []
+                found[name] = dict(zip(stated, marks, strict=False)) if stated else given
+        return found
+
+    def _resolve_source(
+        self, source: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
+    ) -> _Source:
+        from sqlglot import exp
+
+        if _is_query(source):
+            return _Source(A_QUERY, self.resolve(source, queries, outer))
+        if not isinstance(source, exp.Table):
+            return _Source(A_QUERY)
+        name = source.this.name.lower()
+        if name not in queries or source.db:
+            return _Source(name)
+        source.set("this", exp.to_identifier(A_QUERY))
+        return _Source(A_QUERY, queries[name])
+
+    def _aliased(self, query: "Expression", columns: list["Expression"]) -> dict[int, "Expression"]:
+        """What a select's columns that are aliases of its own stand for, by their `id`.
+
+        As SQLite has it: a term of the order is an alias if it can be, anything else a column.
+        """
+        from sqlglot import exp
+
+        said = {
+            each.alias.lower(): each.this
+            for each in (query.expressions if isinstance(query, exp.Select) else ())
+            if isinstance(each, exp.Alias)
+        }
+        clauses = {id(column): _clause(column, query) for column in columns} if said else {}
+        selected = {each.name.lower() for each in columns if clauses.get(id(each)) == "expressions"}
+        found = {
+            id(column): said[name]
+            for column in columns
+            if not column.table
+            and (name := column.name.lower()) in said
+            and clauses[id(column)] != "expressions"
+            and (isinstance(column.parent, exp.Ordered) or name not in selected)
+        }
+        sizes = {id(each): sum(1 for _ in each.dfs()) for each in said.values()}
+        size = sum(sizes[id(each)] for each in found.values())
+        if size > self.room:
+            return {}
+        self.room -= size
+        return found
+
+    def _standing_for(self, selected: "Expression") -> str:
+        """Name a column of a query by what it is; short, as queries may stand in queries."""
+        # Every union of a chain gives what its first select does: it is spelled once.
+        if id(selected) not in self.marks:
+            self.marks[id(selected)] = _mark(selected.unalias())
+        return self.marks[id(selected)]
 
 
-def _resolve_named(
-    query: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
-) -> dict[str, Columns]:
-    """Resolve the queries that stand in front of one by a name, each of which the next may read."""
-    found: dict[str, Columns] = {}
-    for named in query.ctes:
-        name, body = named.alias.lower(), named.this
-        stated = [each.lower() for each in named.alias_column_names]
-        names = stated or [each.alias_or_name.lower() for each in getattr(body, "selects", ())]
-        # A recursive one reads from itself before it is known what it gives.
-        found[name] = {each: f"={place}" for place, each in enumerate(names)}
-        if _is_query(body):
-            given = _resolve(body, {**queries, **found}, outer)
-            marks = [_standing_for(each) for each in body.selects] if stated else []
-            found[name] = dict(zip(stated, marks, strict=False)) if stated else given
+def _mark(piece: "Expression") -> str:
+    return "=" + sha256_of(canonical_texts(piece)[id(piece)])[:16]
+
+
+def _places(read: Iterable[tuple[str, _Source]]) -> dict[str, _Source]:
+    """Name what one select reads: the same table, read again, is another place, `emp#2`."""
+    found: dict[str, _Source] = {}
+    seen: Counter[tuple[str | None, tuple[str, ...]]] = Counter()
+    for name, source in read:
+        key = (source.table, tuple(source.columns.values()))
+        seen[key] += 1
+        again = f"{source.table}#{seen[key]}"
+        found[name] = source if seen[key] == 1 else replace(source, table=again)
     return found
 
 
-def _resolve_source(
-    source: "Expression", queries: Mapping[str, Columns], outer: Mapping[str, _Source]
-) -> _Source:
+def _resolve_windows(query: "Expression", inside: list["Expression"]) -> None:
+    """Put what a window is in the place of its name."""
     from sqlglot import exp
 
-    if _is_query(source):
-        return _Source(A_QUERY, _resolve(source, queries, outer))
-    if not isinstance(source, exp.Table):
-        return _Source(A_QUERY)
-    name = source.this.name.lower()
-    if name not in queries or source.db:
-        return _Source(name)
-    source.set("this", exp.to_identifier(A_QUERY))
-    return _Source(A_QUERY, queries[name])
+    marks: dict[str, str] = {}
+    defined = list(query.args.get("windows") or ())
+    for node in (*defined, *(each for each in inside if isinstance(each, exp.Window))):
+        used = node.args.get("alias")
+        if used is not None and used.name.lower() in marks:
+            node.set("alias", exp.to_identifier(marks[used.name.lower()]))
+        if node.arg_key == "windows" and node.this.name != A_WINDOW:
+            name = node.this.name.lower()
+            node.set("this", exp.to_identifier(A_WINDOW))
+            marks[name] = _mark(node)
 
 
 def _resolve_column(
@@ -212,42 +297,10 @@ def _resolve_column(
     column.set("db", None)
 
 
-def _aliased(query: "Expression", columns: list["Expression"]) -> dict[int, "Expression"]:
-    """What a select's columns that are aliases of its own stand for, by their `id`.
-
-    As SQLite has it: a term of the order is an alias if it can be, anything else a column.
-    """
-    from sqlglot import exp
-
-    said = {
-        each.alias.lower(): each.this
-        for each in (query.expressions if isinstance(query, exp.Select) else ())
-        if isinstance(each, exp.Alias)
-    }
-    clauses = {id(column): _clause(column, query) for column in columns} if said else {}
-    selected = {each.name.lower() for each in columns if clauses.get(id(each)) == "expressions"}
-    found = {
-        id(column): said[name]
-        for column in columns
-        if not column.table
-        and (name := column.name.lower()) in said
-        and clauses[id(column)] != "expressions"
-        and (isinstance(column.parent, exp.Ordered) or name not in selected)
-    }
-    lengths = {id(each): len(str(each)) for each in said.values()}
-    long = sum(lengths[id(each)] for each in found.values()) > LONGEST
-    return {} if long else found
-
-
 def _clause(node: "Expression", query: "Expression") -> str:
     while node.parent is not query:
         node = node.parent
     return str(node.arg_key)
-
-
-def _standing_for(selected: "Expression") -> str:
-    """Name a column of a query by what it is; short, as queries may stand in queries."""
-    return "=" + sha256_of(canonical_sql(selected.unalias()))[:16]
 
 
 def _is_query(node: "Expression") -> bool:
@@ -263,47 +316,47 @@ def _inside(query: "Expression") -> Iterator["Expression"]:
     return (node for node in nodes if node is not query)
 
 
-def _spell(node: "Expression") -> None:
-    """Put the one spelling of a node in its place; those below it have theirs."""
-    from sqlglot import exp
-
-    if isinstance(node, exp.Paren):
-        node.replace(node.this)
-    elif isinstance(node, exp.Identifier):
-        node.replace(exp.to_identifier(node.name.lower()))
-    elif isinstance(node, exp.Var):
-        node.set("this", node.name.upper())
-    elif isinstance(node, exp.Ordered):
-        node.set("desc", node.args.get("desc") or None)
-    elif isinstance(node, exp.Join):
-        node.set("kind", "CROSS" if kind_of(node) == "cross" else None)
-    elif isinstance(node, exp.Binary | exp.Unary | exp.Between | exp.In):
-        _spell_operation(node)
-
-
-def _spell_operation(node: "Expression") -> None:
+def _spelled(node: "Expression", texts: Mapping[int, str]) -> str:
+    """The one spelling of a node, from those of the nodes that it holds."""
     from sqlglot import exp
 
     turned = {exp.GT: exp.LT, exp.GTE: exp.LTE}
-    kind, spelled = type(node), node
+    kind, held = type(node), dict(node.args)
+    if kind in (exp.Paren, exp.Alias):
+        return texts[id(node.this)]
+    if kind is exp.Identifier:
+        return repr(node.name.lower())
     if kind in (exp.And, exp.Or, exp.Add, exp.Mul):
         above = node.parent
         while isinstance(above, exp.Paren):
             above = above.parent
-        if type(above) is kind:  # the whole chain has one order
-            return
-        operands = _sorted(_operands(node, kind))
-        spelled = reduce(lambda one, other: kind(this=one, expression=other), operands)
-    elif kind in (exp.EQ, exp.NEQ):
-        one, other = _sorted([node.this, node.expression])
-        spelled = kind(this=one, expression=other)
-    elif kind in turned:
-        spelled = turned[kind](this=node.expression, expression=node.this)
+        # The whole chain has one order.
+        parts = [] if type(above) is kind else _in_order(_operands(node, kind), texts)
+        return f"{kind.__name__}({', '.join(parts)})"
+    if kind in (exp.EQ, exp.NEQ):
+        parts = _in_order([node.this, node.expression], texts)
+        return f"{kind.__name__}({', '.join(parts)})"
+    if kind in turned:
+        kind, held = turned[kind], {"this": node.expression, "expression": node.this}
+    elif kind in (exp.Var, exp.Anonymous):
+        held["this"] = node.name.upper()
+    elif kind is exp.Join:
+        held.update(kind=kind_of(node), side=None)
     elif kind is exp.In:
-        node.set("expressions", _sorted(node.expressions))
-    around = exp.Paren()
-    node.replace(around)
-    around.set("this", spelled)
+        held["expressions"] = _in_order(node.expressions, texts)
+    parts = [f"{key}={_shown(held[key], texts)}" for key in sorted(held) if _says(held[key])]
+    return f"{kind.__name__}({', '.join(parts)})"
+
+
+def _says(value: object) -> bool:
+    """False for what the parser leaves at a default: `order by a asc` is `order by a`."""
+    return value is not None and value is not False and value != []
+
+
+def _shown(value: object, texts: Mapping[int, str]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_shown(each, texts) for each in value)}]"
+    return texts[id(value)] if id(value) in texts else repr(value)
 
 
 def _operands(node: "Expression", kind: type["Expression"]) -> list["Expression"]:
@@ -319,5 +372,5 @@ def _operands(node: "Expression", kind: type["Expression"]) -> list["Expression"
     return found
 
 
-def _sorted(nodes: Iterable["Expression"]) -> list["Expression"]:
-    return sorted(nodes, key=lambda node: str(node.sql(dialect="sqlite")))
+def _in_order(nodes: Iterable["Expression"], texts: Mapping[int, str]) -> list[str]:
+    return sorted(texts[id(node)] for node in nodes)
