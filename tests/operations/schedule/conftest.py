@@ -298,7 +298,8 @@ class Lab:
 
     def flow_run(self, tick):
         """The flow run of a tick as Prefect has it."""
-        return self.ask(f"/flow_runs/{tick.data['flow_run_id']}", None)
+        # A server whose database is locked for a moment says so, and is asked again.
+        return self.until(lambda: self.ask(f"/flow_runs/{tick.data['flow_run_id']}", None))
 
 
 @pytest.fixture(scope="module")
