@@ -106,6 +106,16 @@ def digest(job, folder):
     }
 
 
+def empty(job, folder):
+    """Remove what a killed run left of its outputs, as the executor does before every attempt.
+
+    Only the scratch folder outlives a kill; a library's half-written file does not.
+    """
+    for name in job["outputs"]:
+        path = folder / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 def kill(job):
     """The kills that hit, and the digests of every run."""
 
@@ -131,6 +141,7 @@ def kill(job):
             shutil.rmtree(folder)
             at, folder = at / 2, fresh(folder.name)
             hit[folder.name] = attempt(job, folder, (kind, at), seconds)
+        empty(job, folder)
         attempt(job, folder, ("", 0))
         results[folder.name] = digest(job, folder)
     return hit, results
