@@ -14,6 +14,7 @@ from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.truncated_rules import disagreement
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
@@ -83,6 +84,8 @@ def _notes(session: Session) -> Iterator[str]:
         lacks = without_port(stage, session.dag)
         if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
             yield f"{name}: it scores answers to problems, and {lacks}"
+    if told := disagreement(session.dag):
+        yield told
     for what, line in absent_programs(programs_of(session.dag)):
         yield f"{what}; run: {line}"
 

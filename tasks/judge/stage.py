@@ -15,7 +15,7 @@ from posttrain.learning.rewards.score import MANY_UNJUDGED
 from posttrain.learning.rollouts.scoring import read_problems
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
-from posttrain.stage.hashing import sha256_of_file
+from posttrain.stage.hashing import digest_path
 from tasks.judge.config import JudgeConfig
 
 
@@ -33,7 +33,7 @@ def run(
     known = Inquiry(VerifierCache(), models=models, tables=PortTables(inputs))
     tables, metrics = [], {"judge/num_answers": float(len(samples))}
     for done, (name, part) in enumerate(config.components.items(), start=1):
-        read = _read_by(part, inputs, models)
+        read = _read_by(part, inputs)
         table = _said(name, part, groups, known, read)
         tables.append(table)
         unjudged = table["score"].null_count() / len(table)
@@ -91,12 +91,8 @@ def _said(
     return table.unique("id", keep="first", maintain_order=True).select(VERDICTS.names())
 
 
-def _read_by(part: Component, inputs: Mapping[str, Path], models: PortModels) -> str:
+def _read_by(part: Component, inputs: Mapping[str, Path]) -> str:
     """Tell a judge from others of its settings by what it was given: models, tables, answers."""
     # Who compares the answers of a group says so of this group.
     ports = [*part.ports(), *(["samples"] if part.SCOPE == "group" else [])]
-    digests = [
-        models.digest(port) if inputs[port].is_dir() else sha256_of_file(inputs[port])
-        for port in ports
-    ]
-    return "".join(f".{digest[:16]}" for digest in digests)
+    return "".join(f".{digest_path(inputs[port]).sha256[:16]}" for port in ports)

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from posttrain.learning.rewards.combines.base import Combine
 from posttrain.learning.rewards.combines.registry import COMBINES
 from posttrain.learning.rewards.combines.sum import SumCombine
-from posttrain.learning.rewards.components.base import FAR, Component, Range
+from posttrain.learning.rewards.components.base import FAR, WITHIN, Component, Range
 from posttrain.learning.rewards.components.registry import COMPONENTS
 from posttrain.learning.rewards.components.verifier import VerifierComponent
 from posttrain.learning.rewards.truncated import Truncated
@@ -91,8 +91,8 @@ class RewardStack(StageConfig):
 
     @property
     def by_token(self) -> Mapping[str, float]:
-        """The components that pay every token by itself, with their weights."""
-        names = [name for name, part in self.components.items() if part.SCOPE == "token"]
+        """The components that pay places within an answer, with their weights."""
+        names = [name for name, part in self.components.items() if part.SCOPE in WITHIN]
         return (self.combine.by_token(names) or {}) if names else {}
 
     def read_by(self, name: str) -> list[str]:
@@ -122,22 +122,19 @@ class RewardStack(StageConfig):
                 )
 
     def _refuse_scopes(self) -> None:
-        """Refuse a score for every turn, and for every token where it cannot be paid there."""
+        """Refuse a score for every turn or token where it cannot be paid there."""
         for name, part in self.components.items():
-            if part.SCOPE == "turn":
+            if part.SCOPE not in WITHIN:
+                continue
+            if self.combine.by_token([name]) is None:
                 raise ValueError(
-                    f"components.{name} scores every turn, but an answer of this stage is one turn,"
-                    " whose score is the answer's; take a component of scope answer, group or token"
+                    f"components.{name} scores every {part.SCOPE}, but combine {self.combine.kind}"
+                    " takes one number for each answer; set combine to sum, or take a component of"
+                    " scope answer or group"
                 )
-            if part.SCOPE == "token" and self.combine.by_token([name]) is None:
+            if name == self.solved_by:
                 raise ValueError(
-                    f"components.{name} scores every token, but combine {self.combine.kind} takes"
-                    " one number for each answer; set combine to sum, or take a component of scope"
-                    " answer or group"
-                )
-            if part.SCOPE == "token" and name == self.solved_by:
-                raise ValueError(
-                    f"solved_by: {name} scores every token, and no sum of these says that a"
+                    f"solved_by: {name} scores every {part.SCOPE}, and no sum of these says that a"
                     " problem is solved; set it to a component of scope answer"
                 )
 

@@ -14,7 +14,6 @@ from posttrain.learning.models.logprobs import hidden_states, token_logprobs
 from posttrain.learning.models.reward_head import RewardModel, load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.hashing import sha256_of, sha256_of_file
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -30,7 +29,7 @@ class PortModels:
     """Models by the port that brings them, such as `reward_models.helpful`."""
 
     paths: Mapping[str, Path] = field(default_factory=dict)
-    """Folders by port."""
+    """Folders, and tables' files, by port."""
     device: str = "cpu"
     """Where the weights go, as torch names it."""
     tokenizer: "PreTrainedTokenizerBase | None" = None
@@ -46,11 +45,6 @@ class PortModels:
     def reference(self, name: str) -> Policy:
         """Return a policy that reads the drawn tokens, by its name among `references`."""
         return self._once(f"{REFERENCES}.{name}", self._load_reference)
-
-    def digest(self, port: str) -> str:
-        """Return a digest of the files that a port brings."""
-        found = sorted(each for each in self._path(port).rglob("*") if each.is_file())
-        return sha256_of(" ".join(f"{each.name} {sha256_of_file(each)}" for each in found))
 
     def _path(self, port: str) -> Path:
         if port not in self.paths:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any
 
-from posttrain.learning.rewards.components.base import Answers, Component, Inquiry, Verify
+from posttrain.learning.rewards.components.base import WITHIN, Answers, Component, Inquiry, Verify
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.port_models import PortModels
 from posttrain.learning.rewards.port_tables import PortTables
@@ -16,7 +16,7 @@ from posttrain.stage.slots import name_of
 Scores = dict[str, list[float | None]]
 """Component -> one score per answer, of all groups one after the other."""
 TokenScores = dict[str, list[Sequence[float]]]
-"""Component of scope token -> one score per drawn token of each answer, none if not judged."""
+"""Component that pays within an answer -> one score per drawn token, none if not judged."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +115,8 @@ class StackAtWork:
         )
         tokens: list[Sequence[float]] = []
         found: Sequence[Sequence[float | None]]
-        if part.SCOPE == "token":
-            found, tokens = _sums(part, part.score_tokens(given, asked), groups)
+        if part.SCOPE in WITHIN:
+            found, tokens = _PAID[part.SCOPE](part, given, asked)
         else:
             found = part.score_all(given, asked)
         if memory:
@@ -138,27 +138,57 @@ class StackAtWork:
         return values, tokens
 
 
-def _sums(
-    part: Component, found: object, groups: Sequence[Answers]
-) -> tuple[list[list[float | None]], list[Sequence[float]]]:
-    """What the tokens of each answer add up to by group, and their scores in one list."""
+_Paid = tuple[list[list[float | None]], list[Sequence[float]]]
+"""What the places of each answer add up to by group, and the scores of its tokens in one list."""
+
+
+def _paid_by_tokens(part: Component, groups: Sequence[Answers], asked: Inquiry) -> _Paid:
+    """Ask about every drawn token."""
+    lengths = [length for group in groups for length in group.lengths]
     of = f"{name_of(part)}: `score_tokens`"
+    return _sums(part.score_tokens(groups, asked), groups, lengths, of=of, place="drawn token")
+
+
+def _paid_by_turns(part: Component, groups: Sequence[Answers], asked: Inquiry) -> _Paid:
+    """Ask about every turn, whose last token is paid for it."""
+    turns = [each for group in groups for each in group.turns]
+    of = f"{name_of(part)}: `score_turns`"
+    counts = [len(each) for each in turns]
+    found, scores = _sums(part.score_turns(groups, asked), groups, counts, of=of, place="turn")
+    return found, [
+        [pay for score, length in zip(row, each, strict=True) for pay in _at_last(score, length)]
+        if row
+        else ()
+        for row, each in zip(scores, turns, strict=True)
+    ]
+
+
+def _at_last(score: float, length: int) -> list[float]:
+    return [0.0] * (length - 1) + [score]
+
+
+_PAID = {"token": _paid_by_tokens, "turn": _paid_by_turns}
+
+
+def _sums(
+    found: object, groups: Sequence[Answers], counts: Sequence[int], *, of: str, place: str
+) -> _Paid:
+    """Add the scores of the places of each answer up, of which there are that many."""
     if not isinstance(found, Sequence) or list(map(len, found)) != [len(g.texts) for g in groups]:
         raise UserError(
             f"rl: {of} was asked of {len(groups)} groups; let it give, for each of their answers, a"
-            " list with one number for each drawn token, or None"
+            f" list with one number for each {place}, or None"
         )
-    lengths = [length for group in groups for length in group.lengths]
     answers = [row for rows in found for row in rows]
-    tokens: list[Sequence[float]] = [
-        () if row is None else _known(_numbers(row, length, of))
-        for row, length in zip(answers, lengths, strict=True)
+    scores: list[Sequence[float]] = [
+        () if row is None else _known(_numbers(row, count, of))
+        for row, count in zip(answers, counts, strict=True)
     ]
     sums = iter(
         None if row is None else math.fsum(values)
-        for row, values in zip(answers, tokens, strict=True)
+        for row, values in zip(answers, scores, strict=True)
     )
-    return [[next(sums) for _ in group.texts] for group in groups], tokens
+    return [[next(sums) for _ in group.texts] for group in groups], scores
 
 
 def _known(values: Sequence[float | None]) -> list[float]:

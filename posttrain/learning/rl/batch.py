@@ -251,7 +251,7 @@ def rollout_batch(
         # What is left is paid at the end.
         rewards_B = rewards_B - by_token_BT.sum(-1)
     if "turns" in needs:
-        given |= _turns(rollouts, rewards_B, mask_BT)
+        given |= _turns(rollouts, rewards_B, mask_BT, given.get("token_rewards_BT"))
     if apart:
         given |= _apart(rollouts, apart)
     scored = [_known(rollout, apart or {}) for rollout in rollouts]
@@ -328,8 +328,13 @@ def reward_statistics(groups: Sequence[Group]) -> dict[str, list[float]]:
     }
 
 
-def _turns(rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
-    """The turn of each drawn token, from 0, and each turn's reward: all of it at the last one."""
+def _turns(
+    rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor, by_token_BT: Tensor | None
+) -> dict[str, Tensor]:
+    """The turn of each drawn token, from 0, and each turn's reward.
+
+    What its own tokens are paid goes to a turn, and all the rest to the last one.
+    """
     turn_BT = torch.full(mask_BT.shape, -1)
     turns = [
         [span.turn for span in rollout.spans if span.drawn for _ in range(span.begin, span.end)]
@@ -338,10 +343,10 @@ def _turns(rollouts: Sequence[Rollout], rewards_B: Tensor, mask_BT: Tensor) -> d
     turn_BT[mask_BT] = torch.tensor([turn for row in turns for turn in row])
     last_B = turn_BT.amax(-1, keepdim=True)
     rewards_BK = rewards_B.new_zeros(len(rollouts), int(last_B.max()) + 1)
-    return {
-        "turn_BT": turn_BT,
-        "turn_rewards_BK": rewards_BK.scatter(1, last_B, rewards_B[:, None]),
-    }
+    rewards_BK = rewards_BK.scatter(1, last_B, rewards_B[:, None])
+    if by_token_BT is not None:
+        rewards_BK = rewards_BK.scatter_add(1, turn_BT.clamp(min=0), by_token_BT)
+    return {"turn_BT": turn_BT, "turn_rewards_BK": rewards_BK}
 
 
 def rows_of(values_BT: Tensor, rollouts: Sequence[Rollout]) -> list[TokenValues]:

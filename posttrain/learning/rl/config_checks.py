@@ -56,13 +56,15 @@ def check_algorithm(
             f"reward.truncated {reward.truncated} and algorithm.advantage.truncated {own}"
             " both say what becomes of answers that were cut off; set the algorithm's to keep"
         )
-    if reward.by_token and not algorithm.advantage.CREDITS_TOKENS:
-        raise ValueError(
-            f"reward.components.{next(iter(reward.by_token))} pays every token by itself, but"
-            f" algorithm.advantage {algorithm.advantage.kind} gives all tokens of an answer, or of"
-            " a turn, one advantage; take advantage.kind gae or returns, or a component of scope"
-            " answer"
-        )
+    for name in reward.by_token:
+        scope = reward.components[name].SCOPE
+        if scope not in algorithm.advantage.CREDITS:
+            takes = "gae or returns" if scope == "token" else "turns, gae or returns"
+            raise ValueError(
+                f"reward.components.{name} pays every {scope} by itself, but algorithm.advantage"
+                f" {algorithm.advantage.kind} does not tell one {scope} of an answer from another;"
+                f" take advantage.kind {takes}, or a component of scope answer"
+            )
     if reward.combine.apart(reward.components):
         _refuse_more_than_rewards(algorithm, reward.combine.kind)
 

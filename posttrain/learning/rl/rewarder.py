@@ -119,4 +119,5 @@ def answers_of(group: Group, problem: Problem) -> Answers:
         truncated=tuple(rollout.truncated for rollout in group),
         token_ids=tuple(rollout.token_ids for rollout in group),
         drawn=tuple(tuple(rollout.drawn) for rollout in group),
+        turns=tuple(rollout.drawn_by_turn for rollout in group),
     )

@@ -77,6 +77,15 @@ class Rollout(NamedTuple):
         return [span.drawn for span in self.spans for _ in range(span.begin, span.end)]
 
     @property
+    def drawn_by_turn(self) -> tuple[int, ...]:
+        """Drawn tokens of each turn that has some, in order."""
+        counts: dict[int, int] = {}
+        for span in self.spans:
+            if span.drawn and span.end > span.begin:
+                counts[span.turn] = counts.get(span.turn, 0) + span.end - span.begin
+        return tuple(counts.values())
+
+    @property
     def policy_version(self) -> int:
         """The oldest of its turns' policies."""
         return min(self.versions)

@@ -34,17 +34,6 @@ class Brevity(Component):
         ]
 
 
-class Spoken(Component):
-    """Say something of every turn."""
-
-    SCOPE: ClassVar[Literal["turn"]] = "turn"
-
-    kind: Literal["spoken"] = "spoken"
-
-    def score(self, group, known):
-        return [0.0 for _ in group.texts]
-
-
 class Counted(Combine):
     """Pay the number of calls so far."""
 
@@ -76,7 +65,7 @@ class Short(Combine):
 
 
 PARTS: dict[str, dict[str, type[Part]]] = {
-    "component": {"brevity": Brevity, "spoken": Spoken, "given": Given},
+    "component": {"brevity": Brevity, "given": Given},
     "combine": {"counted": Counted, "short": Short},
 }
 
@@ -205,11 +194,6 @@ def test_what_a_combination_remembers_is_in_the_checkpoint(plugins):
             {"components": {"a": "brevity"}},
             "rl.reward: no component says by itself whether a problem is solved;"
             " set solved_by to one",
-        ),
-        (
-            {"components": {"a": "spoken"}},
-            "rl.reward: components.a scores every turn, but an answer of this stage is one turn,"
-            " whose score is the answer's; take a component of scope answer, group or token",
         ),
     ],
 )

@@ -17,9 +17,9 @@ class Advantage(AlgorithmPart):
 
     PER_TOKEN: ClassVar[bool] = True
     """True where the tokens of one rollout may have different advantages."""
-    CREDITS_TOKENS: ClassVar[bool] = False
-    """True where what one token is paid reaches that token and those before it alone, so that a
-    reward may have components of scope token."""
+    CREDITS: ClassVar[frozenset[str]] = frozenset()
+    """Scopes, `turn` or `token`, of reward components that it takes: what one of these places is
+    paid reaches that place and those before it alone."""
 
     whiten: Literal["none", "sample", "population"] = "none"
     """Shift to mean 0 and scale to deviation 1 over the tokens of the batch."""

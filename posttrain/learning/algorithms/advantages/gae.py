@@ -18,7 +18,7 @@ class GaeAdvantage(Advantage):
 
     SOURCE = "arXiv 1506.02438, equation 16"
     NEEDS = frozenset({"values"})
-    CREDITS_TOKENS: ClassVar[bool] = True
+    CREDITS: ClassVar[frozenset[str]] = frozenset({"turn", "token"})
 
     kind: Literal["gae"] = "gae"
     """Compare each token with what the critic expected."""

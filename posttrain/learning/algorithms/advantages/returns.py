@@ -16,7 +16,7 @@ class ReturnAdvantage(Advantage):
     """The discounted sum of the rewards that follow a token, without a baseline."""
 
     SOURCE = "REINFORCE++, arXiv 2501.03262"
-    CREDITS_TOKENS: ClassVar[bool] = True
+    CREDITS: ClassVar[frozenset[str]] = frozenset({"turn", "token"})
 
     kind: Literal["returns"] = "returns"
     """Credit each token with what follows it."""

@@ -1,7 +1,7 @@
 """Advantages of the turns of a rollout, each compared with its like."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ class TurnAdvantage(GroupRelative):
     """Credit by turns: each turn's discounted rewards against those of its like in the group."""
 
     SOURCE = "GiGPO, arXiv 2505.10978, for turns from one state"
+    CREDITS: ClassVar[frozenset[str]] = frozenset({"turn"})
 
     kind: Literal["turns"] = "turns"
     """Compare the turns of the rollouts of one problem with each other."""

@@ -65,7 +65,7 @@ class Combine(Part, Schedulable):
         """Return the weight with which each of some components pays every token by itself.
 
         Args:
-            names: Components of scope token.
+            names: Components of scope turn or token.
 
         Returns:
             Component -> weight of its share in the reward, so that what the tokens are paid is a

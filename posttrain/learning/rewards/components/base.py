@@ -22,6 +22,8 @@ FAR = 1e6
 """Stands for no bound where ends are held against each other: more than correctness ever weighs."""
 Range = tuple[float, float]
 """The least and the greatest number that something gives."""
+WITHIN = frozenset({"turn", "token"})
+"""Scopes of components that pay at places within an answer, and not the answer as a whole."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Answers:
     """The tokens of each answer, read and drawn, in order."""
     drawn: tuple[tuple[bool, ...], ...] = ()
     """True at those of them that the policy drew."""
+    turns: tuple[tuple[int, ...], ...] = ()
+    """Drawn tokens of each turn of each answer, in order; one of all of them for a single turn."""
     solved: tuple[bool | None, ...] = ()
     """Which answers are right, for a component with `solved` in its NEEDS; None if not judged."""
     scores: Mapping[str, Sequence[float | None]] = field(default_factory=dict)
@@ -110,7 +114,7 @@ class Component(Part, Schedulable):
     """
 
     SCOPE: ClassVar[Literal["answer", "group", "turn", "token"]] = "answer"
-    """What one number is about. RL on answers of one turn takes all but `turn`."""
+    """What one number is about; that of a turn is paid at its last token."""
     SAYS_SOLVED: ClassVar[bool] = False
     """True where a score of 1 says that the problem is solved, so that it may do so by default."""
     NEEDS: ClassVar[frozenset[str]] = frozenset()
@@ -164,6 +168,24 @@ class Component(Part, Schedulable):
         Returns:
             A number for each drawn token, ``[P][G][T]``; None in place of those of an answer that
             could not be judged.
+
+        """
+        raise NotImplementedError
+
+    def score_turns(
+        self,
+        groups: Sequence[Answers],  # noqa: ARG002 - see below
+        known: Inquiry,  # noqa: ARG002 - see below
+    ) -> Sequence[Sequence[Sequence[float] | None]]:
+        """Score every turn, for a component of scope `turn`; the sum is the answer's score.
+
+        Args:
+            groups: P problems, each with its G answers, whose `turns` say where each turn ends.
+            known: Asks a verifier, and remembers what it said.
+
+        Returns:
+            A number for each turn, ``[P][G][K]``; None in place of those of an answer that could
+            not be judged.
 
         """
         raise NotImplementedError

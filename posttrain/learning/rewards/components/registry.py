@@ -48,5 +48,5 @@ COMPONENTS = Slot(
         "best_length": BestLengthComponent,
         "solved_length": SolvedLengthComponent,
     },
-    one_of=("score", "score_all", "score_tokens"),
+    one_of=("score", "score_all", "score_tokens", "score_turns"),
 )

@@ -1,16 +1,19 @@
-"""Components that pay every token: what a stack makes of them, by hand, and what it refuses."""
+"""Components that pay every token or turn: what a stack makes of them, and what it refuses."""
 
 from typing import ClassVar, Literal
 
 import pytest
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
 from posttrain.learning.rewards.components.base import Answers, Component
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.config import RewardStack
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.stack import StackAtWork
+from posttrain.learning.rl.batch import rollout_batch
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.rollout import Rollout, Span
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 
@@ -40,9 +43,30 @@ class Digits(Component):
         ]
 
 
+class Spoken(Component):
+    """Pay each turn the number of its drawn tokens; an answer that is called lost is not judged."""
+
+    SCOPE: ClassVar[Literal["turn"]] = "turn"
+    RANGE: ClassVar[tuple[float, float]] = (0.0, 100.0)
+
+    kind: Literal["spoken"] = "spoken"
+    GIVES: ClassVar[object] = None
+
+    def score_turns(self, groups, known):
+        if self.GIVES is not None:
+            return self.GIVES
+        return [
+            [
+                None if text == "lost" else [float(length) for length in turns]
+                for text, turns in zip(group.texts, group.turns, strict=True)
+            ]
+            for group in groups
+        ]
+
+
 @pytest.fixture(autouse=True)
 def plugins():
-    with plugged(lambda: {"component": {"digits": Digits}}):
+    with plugged(lambda: {"component": {"digits": Digits, "spoken": Spoken}}):
         yield
 
 
@@ -53,12 +77,21 @@ GROUP = Answers(
     truncated=(False, True, False),
     token_ids=((9, 1, 2), (9, 3, 4, 5), (9, 6)),
     drawn=((False, True, True), (False, True, True, True), (False, True)),
+    turns=((2,), (1, 2), (1,)),
 )
 SCORES = {"right": RIGHT, "wrong": WRONG, "lost": RIGHT}
 
 
 def stack(digits=None, *, combine=None, **settings):
     components = {"correct": "verifier", "digits": {"kind": "digits", **(digits or {})}}
+    given = {"components": components, "bonus_may_outweigh": True, **settings}
+    return RewardStack.parse(
+        given if combine is None else given | {"combine": combine}, where="rl.reward"
+    )
+
+
+def by_turn(spoken=None, *, combine=None, **settings):
+    components = {"correct": "verifier", "spoken": {"kind": "spoken", **(spoken or {})}}
     given = {"components": components, "bonus_may_outweigh": True, **settings}
     return RewardStack.parse(
         given if combine is None else given | {"combine": combine}, where="rl.reward"
@@ -105,6 +138,68 @@ def test_other_than_one_number_for_each_token_is_refused(monkeypatch, gives):
         earned(stack())
 
 
+def test_a_turn_is_paid_at_its_last_token():
+    """1 + 0.5 x 2 for one turn of two tokens; 0 + 0.5 x (1 + 2) for turns of one and of two."""
+    found = earned(by_turn(combine={"kind": "sum", "weights": {"spoken": 0.5}}))
+    assert found.scores["spoken"] == [2.0, 3.0, None]
+    assert found.rewards == [2.0, 1.5, None]
+    assert found.token_rewards == [(0.0, 1.0), (0.5, 0.0, 1.0), ()]
+
+
+def test_when_another_component_says_0_its_turns_are_paid_0():
+    found = earned(by_turn({"when": "correct"}))
+    assert found.rewards == [3.0, 0.0, None]
+    assert found.token_rewards == [(0.0, 2.0), (0.0, 0.0, 0.0), ()]
+
+
+@pytest.mark.parametrize("gives", [[[[1.0], [1.0], [1.0]]], [[[1.0], [1.0, 2.0]]], 3.0])
+def test_other_than_one_number_for_each_turn_is_refused(monkeypatch, gives):
+    monkeypatch.setattr(Spoken, "GIVES", gives)
+    with pytest.raises(UserError, match=r"component.spoken: `score_turns` (gave|was asked)"):
+        earned(by_turn())
+
+
+def rollout(group, place, turns, *, correct, spoken):
+    """A rollout of turns with that many drawn tokens each, between which one token is read."""
+    spans, at = [], 0
+    for turn, length in enumerate(turns):
+        spans += [Span(at, at + 1, turn, drawn=False), Span(at + 1, at + 1 + length, turn, True)]
+        at += 1 + length
+    paid = [pay for pay, length in zip(spoken, turns, strict=True) for pay in at_end(pay, length)]
+    return Rollout(
+        problem_id="p",
+        source="s",
+        group=group,
+        episode=f"p/{place}",
+        token_ids=(0,) * at,
+        spans=tuple(spans),
+        logprobs=(-1.0,) * sum(turns),
+        versions=(0,) * len(turns),
+        end="over",
+        text="",
+        reward=correct + sum(spoken),
+        token_rewards=tuple(paid),
+    )
+
+
+def at_end(pay, length):
+    return [0.0] * (length - 1) + [pay]
+
+
+def test_credit_by_turns_pays_each_turn_its_own_score_and_the_last_one_the_rest():
+    """Turn 0 is paid 4 against 2, turn 1 0 + 1 against 3 + 0, each less the mean of its like."""
+    pair = [
+        rollout(0, 0, (2, 1), correct=1.0, spoken=(4.0, 0.0)),
+        rollout(0, 1, (1, 3), correct=0.0, spoken=(2.0, 3.0)),
+    ]
+    assert [each.drawn_by_turn for each in pair] == [(2, 1), (1, 3)]
+    batch = rollout_batch(pair, needs={"turns"})
+    assert batch.turn_rewards_BK.tolist() == [[4.0, 1.0], [2.0, 3.0]]
+    credit = TurnAdvantage(gamma=0.0, scale="none")
+    advantages, _ = credit.estimate(batch, rewards_B=batch.rewards_B, costs=[], include_B=None)
+    assert advantages.tolist() == [[1.0, 1.0, -1.0, 0.0], [-1.0, 1.0, 1.0, 1.0]]
+
+
 @pytest.mark.parametrize(
     "combine",
     [
@@ -121,6 +216,8 @@ def test_a_combination_that_takes_one_number_for_each_answer_is_refused(combine)
         f"rl.reward: components.digits scores every token, but combine {combine['kind']} takes one"
         " number for each answer; set combine to sum, or take a component of scope answer or group"
     )
+    with pytest.raises(UserError, match=r"components.spoken scores every turn, but combine"):
+        by_turn(combine=combine)
 
 
 def test_no_sum_over_tokens_says_that_a_problem_is_solved():
@@ -135,6 +232,14 @@ def test_advantages_that_all_tokens_share_are_refused_where_tokens_are_paid():
     }
     with pytest.raises(UserError, match=r"digits pays every token by itself, but algorithm\.advan"):
         RlConfig.parse({"reward": reward}, where="rl")
+    spoken = {"components": {"correct": "verifier", "spoken": "spoken"}, "bonus_may_outweigh": True}
+    with pytest.raises(UserError, match=r"spoken pays every turn by itself, but algorithm\.advan"):
+        RlConfig.parse({"reward": spoken}, where="rl")
+    for kind in ("turns", "returns"):
+        RlConfig.parse({"reward": spoken, "algorithm": {"advantage": {"kind": kind}}}, where="rl")
+    by_turns = {"advantage": {"kind": "turns"}}
+    with pytest.raises(UserError, match=r"turns does not tell one token of an answer from another"):
+        RlConfig.parse({"reward": reward, "algorithm": by_turns}, where="rl")
     by_token = {"advantage": {"kind": "returns"}}
     RlConfig.parse({"reward": reward, "algorithm": by_token}, where="rl")
     measured = reward | {"combine": {"kind": "sum", "weights": {"digits": 0}}}
