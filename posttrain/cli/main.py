@@ -76,6 +76,10 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
 }
 
 
+RENAMED = {"algorithm": "posttrain method"}
+"""Verbs of older versions, and what does their work."""
+
+
 class VerbGroup(click.Group):
     """A click group that imports a verb's module only when that verb is used."""
 
@@ -93,9 +97,9 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest verb where there is none of that name."""
         if args and not args[0].startswith("-") and _find(args[0]) is None:
-            raise UserError(
-                f"there is no command '{args[0]}'{nearest(args[0], self.list_commands(ctx))}"
-            )
+            now = RENAMED.get(args[0])
+            hint = f"; it is `{now}` now" if now else nearest(args[0], self.list_commands(ctx))
+            raise UserError(f"there is no command '{args[0]}'{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

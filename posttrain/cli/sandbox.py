@@ -59,14 +59,23 @@ def run_program(file: Path, given: Path | None, seconds: float, memory: int) -> 
 
     """
     from posttrain.backends.sandbox.launch import Sandbox
-    from posttrain.backends.sandbox.program import MIB, Program, ProgramLimits, language_of
+    from posttrain.backends.sandbox.program import (
+        MAX_MEMORY,
+        MAX_SECONDS,
+        MIB,
+        MIN_MEMORY,
+        Program,
+        ProgramLimits,
+        language_of,
+    )
 
     source = _read(file)
     language = language_of(file)
-    if seconds <= 0:
-        raise UserError(f"--seconds must be above 0, not {seconds:g}")
-    if memory <= 0:
-        raise UserError(f"--memory must be above 0 MiB, not {memory}")
+    if not 0 < seconds <= MAX_SECONDS:
+        raise UserError(f"--seconds must be above 0, at most {MAX_SECONDS:g}, not {seconds:g}")
+    least, most = MIN_MEMORY // MIB, MAX_MEMORY // MIB
+    if not least <= memory <= most:
+        raise UserError(f"--memory must be {least} to {most} MiB, not {memory}")
     limits = ProgramLimits(seconds=seconds, cpu_seconds=seconds, memory_bytes=memory * MIB)
     stdin = _read(given) if given is not None else b""
     program = Program.of(language, source, stdin=stdin, limits=limits)

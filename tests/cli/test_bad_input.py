@@ -118,6 +118,11 @@ def test_the_shell_sees_the_same(toy, contents):
     unknown = toy.cli("rnu")
     assert unknown.returncode == 2
     assert unknown.stderr == "error: there is no command 'rnu'; did you mean 'run'?\n"
+    renamed = toy.cli("algorithm", "list")
+    assert renamed.returncode == 2
+    assert renamed.stderr == (
+        "error: there is no command 'algorithm'; it is `posttrain method` now\n"
+    )
 
 
 @pytest.mark.parametrize(

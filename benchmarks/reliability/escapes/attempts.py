@@ -1,5 +1,6 @@
 """Let programs try to escape, with things around that they must not reach."""
 
+import ctypes
 import os
 import platform
 import socket
@@ -19,6 +20,7 @@ from posttrain.backends.sandbox.program import Program, ProgramEnd, ProgramLimit
 from posttrain.backends.sandbox.seccomp import REFUSED
 
 _GRACE_SECONDS = 5.0
+_PR_SET_CHILD_SUBREAPER = 36
 _CONTENT = "what the user wrote"
 
 
@@ -130,7 +132,7 @@ def outside(escape: Escape, around: Surroundings) -> bool:
 
 @dataclass(frozen=True)
 class Held:
-    """What this machine has open: what must be as many after many runs as before."""
+    """What this process and those below it have open: after many runs as many as before."""
 
     processes: int
     files: int
@@ -139,8 +141,17 @@ class Held:
     temporary: int
 
 
+def adopt_orphans() -> None:
+    """Make what outlives its parent a child of this process, so that `held_now` counts it."""
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl refused PR_SET_CHILD_SUBREAPER")
+
+
 def held_now(*, settle: float = 5.0) -> Held:
     """Count processes below this one, its open files, mounts, namespaces and temporary files.
+
+    Namespaces are those of this process and of all below it; after `adopt_orphans` nothing that it
+    started is elsewhere.
 
     Args:
         settle: Seconds that what is ending is given to end.
@@ -148,11 +159,14 @@ def held_now(*, settle: float = 5.0) -> Held:
     """
     end = time.monotonic() + settle
     while psutil.Process().children() and time.monotonic() < end:
+        _bury()
         time.sleep(0.05)
     namespaces = set()
-    for each in Path("/proc").glob("[0-9]*/ns/*"):
+    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         with suppress(OSError):
-            namespaces.add(str(each.readlink()))
+            namespaces |= {
+                str(each.readlink()) for each in Path(f"/proc/{process.pid}/ns").iterdir()
+            }
     return Held(
         processes=len(psutil.Process().children(recursive=True)),
         files=len([*Path("/proc/self/fd").iterdir()]),
@@ -160,3 +174,11 @@ def held_now(*, settle: float = 5.0) -> Held:
         namespaces=len(namespaces),
         temporary=len([*Path(tempfile.gettempdir()).iterdir()]),
     )
+
+
+def _bury() -> None:
+    """Take note of adopted processes that have ended, as init does of those of others."""
+    for child in psutil.Process().children():
+        with suppress(psutil.Error, ChildProcessError):
+            if child.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(child.pid, os.WNOHANG)

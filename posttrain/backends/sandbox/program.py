@@ -15,7 +15,7 @@ DISK_BYTES = 64 * MIB
 """What a program may write below `/tmp`, the only place where it can write; it counts as memory."""
 MAX_SECONDS = 3600.0
 MAX_MEMORY = 1 << 40
-_LEAST_MEMORY = 16 * MIB
+MIN_MEMORY = 16 * MIB
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class ProgramLimits:
             raise UserError(
                 f"seconds of a sandboxed program must be above 0, at most {MAX_SECONDS:g}"
             )
-        if not _LEAST_MEMORY <= self.memory_bytes <= MAX_MEMORY:
-            least, most = _LEAST_MEMORY // MIB, MAX_MEMORY // MIB
+        if not MIN_MEMORY <= self.memory_bytes <= MAX_MEMORY:
+            least, most = MIN_MEMORY // MIB, MAX_MEMORY // MIB
             raise UserError(f"memory of a sandboxed program must be {least} to {most} MiB")
         counts = (self.processes, self.file_bytes, self.open_files, self.output_bytes, self.files)
         if min(counts) < 1:

@@ -160,9 +160,9 @@ def test_a_processor_whose_calls_are_not_known_is_refused():
     [
         (["none.py"], "cannot read {}/none.py: No such file"),
         (["a.txt"], "a.txt: the sandbox runs files that end in .py, .sh, .sql, .v, .sv"),
-        (["a.py", "--seconds", "0"], "--seconds must be above 0, not 0"),
-        (["a.py", "--seconds", "nan"], "seconds of a sandboxed program must be above 0"),
-        (["a.py", "--memory", "-3"], "--memory must be above 0 MiB, not -3"),
+        (["a.py", "--seconds", "0"], "--seconds must be above 0, at most 3600, not 0"),
+        (["a.py", "--seconds", "nan"], "--seconds must be above 0, at most 3600, not nan"),
+        (["a.py", "--memory", "-3"], "--memory must be 16 to 1048576 MiB, not -3"),
         (["a.py", "--stdin", "none"], "cannot read none: No such file"),
     ],
 )
