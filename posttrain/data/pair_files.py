@@ -1,20 +1,16 @@
-"""Pairs from files that people bring: JSON lines, a JSON list, CSV or parquet."""
+"""Pairs from a file whose columns have our names; those of others are read by their format."""
 
-import csv
-import io
-import json
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from posttrain.data.contexts import PromptContext
+from posttrain.data.row_files import file_rows
 from posttrain.data.schemas import IDENTITY, PAIRS, row_id, with_row_ids
 from posttrain.data.sources.columns import clipped
-from posttrain.data.sources.jsonl import json_lines
-from posttrain.data.sources.parquet import parquet_rows
 from posttrain.stage.errors import UserError, nearest
 
 TEXTS = ("prompt", "chosen", "rejected")
@@ -34,19 +30,22 @@ MADE_HERE = ("id", "parents")
 CANONICAL = (*TEXTS, *NUMBERS_OF_PAIRS, *WORDS)
 
 _SIDES = ("train", "heldout")
-_Located = Iterator[tuple[str, Mapping[str, Any]]]
 
 
-def read_pair_file(path: Path, *, source: str, ignore: Collection[str] = ()) -> pl.DataFrame:
+def read_pair_file(
+    path: Path, *, source: str, ignore: Collection[str] = (), name: str = ""
+) -> pl.DataFrame:
     """Read pairs from a file whose columns have our names.
 
     Args:
-        path: Ends in .jsonl, .json, .csv or .parquet.
+        path: One of the kinds that `file_rows` reads.
         source: Source of pairs that name none.
         ignore: Further columns, which are left out.
+        name: What the rows' origin is called; the path without it.
 
     Returns:
-        PAIRS, a row for each of the file's; `split` is train where the file has none.
+        PAIRS, a row for each of the file's, which is its parent; `split` is train where the file
+        has none.
 
     Raises:
         UserError: The file or a row of it cannot be used; the line is named.
@@ -55,12 +54,7 @@ def read_pair_file(path: Path, *, source: str, ignore: Collection[str] = ()) -> 
     if not path.is_file():
         wrong = "a directory, and a file is needed here" if path.is_dir() else "not there"
         raise UserError(f"{path} is {wrong}; give the path of one file of pairs")
-    read = PAIR_READERS.get(path.suffix.lower())
-    if read is None:
-        raise UserError(
-            f"{path}: pairs are read from {', '.join(PAIR_READERS)}; write one of these"
-        )
-    rows = [_pair(where, record, source, ignore) for where, record in read(path)]
+    rows = [_pair(row.where, row.record, source, ignore) for row in file_rows(path, name=name)]
     if not rows:
         raise UserError(f"{path}: there are no pairs in it")
     frame = pl.DataFrame(rows, schema={name: PAIRS[name] for name in PAIRS if name != "id"})
@@ -97,7 +91,7 @@ def _pair(
     texts["problem_id"] = texts["problem_id"] or row_id(*asked)
     numbers = {name: _number(where, name, record.get(name)) for name in NUMBERS_OF_PAIRS}
     step_start = int(numbers.pop("step_start") or 0)
-    return {"parents": [], **texts, **numbers, "step_start": step_start}
+    return {"parents": [where], **texts, **numbers, "step_start": step_start}
 
 
 def _text(where: str, name: str, value: object) -> str:
@@ -129,75 +123,3 @@ def _number(where: str, name: str, value: object) -> float | None:
     if name == "weight" and number == 0:
         raise UserError(f"{where}: weight must be above 0; drop the row if it is to count nothing")
     return number
-
-
-def _read_lines(path: Path) -> _Located:
-    for number, record in json_lines(path):
-        yield f"{path}:{number}", record
-
-
-def _read_list(path: Path) -> _Located:
-    """Read the objects of a JSON list one by one, so that each has its line."""
-    text = _decoded(path)
-    decoder, place, line = json.JSONDecoder(), 0, 1
-    opened = False
-    while True:
-        begin = place
-        while place < len(text) and (text[place].isspace() or (opened and text[place] == ",")):
-            place += 1
-        line += text.count("\n", begin, place)
-        if opened and text[place : place + 1] == "]":
-            return
-        if not opened:
-            if text[place : place + 1] != "[":
-                raise UserError(f"{path}:{line}: a .json file of pairs is a list of objects")
-            opened, place = True, place + 1
-            continue
-        try:
-            record, end = decoder.raw_decode(text, place)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}:{error.lineno}: not JSON: {error.msg}") from None
-        except RecursionError:
-            raise UserError(f"{path}:{line}: not a pair: nested too deeply") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{path}:{line}: a pair must be a JSON object, got {clipped(record)}")
-        yield f"{path}:{line}", record
-        line += text.count("\n", place, end)
-        place = end
-
-
-def _read_csv(path: Path) -> _Located:
-    rows = csv.reader(io.StringIO(_decoded(path), newline=""), strict=True)
-    try:
-        header = next(rows, [])
-        before = rows.line_num
-        for row in rows:
-            # A quoted value may go over several lines; the row is where it begins.
-            where, before = f"{path}:{before + 1}", rows.line_num
-            if row and len(row) != len(header):
-                raise UserError(f"{where}: {len(row)} values for {len(header)} columns; quote them")
-            if row:
-                yield where, dict(zip(header, row, strict=True))
-    except csv.Error as error:
-        raise UserError(f"{path}:{rows.line_num}: not CSV: {error}") from None
-
-
-def _read_parquet(path: Path) -> _Located:
-    for number, record in enumerate(parquet_rows(path), start=1):
-        yield f"{path}, row {number}", record
-
-
-def _decoded(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text, at byte {error.start + 1}") from None
-
-
-PAIR_READERS: Mapping[str, Callable[[Path], _Located]] = {
-    ".jsonl": _read_lines,
-    ".json": _read_list,
-    ".csv": _read_csv,
-    ".parquet": _read_parquet,
-}
-"""Suffix of a file -> what reads it, each row with its place."""

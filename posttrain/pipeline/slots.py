@@ -24,6 +24,7 @@ from posttrain.stage.slots import (
 
 SLOTS: Mapping[str, str] = {
     "source": "posttrain.data.sources.registry:SOURCES",
+    "format": "posttrain.data.formats.registry:FORMATS",
     "teacher": "posttrain.data.teachers.registry:TEACHERS",
     "extractor": "posttrain.learning.rewards.extractors.registry:EXTRACTORS",
     "constraint": "posttrain.learning.rewards.constraints.registry:CONSTRAINTS",

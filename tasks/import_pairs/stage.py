@@ -1,16 +1,23 @@
-"""Read a file of pairs, check every row, and say what is in it."""
+"""Read files of pairs, check every row, and say what is in it."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
+from posttrain.data.brought import BroughtRows, bring
+from posttrain.data.brought_tables import judged_table
 from posttrain.data.pair_files import read_pair_file
-from posttrain.data.schemas import PAIRS
+from posttrain.data.schemas import DROPPED, PAIRS
 from posttrain.data.tables import write_table
+from posttrain.data.wanted_rows import JUDGED
 from posttrain.stage.context import StageContext
 from tasks.import_pairs.config import ImportPairsConfig
+
+if TYPE_CHECKING:
+    from posttrain.data.formats.forms import JudgedAnswers
 
 
 def run(
@@ -20,14 +27,29 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Read, check and write the pairs."""
-    source = config.source or Path(config.path).stem
-    rows = read_pair_file(inputs["files.pairs"], source=source, ignore=config.ignore)
+    found: BroughtRows[JudgedAnswers] = BroughtRows()
+    if config.path:
+        source = config.source or Path(config.path).stem
+        path = inputs["files.pairs"]
+        rows = read_pair_file(path, source=source, ignore=config.ignore, name=config.path)
+    else:
+        found = bring(config.sources, inputs, JUDGED, heldout_fraction=config.heldout_fraction)
+        rows = judged_table(found.rows)
+    for name, reading in found.readings.items():
+        context.note(f"{name} is read as {reading}")
     pairs = rows.unique("id", keep="first", maintain_order=True)
     write_table(pairs, outputs["pairs"], PAIRS)
-    counts = _counts(pairs) | {"duplicates": len(rows) - len(pairs)}
-    outputs["report"].write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+    write_table(found.dropped(), outputs["dropped"], DROPPED)
+    counts = _counts(pairs) | {
+        "duplicates": len(rows) - len(pairs),
+        "left_out": len(found.unfit),
+    }
+    report = counts | ({} if config.path else {"sources": found.counts()})
+    outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     if counts["contradictions"]:
         context.note(f"{counts['contradictions']} pairs stand in the other order too")
+    if found.unfit:
+        context.note(f"left out {len(found.unfit)} rows: {found.reasons()}")
     return {f"import_pairs/{name}": float(count) for name, count in counts.items()}
 
 
@@ -40,6 +62,7 @@ def _counts(pairs: pl.DataFrame) -> dict[str, int]:
         "pairs": len(pairs),
         "problems": pairs["problem_id"].n_unique(),
         "heldout": pairs.filter(split="heldout").height,
+        "judged_alone": pairs.filter((pl.col("chosen") == "") | (pl.col("rejected") == "")).height,
         "contradictions": both.height,
         "scored": gap.drop_nulls().len(),
         "scores_against_the_label": int((gap < 0).sum()),

@@ -59,7 +59,7 @@ def test_each_format_gives_the_same_rows(tmp_path, suffix):
         first.items()
         >= {
             **ONE,
-            "parents": [],
+            "parents": [f"{tmp_path}/pairs{suffix}:{2 if suffix in ('.csv', '.json') else 1}"],
             "source": "file",
             "problem_id": row_id("file", "2 + 2 ="),
             "split": "train",
@@ -80,7 +80,7 @@ def test_columns_of_a_table_written_here_are_made_anew_and_others_left_out_by_na
         read(path)
     (found,) = read(path, ignore=["meta"]).rows(named=True)
     assert found["id"] == row_id(found["problem_id"], "4", "5")
-    assert found["parents"] == []
+    assert found["parents"] == [f"{path}:1"]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_rows_of_a_list_and_of_quoted_text_have_the_line_in_which_they_begin(tmp
 @pytest.mark.parametrize(
     ("name", "text", "sentence"),
     [
-        ("pairs.txt", "x", "pairs are read from .jsonl, .json, .csv, .parquet; write one of these"),
+        ("pairs.md", "x", "rows are read from .jsonl, .json, .csv, .tsv, .txt, .parquet, packed"),
         ("pairs.jsonl", "", "there are no pairs in it"),
         ("pairs.json", "[]", "there are no pairs in it"),
-        ("pairs.json", "{}", "a .json file of pairs is a list of objects"),
-        ("pairs.json", "[3]", "a pair must be a JSON object, got 3"),
+        ("pairs.json", "{}", "a .json file of rows is a list of objects"),
+        ("pairs.json", "[3]", "a row must be a JSON object, got 3"),
         ("pairs.json", "[" * 100_000, "nested too deeply"),
         ("pairs.csv", 'prompt,chosen,rejected\n"a', "not CSV"),
     ],

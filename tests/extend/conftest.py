@@ -59,6 +59,11 @@ probe: {num_samples: 4, max_tokens: 6}
 preference: {steps: 2}
 rl: {steps: 4, problems_per_step: 3, group_size: 4, max_tokens: 6, checkpoint_every: 1}
 evaluate: {num_samples: 1, pass_at: [1], max_tokens: 4, num_exhibits: 1}
+import_chats: {task: tasks.import_chats}
+"""
+TICKETS = """
+{"subject": "It does not start", "replies": ["Did you plug it in?"]}
+{"subject": "It does not end", "replies": ["Wait.", "Pull the plug."]}
 """
 
 
@@ -155,6 +160,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory):
         values = merged(values, YAML(typ="safe").load(documented(plugin)[1]) or {})
     shutil.copytree(TASK, root / TASK.name, ignore=shutil.ignore_patterns("__pycache__"))
     values["plugins"] = [plugin.stem for plugin in PLUGINS]
+    (root / "tickets.jsonl").write_text(TICKETS)
     (root / "extendflows").mkdir()
     (root / "extendflows" / "__init__.py").touch()
     (root / "extendflows" / "mini.py").write_text(FLOW)

@@ -15,6 +15,7 @@ FOLDER = Path(__file__).parent / "plugins"
 # Slot -> the first stages that run again when the plug-in's formula is edited.
 STAGES = {
     "source": {"synthesize"},
+    "format": {"import_chats"},
     "teacher": {"synthesize"},
     # The rows of problems name all three: what scores answers to them has their code in its key.
     "constraint": {"synthesize", "probe", "preference", "rl", "evaluate"},
@@ -128,6 +129,17 @@ def test_source_teacher_verifier_and_filter_did_their_work(extended):
     assert brief["verified"].to_list() == [len(text) <= 12 for text in brief["text"]]
     corpus = corpus.filter(source="letters")
     assert corpus["verified"].to_list() == [len(text) % 2 == 0 for text in corpus["text"]]
+
+
+def test_the_format_read_the_file_and_was_found_by_its_columns(extended):
+    rows = [*table(extended, "import_chats/traces").to_dicts()]
+    rows += table(extended, "import_chats/heldout").to_dicts()
+    assert {row["prompt"]: (row["text"], row["parents"]) for row in rows} == {
+        "It does not start": ("Hello! Did you plug it in?", ["tickets.jsonl:2"]),
+        "It does not end": ("Hello! Pull the plug.", ["tickets.jsonl:3"]),
+    }
+    read = extended.root / "data" / "import_chats" / "report.json"
+    assert json.loads(read.read_text())["read_as"] == {"tickets": "ticket: subject, replies"}
 
 
 def test_the_template_of_fine_tuning_wrote_the_prompts_of_every_later_stage(extended):

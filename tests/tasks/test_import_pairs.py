@@ -31,7 +31,8 @@ def rows():
 def imported(tmp_path):
     (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows())))
     config = TASK.config(path="mine.jsonl")
-    outputs = {"pairs": tmp_path / "pairs.parquet", "report": tmp_path / "report.json"}
+    names = {"pairs": "pairs.parquet", "dropped": "dropped.parquet", "report": "report.json"}
+    outputs = {name: tmp_path / file for name, file in names.items()}
     inputs = {"files.pairs": tmp_path / "mine.jsonl"}
     metrics = run(config, inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
     return outputs, metrics
@@ -47,6 +48,8 @@ def test_what_is_in_the_file_is_counted(imported):
         "duplicates": 1,
         "contradictions": 2,
         "heldout": 0,
+        "judged_alone": 0,
+        "left_out": 0,
         "scored": 0,
         "scores_against_the_label": 0,
     }

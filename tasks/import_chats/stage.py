@@ -1,0 +1,41 @@
+"""Read files of conversations, and lay out what is to be learned of them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from posttrain.data.brought import bring
+from posttrain.data.brought_tables import taught_table
+from posttrain.data.schemas import COMPLETIONS, DROPPED
+from posttrain.data.tables import write_table
+from posttrain.data.wanted_rows import TAUGHT
+from posttrain.stage.context import StageContext
+from tasks.import_chats.config import ImportChatsConfig
+
+
+def run(
+    config: ImportChatsConfig,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+    context: StageContext,
+) -> dict[str, float]:
+    """Read, convert, part and write."""
+    found = bring(config.sources, inputs, TAUGHT, heldout_fraction=config.heldout_fraction)
+    for name, reading in found.readings.items():
+        context.note(f"{name} is read as {reading}")
+    sides = {
+        side: taught_table([row for row in found.rows if row.side == side])
+        for side in ("train", "heldout")
+    }
+    write_table(sides["train"], outputs["traces"], COMPLETIONS)
+    write_table(sides["heldout"], outputs["heldout"], COMPLETIONS)
+    write_table(found.dropped(), outputs["dropped"], DROPPED)
+    counts = found.counts()
+    outputs["report"].write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
+    if found.unfit:
+        context.note(f"left out {len(found.unfit)} rows: {found.reasons()}")
+    return {
+        "import_chats/num_rows": float(len(sides["train"])),
+        "import_chats/num_heldout": float(len(sides["heldout"])),
+        "import_chats/num_left_out": float(len(found.unfit)),
+    }

@@ -1,0 +1,145 @@
+"""Conversations of the user's own: read, parted, weighed, capped; what is left out says why."""
+
+import json
+
+import polars as pl
+import pytest
+
+from posttrain.data.contexts import PromptContext
+from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
+from tasks.import_chats import TASK
+from tasks.import_chats.stage import run
+
+
+def chat(asked, said, **more):
+    messages = [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+    return {"messages": messages, **more}
+
+
+@pytest.fixture
+def imported(tmp_path):
+    """Import files: name -> rows, with the sources as a recipe has them."""
+
+    def run_on(files, sources, **config):
+        for name, rows in files.items():
+            (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+        parsed = TASK.config.parse({"sources": sources, **config}, where="import_chats")
+        inputs = {f"files.{n}": tmp_path / path for n, path in parsed.local_files().items()}
+        outputs = {name: tmp_path / f"{name}.out" for name in TASK.outputs}
+        metrics = run(parsed, inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
+        tables = {n: pl.read_parquet(outputs[n]) for n in ("traces", "heldout", "dropped")}
+        return tables, json.loads(outputs["report"].read_text()), metrics
+
+    return run_on
+
+
+def test_every_row_is_learned_or_held_out_or_left_out_with_a_reason(imported):
+    rows = [chat(f"q{n}", f"a{n}", system="Be brief.") for n in range(40)]
+    rows += [rows[0], {"messages": rows[0]["messages"][:1]}]
+    tables, report, metrics = imported(
+        {"c.jsonl": rows}, [{"path": "c.jsonl"}], heldout_fraction=0.25
+    )
+    kept = pl.concat([tables["traces"], tables["heldout"]]).sort("prompt")
+    assert sorted(kept["prompt"]) == sorted(f"q{n}" for n in range(40))
+    for row in kept.to_dicts():
+        number = int(row["prompt"][1:])
+        assert row["text"] == f"a{number}"
+        assert row["parents"] == [f"c.jsonl:{number + 1}"]
+        assert PromptContext.read(row["context"]) == PromptContext(system="Be brief.")
+        # Accepted, as nobody was to judge it: SFT asks for no verifier.
+        assert (row["verified"], row["score"], row["reason"]) == (True, None, "given")
+    assert 2 <= len(tables["heldout"]) <= 20
+    assert tables["dropped"].select("reason", "parents").rows() == [
+        ("duplicate", ["c.jsonl:41", "c.jsonl:1"]),
+        ("its last message is the user's, so there is no answer to learn", ["c.jsonl:42"]),
+    ]
+    assert report["read_as"] == {"c": "messages: messages, system"}
+    assert report["rows"]["c"] == {
+        "train": len(tables["traces"]),
+        "heldout": len(tables["heldout"]),
+    }
+    assert metrics["import_chats/num_left_out"] == 2
+
+
+def test_sources_weigh_and_are_capped_and_parted_by_prompt(imported):
+    files = {
+        "a.jsonl": [chat(f"q{n}", "a") for n in range(20)],
+        "b.jsonl": [{"instruction": f"q{n}", "output": "b"} for n in range(20)],
+        "test.jsonl": [{"prompt": "q3", "completion": "t"}],
+    }
+    sources = [
+        {"path": "a.jsonl", "weight": 2.0, "limit": 7, "use": "train"},
+        {"path": "b.jsonl", "format": "alpaca", "name": "bees"},
+        {"path": "test.jsonl", "use": "heldout"},
+    ]
+    tables, report, _ = imported(files, sources)
+    weights = dict(tables["traces"].group_by("source").agg(pl.col("weight").unique()).rows())
+    assert weights == {"a": [2.0], "bees": [1.0]}
+    assert report["left_out"]["over the limit of 7"] == 13
+    # q3 is in the file that is held out whole, so nothing of it is learned.
+    assert set(tables["traces"]["prompt"]) & set(tables["heldout"]["prompt"]) == set()
+    held = {row["source"] for row in tables["heldout"].filter(prompt="q3").to_dicts()}
+    assert held == {"bees", "test"}
+    again, _, _ = imported(files, sources)
+    for name, table in tables.items():
+        assert again[name].equals(table)
+
+
+def test_the_rows_that_a_cap_leaves_do_not_hang_on_their_order(imported):
+    rows = [chat(f"q{n}", "a") for n in range(30)]
+    source = [{"path": "c.jsonl", "limit": 10}]
+    kept = []
+    for each in (rows, rows[::-1]):
+        tables, _, _ = imported({"c.jsonl": each}, source)
+        kept.append({*tables["traces"]["prompt"], *tables["heldout"]["prompt"]})
+    assert kept[0] == kept[1]
+    assert len(kept[0]) == 10
+
+
+def test_of_two_prompts_one_is_held_out_and_of_one_none_can_be(imported):
+    tables, _, _ = imported({"c.jsonl": [chat("a", "1"), chat("b", "2")]}, [{"path": "c.jsonl"}])
+    assert (len(tables["traces"]), len(tables["heldout"])) == (1, 1)
+    with pytest.raises(UserError, match="c: there is no row to hold out, and 0 were left out"):
+        imported({"c.jsonl": [chat("a", "1")]}, [{"path": "c.jsonl"}])
+    with pytest.raises(
+        UserError, match="no row to learn from, and 1 were left out .c.jsonl:1: its"
+    ):
+        imported({"c.jsonl": [{"messages": chat("a", "1")["messages"][:1]}]}, [{"path": "c.jsonl"}])
+
+
+def test_questions_teach_their_solution_and_preferences_are_for_another_stage(imported):
+    rows = [{"problem": f"{n}?", "solution": f"so {n}", "answer": n} for n in range(2)]
+    tables, _, _ = imported({"q.jsonl": rows}, [{"path": "q.jsonl"}])
+    assert tables["traces"]["text"][0].startswith("so ")
+    rows = [{"prompt": "p", "chosen": "c", "rejected": "r"}]
+    with pytest.raises(
+        UserError,
+        match="p.jsonl: format preference gives preferences, and"
+        " import_chats takes what has one answer to learn; import_pairs",
+    ):
+        imported({"p.jsonl": rows}, [{"path": "p.jsonl"}])  # fmt: skip
+
+
+def test_a_broken_row_is_named_with_its_line(imported):
+    rows = [chat("a", "1")] * 8 + [{"messages": [{"role": "usr", "content": "x"}]}]
+    with pytest.raises(UserError, match=r"^c.jsonl:9: message 1 has the role 'usr'; did you mean"):
+        imported({"c.jsonl": rows}, [{"path": "c.jsonl"}])
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"sources": []}, "import_chats.sources: tuple should have at least 1 item"),
+        (
+            {"sources": [{"path": "x/a.jsonl"}, {"path": "y/a.csv"}]},
+            "import_chats: two sources are called 'a'; give each a name of its own",
+        ),
+        ({"sources": [{"path": "a", "weight": 0}]}, "weight: input should be greater than 0"),
+        ({"sources": [{"path": "a", "format": "alpacca"}]}, "did you mean 'alpaca'?"),
+    ],
+)
+def test_parameters_that_are_refused(config, sentence):
+    with pytest.raises(UserError) as caught:
+        TASK.config.parse(config, where="import_chats")
+    assert sentence in str(caught.value)
