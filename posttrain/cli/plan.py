@@ -1,7 +1,8 @@
 """`posttrain plan`: what would run, why, and how long it took last time."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -14,12 +15,13 @@ from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.pipeline.programs import absent_programs, programs_of
-from posttrain.pipeline.truncated_rules import disagreement
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
+from posttrain.stage.config import StageConfig
 from posttrain.stage.declared import Declared
 from posttrain.stage.formatting import duration
+from posttrain.stage.spec import Dag
 
 _ACTIONS = {
     "cached": "[green]up to date[/]",
@@ -27,6 +29,10 @@ _ACTIONS = {
     "run": "[cyan]run[/]",
     "pending": "[yellow]maybe[/]",
 }
+
+_COUNTS = "counts"
+_ALIKE = {"masked": _COUNTS}
+"""Where nothing is learned, an answer that bears no loss counts like any other."""
 
 
 @click.command(cls=Documented)
@@ -121,3 +127,36 @@ def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
         seconds = "" if decision.seconds is None else duration(decision.seconds)
         table.add_row(decision.stage, _ACTIONS[decision.action], seconds, escape(why))
     return table
+
+
+def disagreement(dag: Dag) -> str | None:
+    """Say which stages judge an answer that was cut off in another way than others do.
+
+    Numbers of theirs are then of two kinds: a solve rate of `probe` that fails such answers does
+    not foretell what an RL stage is paid that takes them as they stand.
+
+    Args:
+        dag: Its stages may state `truncated`, or `reward.truncated`.
+
+    Returns:
+        A sentence with the remedy; None where all say the same, or none says anything.
+
+    """
+    stages: dict[str, list[str]] = {}
+    for name, stage in dag.stages.items():
+        if rule := _rule(stage.config):
+            stages.setdefault(_ALIKE.get(rule, rule), []).append(name)
+    if len(stages) < 2:  # noqa: PLR2004 - two rules are what it takes to disagree
+        return None
+    told = "; ".join(f"{', '.join(names)}: {rule}" for rule, names in stages.items())
+    return (
+        f"answers cut off at max_tokens are judged in more than one way ({told}), so that their"
+        " solve rates are not comparable; set `truncated` to one rule in all of them"
+    )
+
+
+def _rule(config: StageConfig) -> str | None:
+    values: Mapping[str, Any] = config.keyed()
+    reward = values.get("reward")
+    found = reward.get("truncated") if isinstance(reward, Mapping) else values.get("truncated")
+    return found if isinstance(found, str) else None
