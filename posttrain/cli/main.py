@@ -1,6 +1,5 @@
 """`posttrain`: finds the verb, runs it, and turns a `UserError` into a sentence and exit code 2."""
 
-import contextlib
 import importlib
 import signal
 import sys
@@ -11,14 +10,7 @@ import click
 
 from posttrain import __version__
 from posttrain.stage.errors import UserError, nearest
-from posttrain.stage.interrupts import (
-    SENTENCE,
-    Interrupted,
-    end_now,
-    give_up_later,
-    hear,
-    interrupt,
-)
+from posttrain.stage.interrupts import SENTENCE, Interrupted, end_now, hear, interrupt
 
 
 class Verb(NamedTuple):
@@ -151,11 +143,10 @@ def main() -> None:
     except click.ClickException as error:
         click.echo(f"error: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt) as error:
-        # Click turns KeyboardInterrupt into Abort.
-        asked = error if isinstance(error, Interrupted) else error.__context__
-        number = asked.number if isinstance(asked, Interrupted) else signal.SIGINT
-        give_up_later(number)
-        with contextlib.suppress(OSError):  # the terminal may be what has gone
-            click.echo(SENTENCE, err=True)
-        sys.exit(128 + number)
+    except Interrupted as asked:
+        # Not by way of what libraries have laid up for the end: nothing is waited for any more.
+        end_now(asked.number)
+    except (click.Abort, KeyboardInterrupt):
+        # Where a library heard Ctrl-C itself, or a question was answered by no.
+        click.echo(SENTENCE, err=True)
+        sys.exit(128 + signal.SIGINT)

@@ -17,7 +17,12 @@ from posttrain.pipeline.execution.failures import StageFailed
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
 from posttrain.stage.errors import UserError
+from posttrain.stage.interrupts import Interrupted, end_now, hear
 from posttrain.views.tracking import open_tracker
+from posttrain.views.tracking.base import CLOSE_SECONDS
+
+# After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
+_HURRIED_SECONDS = 0.2
 
 
 @click.command(cls=Documented)
@@ -41,7 +46,8 @@ def run(
 
     A stage is up to date when a run with the same code, parameters, inputs, packages and settings
     is in the ledger and its outputs are in place or in the cache. A killed run goes on from its
-    last checkpoint: start it again.
+    last checkpoint: start it again. With --set the committed files stay as they are: what the try
+    generates lies in .posttrain/tries.
 
     Examples:
       posttrain run                               the recipe of this folder
@@ -57,7 +63,10 @@ def run(
     if start and only:
         raise UserError("--from and --only exclude each other; give one of them")
     began = time.monotonic()
+    # Until the first record of the run there is nothing to close: it may end on the spot.
+    hear(end_now)
     with open_session(recipe, overrides) as session, session.workspace.locked(_command_line()):
+        session.tries = bool(overrides)
         if start:
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
@@ -73,7 +82,7 @@ def run(
             execute(session, decisions, local=local, slots=lanes, command=_command_line())
         from posttrain.cli.summary import show_summary
 
-        show_summary(session, time.monotonic() - began, ran=not idle)
+        show_summary(session, time.monotonic() - began, ran=not idle, alone=bool(only))
 
 
 def execute(
@@ -86,7 +95,7 @@ def execute(
     shown: Display | None = None,
 ) -> None:
     """Bring stages up to date, at most `slots` at once, and show how far they are."""
-    tracker = open_tracker(session.workspace.state)
+    tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
         try:
             session.run(
@@ -96,13 +105,17 @@ def execute(
                 display=display,
                 command=command,
             )
+        except Interrupted:
+            patience = _HURRIED_SECONDS
+            raise
         except StageFailed as failure:
             raise click.ClickException(
                 f"{failure}\nOnce that is mended, run the same command again: finished stages are "
                 "kept, and a stage with checkpoints goes on from the last one."
             ) from None
         finally:
-            if complaint := tracker.close():
+            complaint = tracker.close(seconds=patience)
+            if complaint and patience == CLOSE_SECONDS:
                 click.echo(f"note: {complaint}", err=True)
 
 

@@ -7,7 +7,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from posttrain.cli.options import Documented, plain_table, recipe_argument
+from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.stage.formatting import bytesize, duration
 
@@ -22,9 +22,10 @@ _NUM_RUNS = 5
 
 @click.command(cls=Documented)
 @recipe_argument
-def status(recipe: Path) -> None:
+@overrides_option
+def status(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Show the state of every stage of RECIPE and what it made."""
-    with open_session(recipe) as session:
+    with open_session(recipe, overrides) as session:
         console = Console()
         console.print(_stages(session))
         runs = _runs(session)

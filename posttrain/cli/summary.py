@@ -18,22 +18,29 @@ REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 
-def show_summary(session: Session, seconds: float, *, ran: bool) -> None:
-    """Print the summary of the session's stages; renew the report page if any of them ran."""
+def show_summary(session: Session, seconds: float, *, ran: bool, alone: bool = False) -> None:
+    """Print the summary of the session's stages; renew the report page if any of them ran.
+
+    The page of a stage that was run `alone` lies with its log: that of the whole stays.
+    """
     stages, artifacts = _facts(session)
     Console().print(summary_table(stages, artifacts))
-    page = session.recipe.directory / REPORT_FILE
+    folder = session.workspace.tries if session.tries else session.recipe.directory
+    if alone:
+        folder = session.workspace.run_dir(stages[-1].record.run_id)
+    page = folder / REPORT_FILE
     if ran or not page.exists():
-        renew_report(session)
+        renew_report(session, page)
     _say_conflicts(session)
     click.echo(f"{os.path.relpath(page)} · done in {seconds:.1f} s", err=True)
 
 
-def renew_report(session: Session) -> Path:
-    """Write the report page of the session's stages beside its recipe; give its path."""
+def renew_report(session: Session, page: Path | None = None) -> Path:
+    """Write the report page of the session's stages, beside its recipe or there; give its path."""
     stages, artifacts = _facts(session)
     runs = [session.records[name].run_id for name in session.dag.order() if name in session.records]
-    page = session.recipe.directory / REPORT_FILE
+    page = page or session.recipe.directory / REPORT_FILE
+    page.parent.mkdir(parents=True, exist_ok=True)
     write_report(
         page,
         recipe_name=session.recipe.name,

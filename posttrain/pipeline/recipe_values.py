@@ -35,6 +35,9 @@ class RunSettings(StageConfig):
     """A stage that runs longer is stopped."""
     stall_minutes: Annotated[float, UNKEYED] = Field(default=10.0, gt=0)
     """A stage that shows no sign of progress for this long is stopped."""
+    grace_seconds: Annotated[float, UNKEYED] = Field(default=1.5, ge=0)
+    """What a stage has from SIGTERM to its end, for a last checkpoint; schedulers of clusters, and
+    clouds that take a machine away, tell how long they wait."""
     resources: Annotated[Resources, UNKEYED] = Resources()
     """What every stage that can make use of it is given, unless its own section says otherwise."""
 

@@ -81,6 +81,11 @@ class Workspace:
         """Logs of one pipeline run."""
         return self.state / "runs" / run_id
 
+    @property
+    def tries(self) -> Path:
+        """What a run with parameters other than the recipe's generates: committed files stay."""
+        return self.state / "tries" / self.slug
+
     def output(self, relative: str) -> Path:
         """Absolute path of an output of this recipe."""
         return self.recipe_dir / relative
@@ -102,7 +107,13 @@ class Workspace:
             ) from None
         try:
             me = {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}
-            holder.write_text(json.dumps(me | {"command": command}), encoding="utf-8")
+            try:
+                holder.write_text(json.dumps(me | {"command": command}), encoding="utf-8")
+            except OSError as error:
+                raise UserError(
+                    f"cannot write to {self.state}: {error.strerror}; free some space there"
+                    " (posttrain gc), or make it writable"
+                ) from None
             # Nobody else writes here now: what is there is of a run that was killed.
             shutil.rmtree(self._staged, ignore_errors=True)
             yield

@@ -160,10 +160,11 @@ class StatCache:
             return cls(path)
 
     def save(self) -> None:
-        """Write the cache by atomic rename, if anything was learned and the place is writable."""
+        """Write the cache by atomic rename, if anything was learned and the place takes it."""
         if not self.changed:
             return
-        with contextlib.suppress(PermissionError):
+        # Read-only, or full: it saves time and nothing else.
+        with contextlib.suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with replacing(self.path) as partial:
                 partial.write_text(json.dumps(self.entries, separators=(",", ":")))

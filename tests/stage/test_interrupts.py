@@ -13,12 +13,12 @@ from posttrain.stage.interrupts import SENTENCE, Interrupted, hear
 
 WAITS = """
 import signal, time
-from posttrain.stage.interrupts import hear, interrupt, end_now
+from posttrain.stage.interrupts import Interrupted, hear, interrupt, end_now
 hear({handler})
 try:
     print("ready", flush=True)
     time.sleep(60)
-except KeyboardInterrupt as error:
+except Interrupted as error:
     print("heard", error.number, flush=True)
 """
 

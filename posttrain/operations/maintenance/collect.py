@@ -1,6 +1,7 @@
 """Garbage collection: look at everything, decide, remove."""
 
 import contextlib
+import errno
 import json
 import shutil
 import stat
@@ -60,15 +61,37 @@ def remove_objects(
     listed = [oid for oid in sorted(pieces) if oid in objects.found]
     if not listed:
         return 0
-    with replacing(cache / _JOURNAL) as partial:
-        partial.write_text(json.dumps(listed), encoding="utf-8")
     freed = 0
+    if not _noted(cache, listed):
+        # Without a line of room: what is in no list needs no note, and makes some.
+        inside = {each for oid in objects.found for each in objects.files(oid)}
+        single = [oid for oid in listed if oid not in inside and not oid.endswith(".dir")]
+        for chunk in _chunks(single):
+            freed += _remove(cache, objects, chunk, progress)
+        listed = [oid for oid in listed if oid not in single]
+        if listed and not _noted(cache, listed):
+            raise UserError(
+                f"no space left on the disk of {cache}, not even to note what goes; remove any file"
+                " by hand, then run gc again"
+            )
     for chunk in _chunks([oid for oid in listed if oid.endswith(".dir")]):
         freed += _remove(cache, objects, chunk, progress)
     for chunk in _chunks([oid for oid in listed if not oid.endswith(".dir")]):
         freed += _remove(cache, objects, chunk, progress)
     (cache / _JOURNAL).unlink(missing_ok=True)
     return freed
+
+
+def _noted(cache: Path, listed: Sequence[str]) -> bool:
+    """Write down which objects go; False where the disk is full."""
+    try:
+        with replacing(cache / _JOURNAL) as partial:
+            partial.write_text(json.dumps(listed), encoding="utf-8")
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        return False
+    return True
 
 
 def remove_paths(paths: Collection[str]) -> None:
@@ -156,8 +179,9 @@ def _carry_out(plan: CollectionPlan, progress: Callable[[int], None]) -> int:
     pieces = plan.decision.pieces
     paths = {piece for piece in pieces if "/" in piece}
     flow_runs = [node.name for node in plan.decision.removed if node.kind == "prefect"]
-    freed = remove_objects(plan.cache, plan.objects, pieces - paths, progress)
+    # First what makes room without any being needed for a note.
     remove_paths(paths)
+    freed = remove_objects(plan.cache, plan.objects, pieces - paths, progress)
     remove_history(plan.prefect, flow_runs)
     sizes = {piece: size for node in plan.decision.removed for piece, size in node.parts.items()}
     return freed + sum(sizes[piece] for piece in pieces if piece not in plan.objects.found)

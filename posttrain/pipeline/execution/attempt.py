@@ -117,7 +117,8 @@ class Attempts:
         watch = self._watcher(assignment, tracked)
         stage = self.planner.dag.stages[assignment.stage]
         with gpus.held(
-            stage.resources.devices(settings.device), give_up=lambda: self.processes.stopping
+            stage.resources.devices(settings.device),
+            give_up=lambda: self.processes.interruption.requested,
         ) as taken:
             outcome = self.processes.attempt(replace(assignment, gpus=taken), limits, watch)
         if outcome.refused:

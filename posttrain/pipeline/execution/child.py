@@ -4,7 +4,6 @@ import contextlib
 import errno
 import fcntl
 import importlib
-import json
 import os
 import resource
 import signal
@@ -20,7 +19,8 @@ from posttrain.pipeline.execution import imported
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
 from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.gpus import used
-from posttrain.pipeline.execution.parts import parts_of
+from posttrain.pipeline.execution.last_checkpoint import saving_on_request
+from posttrain.pipeline.execution.parts import checked_rows, parts_of
 from posttrain.pipeline.execution.sandboxes import circumstances_of, take_door
 from posttrain.pipeline.hermetic.guard import Guard
 from posttrain.pipeline.hermetic.process import hold
@@ -36,8 +36,9 @@ def main(
     orders: connection.Connection, pipe: connection.Connection, door: connection.Connection
 ) -> None:
     """Wait for an assignment, run it, send exactly one final event: done, refused or failed."""
-    # Ctrl-C reaches every process of the terminal; the executor decides what it means.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What reaches every process of the terminal is ignored: the executor decides what it means,
+    # and ends this process by SIGTERM.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         order: Order = orders.recv()
     except EOFError:
@@ -45,7 +46,8 @@ def main(
     sys.path[:] = order.path
     os.chdir(order.folder)
     take_door(order.assignment, door)
-    _run(order.assignment, Channel(pipe))
+    channel = Channel(pipe)
+    _run(saving_on_request(order.assignment, channel), channel)
 
 
 def _run(assignment: Assignment, channel: Channel) -> None:
@@ -116,7 +118,11 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
             started = time.perf_counter()
             metrics = perform(assignment, emitter(channel))
     ran = time.perf_counter()
-    rows = {name: _verify(assignment, name) for name in assignment.outputs}
+    where = f"stage '{assignment.stage}', output"
+    rows = {
+        name: checked_rows(path, assignment.types[name], f"{where} '{name}'")
+        for name, path in assignment.outputs.items()
+    }
     parts = {
         name: parts_of(path, assignment.types[name]) for name, path in assignment.outputs.items()
     }
@@ -173,26 +179,6 @@ def emitter(channel: Channel | None) -> Callable[[Mapping[str, object]], None]:
             channel.send(event)
 
     return emit
-
-
-def _verify(assignment: Assignment, name: str) -> int | None:
-    """Refuse an output that is missing, empty or not of its type; return a table's rows."""
-    path, kind = assignment.outputs[name], assignment.types[name]
-    where = f"stage '{assignment.stage}', output '{name}'"
-    if not path.exists():
-        raise UserError(f"{where} was not written; the task must create {path.name}")
-    if kind.is_directory:
-        if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
-            raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
-        return None
-    if kind.shape == "report":
-        json.loads(path.read_text(encoding="utf-8"))
-        return None
-    if kind.shape != "table":
-        return None
-    from posttrain.data.tables import check_table, schema_of
-
-    return check_table(path, schema_of(kind))
 
 
 def _os_failure(error: OSError, assignment: Assignment) -> dict[str, object]:

@@ -54,6 +54,8 @@ class Executor:
 
     def bring_up_to_date(self, name: str, *, attempt: int = 1) -> StageRun:
         """Make the outputs of `name` be there and right; raises `StageFailed`."""
+        if self.processes.interruption.requested:
+            raise self.processes.interruption.error()
         timings = Timings()
         with timings.phase("key"), self._lock:
             self.planner.keys.look_again()
@@ -149,12 +151,30 @@ class Executor:
             outcome = StageOutcome(ok=False, error=str(error), refused=isinstance(error, UserError))
         finally:
             discard(staging)
+        if not outcome.ok and (outcome.stopped or self.processes.interruption.requested):
+            self._stop(base, outcome, timings, tracked)
         if not outcome.ok:
             self._fail(base, outcome, timings, tracked)
         record = self._tracked(record, tracked)
         self.ledger.record(record)
         shutil.rmtree(assignment.scratch, ignore_errors=True)
         return record
+
+    def _stop(
+        self, base: StageRun, outcome: StageOutcome, timings: Timings, tracked: str
+    ) -> NoReturn:
+        """Record that the run was asked to end, and go on with nothing."""
+        asked = self.processes.interruption.error()
+        kept = f"; its checkpoint {outcome.error} was saved" if outcome.error else ""
+        record = replace(
+            base,
+            status="stopped",
+            ended=time.time(),
+            error=f"stopped by {asked}{kept}",
+            timings=dict(timings),
+        )
+        self.ledger.record(self._tracked(record, tracked))
+        raise asked
 
     def _fail(
         self, base: StageRun, outcome: StageOutcome, timings: Timings, tracked: str

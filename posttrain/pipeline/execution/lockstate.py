@@ -1,10 +1,11 @@
 """Keep dvc.lock true without asking DVC each time whether it is."""
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.dvc import DvcStore, LockEntry
+from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord
 from posttrain.stage.hashing import StatCache, digest_path, sha256_of, sha256_of_file, sorted_json
 
@@ -17,16 +18,23 @@ def refresh_lock(
     entries: Sequence[LockEntry],
     made: Made,
     stat_cache: StatCache,
+    *,
+    beside: Path | None = None,
 ) -> bool:
     """Write the entries of the stages in `made` unless they are known to stand there already.
 
     A comment edited in a dependency changes no key, but it changes the file's hash, which
-    `dvc status` compares: the lock follows the file, and nothing runs.
+    `dvc status` compares: the lock follows the file, and nothing runs. One that lies `beside` is
+    the committed one with what a try made.
     """
     ready = [entry for entry in entries if entry.name in made]
     if not ready:
         return False
-    lock = workspace.recipe_dir / "dvc.lock"
+    lock = workspace.recipe_dir / LOCK_FILE
+    if beside is not None:
+        if lock.is_file():
+            shutil.copyfile(lock, beside / LOCK_FILE)
+        return store.write_lock(ready, keep=[entry.name for entry in entries], folder=beside)
     memory = workspace.state / f"lock-{workspace.slug}.digest"
     if (
         lock.is_file()
@@ -57,7 +65,7 @@ def _digest_lock(
         ]
         for entry in entries
     ]
-    lock = sha256_of_file(workspace.recipe_dir / "dvc.lock")
+    lock = sha256_of_file(workspace.recipe_dir / LOCK_FILE)
     return sha256_of(sorted_json([lock, facts], as_text=True))
 
 

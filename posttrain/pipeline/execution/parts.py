@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import ArtifactDigest, sha256_of, sha256_of_file, sorted_json
 from posttrain.stage.spec import ArtifactKind
 
@@ -47,6 +48,37 @@ def parts_of(path: Path, kind: ArtifactKind) -> tuple[ArtifactPart, ...]:
     if kind == ArtifactKind.VERIFIERS:
         return _of_sources(path)
     return _of_table(path, kind) if kind.suffix == ".parquet" else ()
+
+
+def checked_rows(path: Path, kind: ArtifactKind, where: str) -> int | None:
+    """Count the rows of a table, and refuse an output that is missing, empty or not of its kind.
+
+    Args:
+        path: Of the output.
+        kind: What it is to be.
+        where: Stage and output, for the error.
+
+    Returns:
+        The number of rows; None where it is no table.
+
+    Raises:
+        UserError: It is not there, or something else.
+
+    """
+    if not path.exists():
+        raise UserError(f"{where} was not written; the task must create {path.name}")
+    if kind.is_directory:
+        if not any(path.glob("*.safetensors")) or not (path / "config.json").is_file():
+            raise UserError(f"{where} is no model: it lacks config.json or *.safetensors")
+        return None
+    if kind.shape == "report":
+        json.loads(path.read_text(encoding="utf-8"))
+        return None
+    if kind.shape != "table":
+        return None
+    from posttrain.data.tables import check_table, schema_of
+
+    return check_table(path, schema_of(kind))
 
 
 def _of_sources(path: Path) -> tuple[ArtifactPart, ...]:

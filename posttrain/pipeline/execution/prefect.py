@@ -7,9 +7,11 @@ under `.posttrain/prefect`.
 
 import atexit
 import os
+import queue
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -51,14 +53,14 @@ class _Ends:
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
     """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
     configure(executor.planner.workspace.state)
-    with executor.processes.abortable():
+    with executor.processes.interruption.abortable():
         _start_server()
-    from prefect import flow, task
-    from prefect.cache_policies import NO_CACHE
-    from prefect.futures import wait
-    from prefect.runtime import flow_run
-    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-    from prefect.task_runners import ThreadPoolTaskRunner
+        from prefect import flow, task
+        from prefect.cache_policies import NO_CACHE
+        from prefect.futures import wait
+        from prefect.runtime import flow_run
+        from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+        from prefect.task_runners import ThreadPoolTaskRunner
 
     settings = executor.planner.recipe.run
     dag = executor.planner.dag
@@ -150,9 +152,8 @@ def _start_server() -> None:
     app = ("-m", "uvicorn", "--factory", "prefect.server.api.server:create_app")
     where = ("--host", "127.0.0.1", "--port", str(server.port))
     quiet = ("--log-level", "error", "--lifespan", "on")
-    server.server_process = process = subprocess.Popen(
-        [*tied, sys.executable, *app, *where, *quiet], env=environment, start_new_session=True
-    )
+    process = _kept([*tied, sys.executable, *app, *where, *quiet], environment)
+    server.server_process = process
     server.running = True
     atexit.register(server.stop)
     deadline = time.monotonic() + settings.server.ephemeral.startup_timeout_seconds
@@ -162,6 +163,22 @@ def _start_server() -> None:
             server.stop()
             raise UserError(f"Prefect's temporary server {how}; run with --local")
         time.sleep(_POLL_SECONDS)
+
+
+def _kept(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    """Start a program from a thread of its own, which waits for its end.
+
+    The kernel takes the end of the thread that started it for the end of the program's parent.
+    """
+    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
+
+    def keep() -> None:
+        process = subprocess.Popen(command, env=environment, start_new_session=True)
+        started.put(process)
+        process.wait()
+
+    threading.Thread(target=keep, name="prefect server", daemon=True).start()
+    return started.get()
 
 
 def _answers(url: str) -> bool:

@@ -14,8 +14,10 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution import child
 from posttrain.pipeline.execution.assignment import Assignment, Order
+from posttrain.stage.interrupts import held_back
 from posttrain.stage.kernels import Kernels
 
+_FIRST = "posttrain.pipeline.execution.fork_server"
 _PRELOAD = "posttrain.pipeline.execution.preload"
 _PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"
 _EXIT_SECONDS = 2.0
@@ -51,6 +53,12 @@ class StageWorker:
     events: connection.Connection
     door: connection.Connection
 
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        assert self.process.pid is not None
+        return self.process.pid
+
     def give(self, assignment: Assignment) -> bool:
         """Let it begin, where this process is and with the modules that this process finds.
 
@@ -85,7 +93,7 @@ class Workers:
     """
 
     def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
-        self._preload = [_PRELOAD, _PRELOAD_MODELS] if models else [_PRELOAD]
+        self._preload = [_FIRST, _PRELOAD, *[_PRELOAD_MODELS] * models]
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._threads, self._kernels = threads, kernels
         self._lock = threading.Lock()
@@ -96,11 +104,15 @@ class Workers:
 
     def warm(self) -> None:
         """Start the fork server now, so that its imports overlap with the caller's own."""
-        from multiprocessing import forkserver
+        from multiprocessing import forkserver, resource_tracker
 
         self._context.set_forkserver_preload(self._preload)
         with _environment_with(library_environment(self._threads, self._kernels)):
-            forkserver.ensure_running()
+            # It lets two of the signals through again once it has begun, so it goes first.
+            with held_back():
+                resource_tracker.ensure_running()
+            with held_back():
+                forkserver.ensure_running()
 
     def take(self) -> StageWorker:
         """A worker that waits for its order; the next one is forked meanwhile."""
@@ -117,9 +129,12 @@ class Workers:
         with self._lock:
             self._leaving.append(worker)
 
-    def close(self) -> None:
-        """End every worker; none is forked from now on."""
+    def close(self, *, patient: bool = True) -> None:
+        """End every worker, each after a moment where that is `patient`; none is forked again."""
         self._closed = True
+        if not patient:
+            # They end with this process, and so does one that is being forked.
+            return
         with self._forking, self._lock:
             for worker in (self._spare, *self._leaving):
                 if worker is not None:

@@ -41,6 +41,8 @@ class Session:
     records: dict[str, StageRun] = field(default_factory=dict)
     assumed: dict[str, dict[str, ArtifactRecord]] = field(default_factory=dict)
     keeps_lock: bool = True
+    tries: bool = False
+    """What is generated lies beside the committed files, which say what the recipe says."""
 
     def entries(self) -> list[LockEntry]:
         """Every stage as dvc.yaml describes it."""
@@ -94,7 +96,8 @@ class Session:
         A signal that asks the run to end is heard from its first record to its last.
         """
         processes = warm_processes(self.planner, decisions)
-        with processes.interruptible():
+        interruption = processes.interruption
+        with interruption.heard(notice=self.recipe.run.grace_seconds):
             run = begin_run(self.planner, command)
             tracked = tracker.start(run_started(run))
             executor = Executor(
@@ -115,35 +118,41 @@ class Session:
                     executor.reuse(decision)
                 else:
                     names.append(decision.stage)
-            status: Literal["succeeded", "failed"] = "failed"
+            status: Literal["succeeded", "failed", "stopped"] = "failed"
             try:
-                runner(executor, names)
+                interruption.carry_out(lambda: runner(executor, names))
                 status = "succeeded"
             except StageFailed as failure:
                 if failure.refused:
                     raise UserError(str(failure)) from None
                 raise
             finally:
-                executor.processes.close()
-                self.records = dict(executor.results)
-                new = any(record.status != "cached" for record in self.records.values())
-                if new or status == "succeeded":
-                    self._write_state()
-                self.stat_cache.save()
-                ended = time.time()
-                tracker.finish(tracked, run_finished(replace(run, status=status, ended=ended)))
-                external = tracker.external_id(tracked)
-                if external is None:
-                    executor.late[run.id] = tracked
-                tracker.when_closed(executor.note_late_ids)
-                self.ledger.finish_run(
-                    run.id,
-                    status,
-                    ended,
-                    mlflow_run_id=external,
-                    prefect_run_id=executor.prefect_run_id,
-                )
+                status = "stopped" if interruption.requested else status
+                self._close(replace(run, status=status, ended=time.time()), executor)
             return run
+
+    def _close(self, run: Run, executor: Executor) -> None:
+        """Say in every place how a run ended: in the ledger first, as time may be short."""
+        assert run.ended is not None
+        tracker, tracked = executor.tracker, executor.tracked_run
+        tracker.finish(tracked, run_finished(run))
+        external = tracker.external_id(tracked)
+        if external is None:
+            executor.late[run.id] = tracked
+        tracker.when_closed(executor.note_late_ids)
+        self.ledger.finish_run(
+            run.id,
+            run.status,
+            run.ended,
+            mlflow_run_id=external,
+            prefect_run_id=executor.prefect_run_id,
+        )
+        executor.processes.close()
+        self.records = dict(executor.results)
+        new = any(record.status != "cached" for record in self.records.values())
+        if new or run.status == "succeeded":
+            self._write_state()
+        self.stat_cache.save()
 
     def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
         by_name = {decision.stage: decision for decision in decisions}
@@ -151,13 +160,17 @@ class Session:
 
     def _write_state(self) -> None:
         """Let dvc.yaml, params.yaml and dvc.lock say what is there."""
-        write_generated(self.recipe.directory, self.generated())
+        beside = self.workspace.tries if self.tries else None
+        if beside is not None:
+            beside.mkdir(parents=True, exist_ok=True)
+        write_generated(beside or self.recipe.directory, self.generated())
         made = {
             name: {record.role: record for record in run.outputs}
             for name, run in self.records.items()
         }
         if self.keeps_lock:
-            refresh_lock(self.workspace, self.store, self.entries(), made, self.stat_cache)
+            entries = self.entries()
+            refresh_lock(self.workspace, self.store, entries, made, self.stat_cache, beside=beside)
 
 
 @contextmanager

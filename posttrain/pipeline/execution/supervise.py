@@ -1,29 +1,28 @@
 """Run one attempt of a stage in its own process, watch it, and say how it ended."""
 
+import os
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from multiprocessing import connection
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from posttrain.pipeline.execution.assignment import Assignment
 from posttrain.pipeline.execution.failures import killed_by
+from posttrain.pipeline.execution.interruption import Interruption
+from posttrain.pipeline.execution.last_checkpoint import can_save
 from posttrain.pipeline.execution.parts import ArtifactPart
-from posttrain.pipeline.execution.processes import Workers
+from posttrain.pipeline.execution.processes import StageWorker, Workers
 from posttrain.pipeline.execution.sandboxes import sandboxes_of
 from posttrain.provenance.code import Signature
-from posttrain.stage.interrupts import Interrupted, hear
 from posttrain.stage.kernels import Kernels
 
 HEARTBEATS_MISSED = 60.0
-_POLL_SECONDS = 0.5
-_FINAL = frozenset({"done", "refused", "failed", "lost"})
+_POLL_SECONDS = 0.1
+_FINAL = frozenset({"done", "refused", "failed", "lost", "saved"})
 # Trying again may help: what ended it came from outside.
 _RETRYABLE = frozenset({"died", "stopped", "lost"})
 
@@ -46,6 +45,8 @@ class StageOutcome:
     error: str | None = None
     retryable: bool = False
     refused: bool = False
+    stopped: bool = False
+    """The run was asked to end, and nothing is wrong with the stage."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     rows: Mapping[str, int | None] = field(default_factory=dict)
     parts: Mapping[str, Sequence[ArtifactPart]] = field(default_factory=dict)
@@ -63,8 +64,7 @@ class StageProcesses:
 
     def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
         self._workers = Workers(threads, kernels=kernels, models=models)
-        self._stopping = threading.Event()
-        self._abortable = False
+        self.interruption = Interruption()
 
     def warm(self) -> None:
         """Start the fork server now, so that its imports overlap with the caller's own."""
@@ -72,99 +72,73 @@ class StageProcesses:
 
     def close(self) -> None:
         """Leave no process behind."""
-        self._workers.close()
-
-    @property
-    def stopping(self) -> bool:
-        """True once `stop` was called."""
-        return self._stopping.is_set()
-
-    def stop(self) -> None:
-        """End every attempt that is running, within a moment, and let none begin."""
-        self._stopping.set()
-
-    @contextmanager
-    def interruptible(self) -> Iterator[None]:
-        """Stop at the first signal that asks for it, and raise `Interrupted` at the block's end.
-
-        Raising at once would leave the main thread waiting for a stage thread, as long as the
-        stage lasts, and records half written. A further signal does raise at once. Outside the
-        main thread, where Python delivers no signals, nothing is changed.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        asked: list[int] = []
-
-        def interrupt(number: int, _frame: FrameType | None) -> None:
-            asked.append(number)
-            self.stop()
-            if self._abortable or len(asked) > 1:
-                raise Interrupted(number)
-
-        before = hear(interrupt)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            if asked:
-                raise Interrupted(asked[0]) from None
-
-    @contextmanager
-    def abortable(self) -> Iterator[None]:
-        """Raise `Interrupted` in the block at once: nothing in it has to be brought to its end."""
-        self._abortable = True
-        try:
-            if self.stopping:
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._abortable = False
+        self._workers.close(patient=not self.interruption.requested)
 
     def attempt(self, assignment: Assignment, limits: Limits, watch: EventListener) -> StageOutcome:
         """Run one attempt to its end; `watch` sees progress, metrics and notes as they come."""
+        if self.interruption.requested:
+            return StageOutcome(ok=False, stopped=True)
         worker = self._workers.take()
         final: Mapping[str, Any] = {}
         try:
             with sandboxes_of(assignment, worker.door):
                 given = worker.give(assignment)
                 lost: Mapping[str, Any] = {"kind": "died"}
-                final = _listen(worker.events, limits, watch, self._stopping) if given else lost
+                saving = can_save(assignment)
+                with self.interruption.saving() if saving else nullcontext():
+                    final = self._listen(worker, limits, watch, saving=saving) if given else lost
         finally:
             if final.get("kind") == "done":
                 self._workers.dismiss(worker, num_bytes=final["num_bytes"])
             else:
-                worker.end(patient=not self._stopping.is_set())
+                worker.end(patient=not self.interruption.requested)
+        if self._was_interrupted(final["kind"]):
+            return StageOutcome(ok=False, stopped=True, error=final.get("saved"))
         return _outcome(final, worker.process, assignment.log)
 
+    def _was_interrupted(self, kind: str) -> bool:
+        if kind == "done":
+            return False
+        # A signal to all processes may end a stage's before it is heard here.
+        foreseen = kind == "refused" or self.interruption.requested
+        return self.interruption.requested if foreseen else self.interruption.explains_failure()
 
-def _listen(
-    receiver: connection.Connection, limits: Limits, watch: EventListener, stopping: threading.Event
-) -> Mapping[str, Any]:
-    """Pump events until the final one, the end of the process, a limit, or the order to stop."""
-    begun = beaten = progressed = time.monotonic()
-    while True:
-        if stopping.is_set():
-            return {"kind": "interrupted", "error": "it was interrupted"}
-        if receiver.poll(_POLL_SECONDS):
-            try:
-                event = receiver.recv()
-            except EOFError:
-                return {"kind": "died"}
-            beaten = time.monotonic()
-            if event["kind"] in _FINAL:
-                return dict(event)
-            if event["kind"] != "heartbeat":
-                progressed = beaten
-                watch(event)
-        now = time.monotonic()
-        if now - begun > limits.total:
-            return _stopped(f"ran longer than {limits.total / 60:g} min (run.timeout_minutes)")
-        if now - progressed > limits.stall:
-            return _stopped(f"made no progress for {limits.stall / 60:g} min (run.stall_minutes)")
-        if now - beaten > HEARTBEATS_MISSED:
-            return _stopped(f"sent no heartbeat for {HEARTBEATS_MISSED:g} s")
+    def _listen(
+        self, worker: StageWorker, limits: Limits, watch: EventListener, *, saving: bool
+    ) -> Mapping[str, Any]:
+        """Pump events until the final one, the end of the process, a limit, or the order to stop.
+
+        A stage that is `saving` has a moment for a last checkpoint before it is stopped.
+        """
+        begun = beaten = progressed = time.monotonic()
+        told, receiver = False, worker.events
+        while True:
+            if self.interruption.requested:
+                if not saving or not self.interruption.grace_left():
+                    return {"kind": "interrupted"}
+                if not told:
+                    told = True
+                    with suppress(ProcessLookupError):
+                        os.kill(worker.pid, signal.SIGTERM)
+            if receiver.poll(_POLL_SECONDS):
+                try:
+                    event = receiver.recv()
+                except (EOFError, ConnectionResetError):
+                    return {"kind": "died"}
+                beaten = time.monotonic()
+                if event["kind"] in _FINAL:
+                    return dict(event)
+                if event["kind"] != "heartbeat":
+                    progressed = beaten
+                    watch(event)
+            now = time.monotonic()
+            if now - begun > limits.total:
+                return _stopped(f"ran longer than {limits.total / 60:g} min (run.timeout_minutes)")
+            if now - progressed > limits.stall:
+                stalled = f"made no progress for {limits.stall / 60:g} min (run.stall_minutes)"
+                return _stopped(stalled)
+            if now - beaten > HEARTBEATS_MISSED:
+                return _stopped(f"sent no heartbeat for {HEARTBEATS_MISSED:g} s")
 
 
 def _stopped(reason: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Whatever needs dvc is imported inside functions, so that importing this package costs nothing.
 """
 
-from posttrain.provenance.dvc.records import LockEntry, StoredObject
+from posttrain.provenance.dvc.records import LOCK_FILE, LockEntry, StoredObject
 from posttrain.provenance.dvc.store import DvcStore
 
-__all__ = ["DvcStore", "LockEntry", "StoredObject"]
+__all__ = ["LOCK_FILE", "DvcStore", "LockEntry", "StoredObject"]

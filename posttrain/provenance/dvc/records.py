@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from posttrain.stage.hashing import CacheName
 
+LOCK_FILE = "dvc.lock"
+"""Beside `dvc.yaml`: what each stage read and made when it ran last."""
+
 
 @dataclass(frozen=True)
 class StoredObject:

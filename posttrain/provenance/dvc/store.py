@@ -10,7 +10,7 @@ from typing import Any
 
 from posttrain.provenance.dvc import lockfile, objects
 from posttrain.provenance.dvc.guard import guarded, register
-from posttrain.provenance.dvc.records import LockEntry, StoredObject
+from posttrain.provenance.dvc.records import LOCK_FILE, LockEntry, StoredObject
 from posttrain.provenance.dvc.repository import open_repo
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import CacheName
@@ -121,6 +121,7 @@ class DvcStore:
         *,
         known: Mapping[Path, StoredObject] | None = None,
         keep: Collection[str] | None = None,
+        folder: Path | None = None,
     ) -> bool:
         """Write the entries of some stages into `dvc.lock`, all at once.
 
@@ -128,6 +129,7 @@ class DvcStore:
             entries: One for each of these stages.
             known: What is known of files, by path; others are read.
             keep: Names of the other stages that stay; None keeps all of them as they are.
+            folder: Where the file lies, if not beside the recipe.
 
         Returns:
             False if nothing changed.
@@ -136,7 +138,7 @@ class DvcStore:
         facts = {os.path.realpath(path): stored for path, stored in (known or {}).items()}
         blocks = {entry.name: self._entry(entry, facts) for entry in entries}
         with self._locked():
-            return lockfile.replace(self._dir / "dvc.lock", blocks, keep)
+            return lockfile.replace((folder or self._dir) / LOCK_FILE, blocks, keep)
 
     def status(self) -> list[str]:
         """What stock `dvc status` reports for this recipe; empty when it is clean."""

@@ -6,8 +6,8 @@ from typing import Literal
 
 from posttrain.stage.hashing import ArtifactDigest, CacheName, KeyDigest
 
-StageStatus = Literal["succeeded", "failed", "cached", "restored"]
-RunStatus = Literal["running", "succeeded", "failed", "killed"]
+StageStatus = Literal["succeeded", "failed", "stopped", "cached", "restored"]
+RunStatus = Literal["running", "succeeded", "failed", "stopped", "killed"]
 
 # Statuses after which the outputs of a key are known to be good.
 PROVEN: tuple[StageStatus, ...] = ("succeeded", "restored")

@@ -19,6 +19,7 @@ Params = Mapping[str, object]
 
 _CHUNK = 500
 BUSY_SECONDS = 60.0
+_NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN})
 _REMEDIES = {
     sqlite3.SQLITE_FULL: "free some disk space and run again",
     sqlite3.SQLITE_IOERR: "check the disk and its free space",
@@ -182,11 +183,17 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         try:
             return _prepared(str(self._path))
-        except sqlite3.OperationalError:
-            # WAL needs to write beside the file. Where nobody can, nobody else writes either.
-            if not self._path.exists() or os.access(self._path.parent, os.W_OK):
+        except sqlite3.OperationalError as error:
+            if not self._path.exists():
                 raise
-            return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
+            # WAL needs to write beside the file. Where nobody can, nobody else writes either.
+            if not os.access(self._path.parent, os.W_OK):
+                return _prepared(f"{self._path.absolute().as_uri()}?immutable=1")
+            # A full disk has no room for the index of the WAL, which who is alone keeps in memory:
+            # what frees the disk must be able to read.
+            if (error.sqlite_errorcode or 0) & 0xFF not in _NO_ROOM:
+                raise
+            return _prepared(str(self._path), alone=True)
 
     def _explained(self, attempted: str) -> AbstractContextManager[None]:
         return explained(str(self._path), attempted)
@@ -231,7 +238,7 @@ class SqliteStore:
         self._connection.close()
 
 
-def _prepared(target: str) -> sqlite3.Connection:
+def _prepared(target: str, *, alone: bool = False) -> sqlite3.Connection:
     connection = sqlite3.connect(
         target,
         timeout=BUSY_SECONDS,
@@ -239,11 +246,18 @@ def _prepared(target: str) -> sqlite3.Connection:
         check_same_thread=False,
         uri=target.startswith("file:"),
     )
-    connection.execute("PRAGMA synchronous=NORMAL")
-    connection.execute("PRAGMA temp_store=MEMORY")
-    connection.execute("PRAGMA mmap_size=1073741824")
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        _switch_to_wal(connection)
+    try:
+        if alone:
+            connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        connection.execute("PRAGMA temp_store=MEMORY")
+        connection.execute("PRAGMA mmap_size=1073741824")
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            _switch_to_wal(connection)
+    except sqlite3.OperationalError:
+        # Its lock on what it could not open would be in the way of the next attempt.
+        connection.close()
+        raise
     return connection
 
 

@@ -7,7 +7,10 @@ from typing import Literal
 
 from posttrain.provenance.ledger.records import ArtifactRecord
 
-Status = Literal["running", "succeeded", "failed", "killed"]
+Status = Literal["running", "succeeded", "failed", "stopped", "killed"]
+
+CLOSE_SECONDS = 60.0
+"""How long a tracker may take at the end of a run: its server may not answer."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ class Tracker(ABC):
     def when_closed(self, ended: Callable[[], None]) -> None:  # noqa: B027 - nothing is outside
         """Call `ended` once every external id is known; never, where there are none."""
 
-    def close(self) -> str | None:
-        """Write what is buffered; return a sentence if something could not be written."""
+    def close(self, *, seconds: float = CLOSE_SECONDS) -> str | None:
+        """Write what is buffered, for at most so long; say it if something was not written."""
         return None
 
 

@@ -11,11 +11,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from posttrain.views.tracking.base import Finished, Started, Tracker
+from posttrain.views.tracking.base import CLOSE_SECONDS, Finished, Started, Tracker
 from posttrain.views.tracking.mlflow_process import Operation, WriterFailed, WriterProcess
 
 _FLUSH_SECONDS = 3.0
-_CLOSE_SECONDS = 60.0
 _EXIT_SECONDS = 5.0
 _FLUSH: Operation = ("flush", ())
 _REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
@@ -72,15 +71,17 @@ class MlflowTracker(Tracker):
         """See `Tracker`."""
         self._when_closed.append(ended)
 
-    def close(self) -> str | None:
+    def close(self, *, seconds: float = CLOSE_SECONDS) -> str | None:
         """See `Tracker`; waits for the writer, but not for a server that does not answer."""
         if self._thread is not None:
             self._operations.put(None)
-            self._thread.join(_CLOSE_SECONDS)
+            self._thread.join(seconds)
             if self._thread.is_alive():
-                self._fail(f"MLflow did not finish within {_CLOSE_SECONDS:.0f} s")
+                self._fail(f"MLflow did not finish within {seconds:.0f} s")
             if self._process is not None:
-                self._process.close(seconds=0.0 if self._thread.is_alive() else _EXIT_SECONDS)
+                self._process.close(
+                    seconds=0.0 if self._thread.is_alive() else min(seconds, _EXIT_SECONDS)
+                )
             self._thread = None
             for ended in self._when_closed:
                 ended()

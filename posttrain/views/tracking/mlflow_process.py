@@ -6,6 +6,8 @@ beside them, on another core. Each operation is answered before the next one is 
 killed run leaves behind ends with the operation that it was at.
 """
 
+import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -19,6 +21,7 @@ import posttrain
 from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.errors import first_line
 
+_PR_SET_PDEATHSIG = 1
 # The name of a method of `MlflowWriter`, and its arguments.
 Operation = tuple[str, tuple[Any, ...]]
 # MLflow's ids that are new, by handle; and what went wrong, if anything did.
@@ -81,6 +84,9 @@ class WriterProcess:
 def main() -> None:
     """Body of the process: carry out orders until the other end is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The run may be ended while this one still imports.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     with Connection(int(sys.argv[1])) as connection:
         try:
             for answer in _answers(_asked(connection)):

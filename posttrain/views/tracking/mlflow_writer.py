@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from posttrain.provenance.ledger.processes import is_gone
 from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.artifact_kinds import kind_named
+from posttrain.stage.interrupts import held_back
 from posttrain.views.tracking.base import Finished, Started
 from posttrain.views.tracking.sqlite import commit_sooner
 
@@ -20,6 +22,7 @@ _STATUS = {
     "running": "KILLED",
     "succeeded": "FINISHED",
     "failed": "FAILED",
+    "stopped": "KILLED",
     "killed": "KILLED",
 }
 # Without it MLflow opens an experiment on its page for agents and prompts.
@@ -63,7 +66,9 @@ class MlflowWriter:
         local = where.startswith("sqlite:")
         if local:
             commit_sooner()
-        with FileLock(state / "mlflow.lock"):
+        new = local and not (state / "mlflow.db").is_file()
+        # A database that is half made would be of no use: who ends this process waits for it.
+        with FileLock(state / "mlflow.lock"), held_back() if new else nullcontext():
             client = MlflowClient(tracking_uri=where)
         return cls(client, (state / "mlartifacts").as_uri() if local else None, external, owner)
 

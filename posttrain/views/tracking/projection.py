@@ -14,7 +14,7 @@ from posttrain.provenance.ledger.records import Run, StageRun, StageStatus
 from posttrain.stage.errors import UserError
 from posttrain.views.tracking.base import Finished, Started, Status, Tracker
 
-_EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed"})
+_EXECUTED: frozenset[StageStatus] = frozenset({"succeeded", "failed", "stopped"})
 
 
 def run_started(run: Run) -> Started:
@@ -54,7 +54,9 @@ def stage_finished(stage: StageRun) -> Finished:
     if stage.error:
         tags["posttrain.error"] = stage.error
     timings = {f"seconds/{name}": seconds for name, seconds in stage.timings.items()}
-    status: Status = "failed" if stage.status == "failed" else "succeeded"
+    status: Status = "succeeded"
+    if stage.status in ("failed", "stopped"):
+        status = stage.status
     return Finished(status, {**timings, **stage.metrics}, tags, stage.outputs, stage.ended)
 
 

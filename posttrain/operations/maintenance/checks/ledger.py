@@ -25,7 +25,8 @@ def ledger(place: CheckScope) -> Iterator[Finding]:
     try:
         with contextlib.closing(open_store(where, create=False)) as store:
             yield _whole(store, deep=place.deep)
-            yield from _held(store)
+            if not _lacks_room(where):
+                yield from _held(store)
     except UserError as error:
         yield Finding("ledger", "broken", str(error), MAKE_ROOM if _lacks_room(where) else _RESTORE)
 
@@ -72,4 +73,4 @@ def _held(store: Store) -> Iterator[Finding]:
         except sqlite3.OperationalError as error:
             says = f"nobody can write to {target}: {error}"
             free = f"fuser {target} names who holds it; stop that; or make it writable"
-            yield Finding("ledger", "broken", says, MAKE_ROOM if _lacks_room(target) else free)
+            yield Finding("ledger", "broken", says, free)

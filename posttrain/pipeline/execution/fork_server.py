@@ -1,0 +1,15 @@
+"""Imported first by the fork server, before its heavy imports: how it ends, and how it does not.
+
+A signal to every process of the command, such as a terminal's Ctrl-C, leaves it and what it forks
+alone: the command decides what it means. It ends with the command, also in the midst of an import.
+"""
+
+import ctypes
+import signal
+
+from posttrain.stage.interrupts import leave_to_parent
+
+_PR_SET_PDEATHSIG = 1
+
+leave_to_parent()
+ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
