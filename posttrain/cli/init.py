@@ -1,28 +1,71 @@
 """`posttrain init`: a new project."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from posttrain.cli.format_options import columns_option, format_option, stated_format
 from posttrain.cli.options import Documented
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from posttrain.operations.project.data_recipe import BroughtData
 
 
 @click.command(cls=Documented)
 @click.argument("folder", type=click.Path(path_type=Path), metavar="DIR")
-def init(folder: Path) -> None:
+@click.option(
+    "--data",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write a recipe for this file of conversations, questions, preferences or labels.",
+)
+@click.option(
+    "--model",
+    type=click.Path(path_type=Path),
+    help="With --data: folder of the model to start from.",
+)
+@format_option
+@columns_option
+def init(
+    folder: Path, file: Path | None, model: Path | None, kind: str | None, columns: Sequence[str]
+) -> None:
     """Write a new project into DIR, which must be empty or not there yet.
 
     It has a recipe that runs in a minute, a flow, a task of its own with a test, and is a git and
     DVC repository. It uses the tasks that come with posttrain and adds to them.
 
+    With --data its recipe is for a file of yours, which stays where it is: conversations and
+    questions fine-tune the model, preferences train a reward model and DPO, labels KTO. Without
+    --model a tiny model is trained from nothing, to try the whole. `posttrain data inspect FILE`
+    says how the file is read.
+
     Examples:
       posttrain init sums             a folder `sums` here
       cd sums && make run             its recipe: a minute, then a table and report.html
       make test                       its tests
+      posttrain init mine --data chats.jsonl --model ../qwen
+      posttrain init mine --data pairs.parquet --model ../qwen --as preference
 
     """
     from posttrain.operations.project.create import create
 
-    files = create(folder)
+    files = create(folder, _brought(file, model, kind, columns))
     click.echo(f"{folder}: {len(files)} files. Next: cd {folder} && make run && make test")
     click.echo("Then commit it: git add -A && git commit -m 'A new project'")
+
+
+def _brought(
+    file: Path | None, model: Path | None, kind: str | None, columns: Sequence[str]
+) -> "BroughtData | None":
+    """What the project is for, where a file is named."""
+    if file is None:
+        if model is not None or kind is not None or columns:
+            raise UserError("--model, --as and --column say how a file is learned; name it: --data")
+        return None
+    from posttrain.operations.project.data_recipe import BroughtData
+
+    return BroughtData(file, model, stated_format(kind, columns))

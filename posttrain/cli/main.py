@@ -45,6 +45,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "method": Verb("method:method", "List, show and test the catalog of published methods."),
         "parts": Verb("parts:parts", "List what a recipe's slots take: kind, purpose, source."),
         "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors."),
+        "data": Verb("data:data", "Look at a file of rows: its format, its lengths, a row."),
         "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("ledger:audit", "List stages that one key gave two results."),
         "replay": Verb("replay:replay", "Retrain from stored rollouts and compare the weights."),

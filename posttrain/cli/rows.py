@@ -18,12 +18,14 @@ from posttrain.stage.formatting import counted
 if TYPE_CHECKING:
     import polars as pl
 
+    from posttrain.cli.row_origins import OriginLine
     from posttrain.provenance.lineage.graph import Node
     from posttrain.provenance.lineage.names import Selected
     from posttrain.provenance.lineage.rows import Mode, Trace
     from posttrain.provenance.lineage.tables import Table, Tables
 
 _LONGEST_VALUE = 60
+_LONGEST_LINE = 2000
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Request:
 def rows(**options: Any) -> None:
     """Show the rows of TABLE (a path or a digest), and with --trace where they came from.
 
+    The way up ends at the lines of files that somebody brought, as they stand there.
+
     Above them stands the stage that made them, with as many of its parameters as fit on the line;
     `posttrain lineage up TABLE --format json` has all.
 
@@ -105,7 +109,7 @@ def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
     table = tables.of_node(node)
     chosen = table.numbers(request.where)
     if request.mode is None:
-        _deliver(request, table, chosen, None)
+        _deliver(request, table, chosen, None, ())
         return
     for given in request.origins:
         origin, separator, predicate = (part.strip() for part in given.partition(":"))
@@ -113,15 +117,43 @@ def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
             raise UserError(f"--from '{given}': write it as 'TABLE: SQL expression'")
         steps = trace(tables, node, chosen).steps
         chosen = came_from(steps, table, chosen, origin=origin, predicate=predicate)
-    _deliver(request, table, chosen, trace(tables, node, chosen, mode=request.mode))
+    found = trace(tables, node, chosen, mode=request.mode)
+    ends = _ends(request, tables, node, table.take(chosen.head(request.head)).collect(), found)
+    _deliver(request, table, chosen, found, ends)
 
 
-def _deliver(request: Request, table: "Table", chosen: "pl.Series", found: "Trace | None") -> None:
+def _ends(
+    request: Request, tables: "Tables", node: "Selected", head: "pl.DataFrame", found: "Trace"
+) -> "Sequence[OriginLine]":
+    """The lines of files at which the way of some rows ends; of the way down, there are none."""
+    if request.mode == "down":
+        return ()
+    from posttrain.cli.row_origins import origin_lines, places_of
+    from posttrain.provenance.lineage.places import from_root
+    from posttrain.provenance.lineage.queries import up
+
+    frames = [head, *(step.sample(request.head) for step in found.steps)]
+    places = [place for frame in frames for place in places_of(frame)]
+    if not places:
+        return ()
+    graph = from_root(up(tables.ledger, node, limit=None), tables.ledger, tables.root)
+    return origin_lines(list(dict.fromkeys(places))[: request.head], graph, tables.root)
+
+
+def _deliver(
+    request: Request,
+    table: "Table",
+    chosen: "pl.Series",
+    found: "Trace | None",
+    ends: "Sequence[OriginLine]",
+) -> None:
     if request.out is not None:
         _write(request.out, table.take(chosen).collect() if found is None else _long(found))
     head = table.take(chosen.head(request.head)).collect()
     if request.as_json:
-        click.echo(json.dumps(_as_object(table, chosen, found, request.head), default=str))
+        whole = _as_object(table, chosen, found, request.head)
+        lines = [{"row": end.where, "text": end.text, "remark": end.remark} for end in ends]
+        click.echo(json.dumps(whole | ({"origins": lines} if found else {}), default=str))
         return
     width = shutil.get_terminal_size().columns
     click.echo(_heading(chosen.len(), table.path, table.maker, width))
@@ -130,6 +162,10 @@ def _deliver(request: Request, table: "Table", chosen: "pl.Series", found: "Trac
         heading = _heading(step.numbers.len(), step.table.path, step.table.maker, width)
         click.echo(f"\n{heading}")
         _print_rows(step.sample(request.head))
+    for end in ends:
+        click.echo(f"\n{end.where}{f' ({end.remark})' if end.remark else ''}")
+        if end.text:
+            click.echo(f"  {_cut(end.text)}")
     for path in found.gone if found else ():
         click.echo(f"\n{path}: its bytes are gone, so rows were not followed through it", err=True)
 
@@ -163,6 +199,12 @@ def _fitted(line: str, params: Sequence[str], width: int) -> str:
 def _shortened(value: str) -> str:
     """Cut a parameter such as a list of sources, which would leave no room for others."""
     return value if len(value) <= _LONGEST_VALUE else f"{value[: _LONGEST_VALUE - 3]}..."
+
+
+def _cut(line: str) -> str:
+    """A line of a file as it stands there, but for the end of one that fills a screen."""
+    left = len(line) - _LONGEST_LINE
+    return line if left <= 0 else f"{line[:_LONGEST_LINE]} ... {left:,} more characters"
 
 
 def _print_rows(frame: "pl.DataFrame") -> None:

@@ -11,8 +11,9 @@ from posttrain.data.formats.detect import Reading, detect, sampled
 from posttrain.data.formats.registry import FORMATS
 from posttrain.data.wanted_rows import Wanted
 from posttrain.stage.config import StageConfig
+from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot
-from posttrain.stage.spec import Stage
+from posttrain.stage.spec import Dag, Stage
 
 Use = Literal["parted", "train", "heldout"]
 
@@ -95,3 +96,31 @@ def refuse_unread_files(stage: Stage, files: Sequence[BroughtFile], wanted: Want
         reference = stage.inputs.get(f"files.{file.called()}")
         if reference is not None and reference.path is not None and reference.path.exists():
             wanted.check(file.reading(reference.path), file.path)
+
+
+def refuse_lone_answers(stage: Stage, dag: Dag) -> None:
+    """Refuse answers that were judged alone for a stage that compares two answers to one prompt.
+
+    Args:
+        stage: Has the port `pairs`.
+        dag: Knows where these come from.
+
+    Raises:
+        UserError: They come from a file of such answers.
+
+    """
+    reference = stage.inputs.get("pairs")
+    while reference is not None and reference.stage is not None:
+        maker = dag.stages[reference.stage]
+        for file in getattr(maker.config, "sources", ()):
+            source = maker.inputs.get(f"files.{file.called()}")
+            if source is None or source.path is None or not source.path.exists():
+                continue
+            reading = file.reading(source.path)
+            if reading.format.FORM.JUDGES_ALONE:
+                raise UserError(
+                    f"{stage.name}.inputs.pairs: {file.path} holds {reading.format.FORM.WHAT}, and"
+                    " a reward model learns from pairs of answers to one prompt; leave the stage"
+                    " out (flow: flows.own_preferences), or bring preferences"
+                )
+        reference = maker.inputs.get("pairs")

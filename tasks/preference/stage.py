@@ -13,11 +13,11 @@ from posttrain.data.tables import write_table
 from posttrain.learning.models.load import load_policy
 from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.preference.heldout import report_of
+from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
 from posttrain.learning.preference.rounds import RoundLog, run_rounds
 from posttrain.learning.preference.training import learn
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.learning.training.prepare import prepare_for_training, without_dropout
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -39,7 +39,9 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     initial = load_policy(inputs["policy"], device=context.device).model
     heldout = pairs.filter(split="heldout")
-    rows = encode_pairs(policy, heldout, config=config, context=context, where="preference")
+    both_sided = opposed(pairs, config.algorithm, where="preference")
+    graded = both_sided.filter(split="heldout")
+    rows = encode_opposed(policy, graded, config=config, context=context, where="preference")
     without_dropout(policy.model)
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve, log = Curve(context), RoundLog()
@@ -60,7 +62,7 @@ def run(
         log.num_steps = learn(
             trainable,
             policy,
-            pairs.filter(split="train"),
+            both_sided.filter(split="train"),
             reference=policy.model,
             config=config,
             context=context,
@@ -71,8 +73,10 @@ def run(
             "preference: no round gave a pair, so the policy is unchanged; take problems that it"
             " solves sometimes, or more sampling.num_samples"
         )
-    report = report_of(policy, initial, rows, heldout, config=config, context=context)
+    report = report_of(policy, initial, rows, graded, config=config, context=context)
     report |= {"num_steps": log.num_steps, "rounds": log.rounds}
+    if lone := count_lone(pairs):
+        report["judged_alone"] = lone
     trainable.save(policy.tokenizer, outputs["policy"])
     write_table(pairs, outputs["pairs"], PAIRS)
     curve.write(outputs["curve"])

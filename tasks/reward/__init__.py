@@ -7,8 +7,12 @@ from tasks.reward.config import RewardConfig
 
 def _refuse(stage: Stage, dag: Dag) -> None:
     """Refuse inputs of which no pairs can be made."""
+    # Here, as what a package imports is in the keys of its stages, and this decides no result.
+    from posttrain.data.brought_files import refuse_lone_answers
+
     assert isinstance(stage.config, RewardConfig)
     refuse_pair_ports(stage, stage.config.builder)
+    refuse_lone_answers(stage, dag)
 
 
 TASK = Task(

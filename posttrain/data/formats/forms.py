@@ -49,6 +49,8 @@ class Form:
     """Whether there is an answer to learn."""
     JUDGES: ClassVar[bool] = False
     """Whether it says which answers are good, or better than others."""
+    JUDGES_ALONE: ClassVar[bool] = False
+    """Whether what it judges are single answers: a good one, or a bad one."""
 
     def taught(self) -> TaughtAnswer:
         """Give the answer to learn, where the form `TEACHES`.
@@ -66,6 +68,10 @@ class Form:
             Unfit: There are none in this row, with the reason.
 
         """
+        raise NotImplementedError
+
+    def plain(self) -> str:
+        """Give the text, where the form neither teaches nor judges."""
         raise NotImplementedError
 
 
@@ -163,6 +169,7 @@ class LabeledCompletion(Form):
 
     WHAT: ClassVar[str] = "labeled completions"
     JUDGES: ClassVar[bool] = True
+    JUDGES_ALONE: ClassVar[bool] = True
 
     conversation: Conversation
     """Up to the question."""
@@ -203,6 +210,10 @@ class PlainText(Form):
     WHAT: ClassVar[str] = "plain texts"
 
     text: str
+
+    def plain(self) -> str:
+        """Return the text."""
+        return self.text
 
 
 def user_asks(prompt: str, system: str = "") -> Conversation:

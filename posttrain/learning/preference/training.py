@@ -10,6 +10,7 @@ from torch import Tensor
 
 from posttrain.data.rows import PairFacts
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.lone_answers import encode_opposed
 from posttrain.learning.preference.objective import (
     PreferenceBatch,
     batch_loss,
@@ -17,7 +18,7 @@ from posttrain.learning.preference.objective import (
 )
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.training.curve import Curve
-from posttrain.learning.training.pairwise import PairRows, encode_pairs
+from posttrain.learning.training.pairwise import PairRows
 from posttrain.learning.training.prepare import Trainable
 from posttrain.learning.training.supervised import train
 from posttrain.stage.context import StageContext
@@ -45,7 +46,7 @@ def learn(
     Args:
         trainable: The policy's model, ready for training.
         policy: Model and tokenizer.
-        pairs: PAIRS.
+        pairs: PAIRS, or what `opposed` makes of them.
         reference: What log-ratios are taken to. It may be the policy's own model, as it is read
             before the first step.
         config: Algorithm, optimization and limits.
@@ -60,7 +61,7 @@ def learn(
     if algorithm.needs_mismatched:
         pairs = _mismatched(pairs)
     extra = next((name for name in ("mismatched", "sampled") if name in pairs.columns), None)
-    rows = encode_pairs(
+    rows = encode_opposed(
         policy, pairs, config=config, context=context, where=config.STAGE, extra=extra
     )
     if rows.facts and not algorithm.takes_label_probs:

@@ -11,6 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 
 import posttrain
+from posttrain.operations.project.data_recipe import BroughtData, recipe_for
 from posttrain.operations.project.versions import constraints
 from posttrain.provenance.git import ask_git, require_git
 from posttrain.stage.errors import UserError
@@ -22,14 +23,28 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")
 _RENAMED = {"gitignore": ".gitignore", "dvcignore": ".dvcignore", "dvc": ".dvc"}
 
 
-def create(folder: Path) -> list[str]:
-    """Make the project and return its files; raises `UserError` where it cannot be put there."""
+def create(folder: Path, data: BroughtData | None = None) -> list[str]:
+    """Make a project.
+
+    Args:
+        folder: Where it is to be; empty, or not there yet.
+        data: A file that it is for; without one it is an example that runs in a minute.
+
+    Returns:
+        Its files.
+
+    Raises:
+        UserError: It cannot be put there, or the file cannot be learned from.
+
+    """
     folder = folder.absolute()
     refuse(folder)
     texts = {
         name: text.replace("@name@", folder.name).replace("@version@", posttrain.__version__)
-        for name, text in _templates().items()
+        for name, text in (_templates() if data is None else _templates_for_data()).items()
     }
+    if data is not None:
+        texts["recipe.yaml"] = recipe_for(data, folder)
     texts["constraints.txt"] = constraints()
     # Beside its place, so that it appears there whole.
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
@@ -62,7 +77,14 @@ def refuse(folder: Path) -> None:
             raise UserError(f"{folder} is inside the project {above}; name a folder outside of it")
 
 
-def _templates() -> dict[str, str]:
+def _templates_for_data() -> dict[str, str]:
+    """The same without the example's own flow, task, recipe and tests."""
+    example = ("flows/", "tasks/", "tests/", "recipe.yaml")
+    shared = {n: text for n, text in _templates().items() if not n.startswith(example)}
+    return shared | _templates("template_data")
+
+
+def _templates(inside: str = "template") -> dict[str, str]:
     """Text of each template by the path of the file that it becomes."""
     found: dict[str, str] = {}
 
@@ -75,7 +97,7 @@ def _templates() -> dict[str, str]:
             elif entry.name.endswith(_SUFFIX):
                 found[str(PurePosixPath(*path))] = entry.read_text(encoding="utf-8")
 
-    walk(files("posttrain.operations.project") / "template", ())
+    walk(files("posttrain.operations.project") / inside, ())
     return found
 
 

@@ -1,0 +1,93 @@
+"""Where rows came from outside: lines of files that somebody brought, as they stand there."""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import polars as pl
+
+from posttrain.data.row_files import find_row
+from posttrain.provenance.lineage.graph import Graph, Node
+from posttrain.stage.errors import UserError
+from posttrain.stage.hashing import digest_path
+
+_PLACE = re.compile(r"(.+):([1-9][0-9]*)")
+"""A parent that is a line of a file; ids of rows hold no colon."""
+
+
+@dataclass(frozen=True)
+class OriginLine:
+    """A line of a file that rows were made of."""
+
+    where: str
+    """`FILE:LINE`, as the recipe names the file."""
+    text: str
+    """The line as it stands there; empty where it cannot be shown."""
+    remark: str = ""
+    """Why it cannot be shown, or may be another one by now."""
+
+
+def places_of(frame: pl.DataFrame) -> Iterator[str]:
+    """Find the lines that rows of a table name as their origin.
+
+    Args:
+        frame: Rows of problems, completions, pairs or the like.
+
+    Yields:
+        `FILE:LINE`, in the order of the rows, some perhaps twice.
+
+    """
+    if {"origin_file", "origin_line"} <= set(frame.columns):
+        for file, line in frame.select("origin_file", "origin_line").iter_rows():
+            if file:
+                yield f"{file}:{line}"
+    if "parents" in frame.columns:
+        for parents in frame["parents"].to_list():
+            yield from (each for each in parents or () if _PLACE.fullmatch(each))
+
+
+def origin_lines(places: Iterable[str], graph: Graph, root: Path) -> list[OriginLine]:
+    """Look lines up in the files that they are of.
+
+    Args:
+        places: As `places_of` gives them.
+        graph: What the rows' table was made from: it knows the files and their digests.
+        root: The project's root.
+
+    Returns:
+        Each line once.
+
+    """
+    sources = [node for node in graph.nodes.values() if node.type == "source"]
+    same: dict[str, bool] = {}
+    return [_line(each, sources, root, same) for each in dict.fromkeys(places)]
+
+
+def _line(place: str, sources: list[Node], root: Path, same: dict[str, bool]) -> OriginLine:
+    file, _, number = place.rpartition(":")
+    found = _source_of(file, sources)
+    if found is None:
+        return OriginLine(place, "", "the ledger knows no such file among what it was made from")
+    node, inner = found
+    path = root / node.name
+    try:
+        if node.id not in same:
+            same[node.id] = digest_path(path).sha256 == node.facts["digest"]
+        text = find_row(path / inner, int(number))
+    except (UserError, OSError) as error:
+        return OriginLine(place, "", f"cannot be shown: {error}")
+    changed = "" if same[node.id] else "the file has changed since; this is its line of today"
+    return OriginLine(place, text, changed)
+
+
+def _source_of(file: str, sources: list[Node]) -> tuple[Node, PurePosixPath] | None:
+    """The file or folder that a name in a recipe means, and what lies inside of it."""
+    parts = [each for each in PurePosixPath(posixpath.normpath(file)).parts if each != ".."]
+    for count in range(len(parts), 0, -1):
+        tail = PurePosixPath(*parts[:count]).parts
+        for node in sources:
+            if PurePosixPath(node.name).parts[-count:] == tail or node.name == "/".join(tail):
+                return node, PurePosixPath(*parts[count:])
+    return None

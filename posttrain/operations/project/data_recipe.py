@@ -1,0 +1,163 @@
+"""The recipe of a project for a file that somebody has: what the file is decides the flow."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from posttrain.data.formats.base import RowFormat
+from posttrain.data.formats.forms import Form
+from posttrain.operations.inspect_data import Encoding, Inspection, inspect_file
+from posttrain.stage.errors import UserError
+from posttrain.stage.formatting import counted
+
+_ROUND = 64
+"""Limits of length are multiples of it."""
+_LONGEST_SMALL = 2048
+"""Most tokens of a row for a model that is made on the spot."""
+_DEFAULT_LENGTH = 512
+_BROKEN = "cannot be read"
+
+
+@dataclass(frozen=True)
+class BroughtData:
+    """What a project is made for."""
+
+    file: Path
+    model: Path | None = None
+    """Folder of the model to start from; without it a tiny one is trained on the spot."""
+    wanted: RowFormat | None = None
+    """The format, where somebody said which."""
+
+
+def recipe_for(data: BroughtData, folder: Path) -> str:
+    """Write the recipe of a project for a file.
+
+    Args:
+        data: The file, the model, and the format where it was said.
+        folder: Where the project will be; paths are relative to it.
+
+    Returns:
+        The text of recipe.yaml.
+
+    Raises:
+        UserError: The file cannot be read, is of no format or of two, or nothing can be learned of
+            it; or what it holds needs a model, and none is given.
+
+    """
+    found = _inspected(data)
+    form = found.reading.format.FORM
+    sections = _sections(data, form, found)
+    places = {"source": _relative(data.file, folder)}
+    if data.model is not None:
+        places["model"] = _relative(data.model, folder)
+    head = [
+        f"# {data.file.name}: {counted(found.num_usable, 'row')} to learn from, read as",
+        f"# {found.reading}.",
+        "# Only what differs from the defaults stands here; params.yaml, which is generated, has",
+        "# every field. `posttrain plan` says what would run.",
+    ]
+    return "\n".join([*head, *_written(sections, places, found), ""])
+
+
+def _inspected(data: BroughtData) -> Inspection:
+    encoding = None
+    if data.model is not None:
+        from posttrain.learning.models.load import load_tokenizer
+
+        encoding = Encoding(load_tokenizer(data.model))
+    found = inspect_file(data.file, wanted=data.wanted, encoding=encoding)
+    if found.num_broken:
+        raise UserError(
+            f"{counted(found.num_broken, 'row')} {_BROKEN}, such as {found.broken[0]};"
+            f" `posttrain data inspect {data.file}` lists more"
+        )
+    if found.num_usable < 2:
+        why = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+        raise UserError(
+            f"{data.file}: {counted(found.num_usable, 'row')} can be learned, and two are needed,"
+            f" one of them to hold out{f' (left out: {why})' if why else ''}"
+        )
+    return found
+
+
+def _sections(
+    data: BroughtData, form: type[Form], found: Inspection
+) -> Mapping[str, Sequence[str]]:
+    """The sections of the recipe, each as the lines below its name."""
+    if not form.TEACHES and not form.JUDGES:
+        raise UserError(
+            f"{data.file} holds {form.WHAT}, which no flow that ships learns from by itself; bring"
+            " conversations, questions with answers, or preferences"
+        )
+    length = _length_lines(data, found)
+    if form.TEACHES:
+        base = {} if data.model else {"pretrain": ["  steps: 200", *length]}
+        return {"flow": ["flows.own_chats"], **base, "sft": [*_rate(data, "1.0e-5"), *length]}
+    if data.model is None:
+        raise UserError(
+            f"{data.file} holds {form.WHAT}, from which a model that is there learns; name its"
+            " folder with --model"
+        )
+    preference = [*_rate(data, "1.0e-6"), *length]
+    if form.JUDGES_ALONE:
+        return {
+            "flow": ["flows.own_preferences"],
+            "preference": ["  algorithm: kto", *preference],
+        }
+    return {
+        "flow": ["flows.own_pairs"],
+        "reward": [*_rate(data, "1.0e-5"), *length],
+        "preference": ["  algorithm: dpo", *preference],
+    }
+
+
+def _rate(data: BroughtData, rate: str) -> list[str]:
+    """The learning rate: a model that knows much is changed by little."""
+    return [f"  optimization: {{learning_rate: {rate}}}"] if data.model else []
+
+
+def _length_lines(data: BroughtData, found: Inspection) -> list[str]:
+    """The limit of length that the rows ask for, where the default is not enough."""
+    longest = max(found.lengths["whole row"])
+    most = _context_of(data.model) if data.model else _LONGEST_SMALL
+    wanted = min(-(-(longest + 2) // _ROUND) * _ROUND, most)
+    if wanted <= _DEFAULT_LENGTH:
+        return []
+    cut = found.over("whole row", wanted)
+    said = f"the longest row has {longest:,} {found.unit}"
+    if cut:
+        said += f"; {cut / found.num_measured:.1%} of the rows are longer than that, and left out"
+    return [f"  max_length: {wanted}  # {said}"]
+
+
+def _context_of(model: Path) -> int:
+    """How many tokens a model can read, as far as it says so."""
+    try:
+        config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+        return int(config["max_position_embeddings"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return _LONGEST_SMALL
+
+
+def _written(
+    sections: Mapping[str, Sequence[str]], places: Mapping[str, str], found: Inspection
+) -> list[str]:
+    (flow,) = sections["flow"]
+    lines = [f"flow: {flow}", "format: 3", ""]
+    if "model" in places:
+        lines += [f"import_model: {{path: {json.dumps(places['model'])}}}"]
+    importer = "import_chats" if found.reading.format.FORM.TEACHES else "import_pairs"
+    lines += [f"{importer}:", "  sources:", f"  - path: {json.dumps(places['source'])}"]
+    stated = found.reading.format.model_dump(mode="json", exclude_defaults=True)
+    said = {"kind": found.reading.format.kind, **stated}
+    lines += [f"    format: {json.dumps(said) if stated else said['kind']}"]
+    for name, inner in sections.items():
+        if name != "flow":
+            lines += [f"{name}:", *inner] if inner else [f"{name}: {{}}"]
+    return lines
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), folder.resolve())).as_posix()

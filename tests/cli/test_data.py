@@ -1,0 +1,110 @@
+"""`posttrain data inspect`: what it prints, with and without a model, and how it refuses."""
+
+import json
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from posttrain.cli.main import cli, main
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.tokenizer import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    tokenizer = train_tokenizer(["five is 2 + 3"] * 20, vocab_size=270)
+    path = tmp_path_factory.mktemp("model") / "policy"
+    save_policy(build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0), tokenizer, path)
+    return path
+
+
+@pytest.fixture
+def said(monkeypatch, capfd, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments):
+        monkeypatch.setattr("sys.argv", ["posttrain", "data", "inspect", *map(str, arguments)])
+        main()
+        return capfd.readouterr().out
+
+    return call
+
+
+def write(tmp_path, *rows):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_it_says_what_is_read_how_long_it_is_and_shows_a_row(said, tmp_path, model):
+    rows = [{"prompt": f"{n}?", "completion": "[b]five\x1b\n", "id": n} for n in range(3)]
+    write(tmp_path, *rows, rows[0])
+    out = said("rows.jsonl", "--model", model).splitlines()
+    assert out[:2] == [
+        "rows.jsonl: 4 rows",
+        "read as prompt_completion: prompt, completion; not read: id",
+    ]
+    assert [line.split() for line in out[2:4]] == [
+        ["3", "usable", "conversations"],
+        ["1", "left", "out:", "duplicate"],
+    ]
+    assert "  0 of 3 rows (0.0%) are longer than the default max_length (512)" in out
+    # The prompt's tokens and its border bear no loss; the answer's and the end do. Nothing that a
+    # terminal would obey goes out, and what looks like markup stays as it is.
+    assert out[-2:] == ["  - <bos>|0|?|\\n", "  + [|b|]|five|\\x1b|<eos>"]
+    assert "\x1b" not in "".join(out)
+
+
+def test_without_a_model_it_counts_characters(said, tmp_path):
+    write(tmp_path, {"question": "2 + 3?", "answer": 5})
+    out = said("rows.jsonl")
+    assert "lengths in characters" in out
+    assert "give --model DIR for lengths in tokens" in out
+
+
+def test_the_limits_of_a_recipe_count(said, tmp_path, model):
+    write(tmp_path, {"prompt": "2 + 3?", "completion": "five is five"})
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / "recipe.yaml").write_text(
+        "flow: flows.own_chats\nformat: 3\n"
+        f"import_model: {{path: {model}}}\n"
+        "import_chats: {sources: [{path: rows.jsonl}]}\nsft: {max_length: 8}\n"
+    )
+    out = said("rows.jsonl", "--recipe", "recipe.yaml")
+    assert "  1 of 1 rows (100.0%) are longer than sft.max_length (8)" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["none.jsonl"], "error: none.jsonl is not there; give the path of a file"),
+        (["rows.jsonl"], "error: rows.jsonl: no format has the columns a"),
+        (["rows.jsonl", "--as", "alpacca"], "error: --as alpacca: there is no format 'alpacca'"),
+        (["rows.jsonl", "--column", "prompt=a"], "error: --column maps a column of a format"),
+        (["rows.jsonl", "--as", "text", "--column", "a"], "error: --column 'a': write it as"),
+        (
+            ["rows.jsonl", "--as", "text", "--column", "text=b"],
+            "error: rows.jsonl: there is no column 'b' for text",
+        ),
+    ],
+)
+def test_what_is_refused_is_one_sentence(said, tmp_path, capfd, arguments, sentence):
+    write(tmp_path, {"a": "x"})
+    with pytest.raises(SystemExit) as stopped:
+        said(*arguments)
+    assert stopped.value.code == 2
+    out, err = capfd.readouterr()
+    assert err.startswith(sentence)
+    assert (out, err.count("\n")) == ("", 1)
+
+
+def test_a_mapped_column_is_read(said, tmp_path):
+    write(tmp_path, {"a": {"b": "x"}})
+    assert "read as text: text (a.b)" in said("rows.jsonl", "--as", "text", "--column", "text=a.b")
+
+
+def test_the_help_is_quick_and_shows_examples():
+    began = time.process_time()
+    done = CliRunner().invoke(cli, ["data", "inspect", "--help"])
+    assert "posttrain data inspect chats.jsonl --model" in done.output
+    assert time.process_time() - began < 0.3
