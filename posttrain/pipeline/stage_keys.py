@@ -225,6 +225,12 @@ class StageKeys:
         """First-party code, and installed packages whose parts the recipe names."""
         stages = self.dag.stages.values()
         modules = {type(part).__module__ for stage in stages for part in parts_in(stage.config)}
+        modules |= {
+            name.partition(":")[0]
+            for stage in stages
+            for part in parts_in(stage.config)
+            for name in part.functions()
+        }
         heads = {module.partition(".")[0] for module in modules}
         workspace = self.workspace
         return sorted(heads.union(workspace.packages(), workspace.folders_of_modules()))
@@ -292,8 +298,13 @@ def _with_packages_in_use(
 
 
 def _entries(config: StageConfig) -> list[str]:
-    """The classes of the parts that a config names: no import leads to them, a registry does."""
-    return sorted({f"{type(part).__module__}:{type(part).__name__}" for part in parts_in(config)})
+    """The classes of the parts that a config names, to which a registry leads and no import does.
+
+    And the functions that parts name, to which nothing leads.
+    """
+    parts = list(parts_in(config))
+    classes = {f"{type(part).__module__}:{type(part).__name__}" for part in parts}
+    return sorted(classes.union(*(part.functions() for part in parts)))
 
 
 def _texts(value: object) -> list[str]:

@@ -46,6 +46,10 @@ class Part(StageConfig):
     kind: str
     """Which part of its slot this is."""
 
+    def functions(self) -> tuple[str, ...]:
+        """Name functions of the project that are called, as `module:name`: they are in the key."""
+        return ()
+
 
 P = TypeVar("P", bound=Part)
 Plugins = Mapping[str, Mapping[str, type[Part]]]
@@ -316,6 +320,16 @@ def load_part(point: EntryPoint) -> type[Any]:
             f" be imported from {point.value}: {where_it_failed(error)}; upgrade or uninstall it"
         ) from error
     return loaded
+
+
+def function_named(name: str) -> Callable[..., Any]:
+    """Import `module:name` of the project, which a part names among its `functions`."""
+    module, _, attribute = name.partition(":")
+    try:
+        function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"there is no {name}: {error}; correct it, or write it there") from None
+    return function
 
 
 def name_of(part: Part) -> str:

@@ -1,8 +1,7 @@
 """Rows that a function of one's own converts."""
 
-import importlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -11,6 +10,7 @@ from posttrain.data.formats.forms import Form
 from posttrain.data.formats.messages import MessagesFormat
 from posttrain.data.sources.columns import clipped
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import function_named
 
 
 class MappedFormat(RowFormat):
@@ -32,10 +32,9 @@ class MappedFormat(RowFormat):
 
     def convert(self, record: RawRow, where: str) -> Iterator[Form]:
         """Convert what the function returns."""
+        converted = function_named(self.function)
         try:
-            given = self._found()(dict(record))
-        except UserError:
-            raise
+            given = converted(dict(record))
         except Exception as error:  # noqa: BLE001 - it is someone else's code
             raise UserError(
                 f"{where}: {self.function} raised {type(error).__name__}: {error}; mend it there"
@@ -49,13 +48,6 @@ class MappedFormat(RowFormat):
             )
         yield from MessagesFormat().convert(given, where)
 
-    def _found(self) -> Callable[[dict[str, Any]], Any]:
-        module, _, name = self.function.partition(":")
-        try:
-            function = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError) as error:
-            raise UserError(f"format map: there is no {self.function}: {error}") from None
-        if not callable(function):
-            raise UserError(f"format map: {self.function} is no function")
-        called: Callable[[dict[str, Any]], Any] = function
-        return called
+    def functions(self) -> tuple[str, ...]:
+        """Name the function."""
+        return (self.function,)
