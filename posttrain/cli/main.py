@@ -59,6 +59,10 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "down": Verb("up:down", "Stop what `up` started."),
         "worker": Verb("up:worker", "Run what is due of the schedules."),
     },
+    "Share": {
+        "push": Verb("share:push", "Send a recipe's artifacts and the ledger to the DVC remote."),
+        "pull": Verb("share:pull", "Fetch what others pushed; nothing is run."),
+    },
     "Keep": {
         "doctor": Verb("doctor:doctor", "Say what is wrong with this machine or project."),
         "gc": Verb("gc:gc", "Free disk space: what nothing needs goes, by budget."),

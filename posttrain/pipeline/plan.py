@@ -24,13 +24,17 @@ class ObjectStore(Protocol):
     def has(self, md5: CacheName) -> bool:
         """True where the object can be restored from the local cache."""
 
+    def remote_has(self, md5: CacheName) -> bool:
+        """True where the object can be fetched from the remote."""
+
 
 @dataclass(frozen=True)
 class Decision:
     """What will happen to one stage, and why.
 
-    cached: its outputs are in place. restore: they come back from the cache. run: it executes.
-    pending: that depends on whether a stage before it makes other bytes than last time.
+    cached: its outputs are in place. restore: they come back from the cache, or from the remote.
+    run: it executes. pending: that depends on whether a stage before it makes other bytes than
+    last time.
     """
 
     stage: str
@@ -84,9 +88,13 @@ class Planner:
             return Decision(name, "cached", (), key, known)
         if self._in_cache(known):
             return Decision(name, "restore", ("made before, kept in the cache",), key, known)
-        return Decision(
-            name, "run", ("its outputs are gone from the workspace and the cache",), key
-        )
+        gone = "its outputs are gone from the workspace and the cache"
+        try:
+            if self._in_remote(known):
+                return Decision(name, "restore", ("made before, kept in the remote",), key, known)
+        except UserError as error:
+            gone = f"{gone}, and {error}"
+        return Decision(name, "run", (gone,), key)
 
     def input_records(
         self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]
@@ -170,6 +178,13 @@ class Planner:
 
     def _in_cache(self, known: StageRun) -> bool:
         return all(record.md5 and self.store.has(record.md5) for record in known.outputs)
+
+    def _in_remote(self, known: StageRun) -> bool:
+        """Ask for what the cache lacks alone."""
+        return all(
+            record.md5 and (self.store.has(record.md5) or self.store.remote_has(record.md5))
+            for record in known.outputs
+        )
 
     def _in_place(self, known: StageRun) -> bool:
         for record in known.outputs:

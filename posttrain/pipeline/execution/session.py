@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from posttrain.pipeline.committed import keep_committed, learn_committed
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.executor import Executor, StageFailed, begin_run, warm_processes
 from posttrain.pipeline.execution.lockstate import refresh_lock
@@ -77,7 +78,7 @@ class Session:
         return [self.planner.decide(stage, self.assumed)]
 
     def settle(self, decisions: Sequence[Decision]) -> None:
-        """Nothing to run: make sure that the generated files and dvc.lock say what is there."""
+        """Nothing to run: make sure that the generated files and locks say what is there."""
         self.records = {d.stage: d.known for d in decisions if d.known is not None}
         self._write_state()
 
@@ -159,7 +160,7 @@ class Session:
         return [by_name[name] for name in self.dag.order() if name in by_name]
 
     def _write_state(self) -> None:
-        """Let dvc.yaml, params.yaml and dvc.lock say what is there."""
+        """Let dvc.yaml, params.yaml, dvc.lock and posttrain.lock say what is there."""
         beside = self.workspace.tries if self.tries else None
         if beside is not None:
             beside.mkdir(parents=True, exist_ok=True)
@@ -171,6 +172,8 @@ class Session:
         if self.keeps_lock:
             entries = self.entries()
             refresh_lock(self.workspace, self.store, entries, made, self.stat_cache, beside=beside)
+            if beside is None:
+                keep_committed(self.recipe.directory, self.ledger, self.records, self.dag.stages)
 
 
 @contextmanager
@@ -183,6 +186,7 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     store = DvcStore(workspace.root, recipe.directory)
     ledger_at = os.environ.get("POSTTRAIN_LEDGER") or workspace.state / "ledger.db"
     with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
+        learn_committed(recipe.directory, ledger)
         planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
         yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
         stat_cache.save()

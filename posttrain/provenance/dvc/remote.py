@@ -1,5 +1,7 @@
 """Remotes of DVC: send objects of the cache there, and see what lies at an address."""
 
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,35 +13,87 @@ from posttrain.stage.hashing import CacheName, sha256_of
 _VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModified")
 
 
-def push_object(root: Path, md5: CacheName) -> None:
-    """Upload one object, with the files of a directory, and see that it arrived.
+class Remote:
+    """The default remote of a project: objects of the cache, and files of ours beside them.
 
     Args:
         root: The project's root.
-        md5: Name of the object in the cache.
 
     Raises:
-        UserError: There is no default remote, it cannot be written to, or the object is not there
-            afterwards.
+        UserError: There is no default remote, or DVC cannot open it.
 
     """
-    from dvc.config import NoRemoteError
-    from dvc.exceptions import DvcException
-    from dvc_data.hashfile.hash_info import HashInfo
 
-    repo = open_repo(root)
-    try:
-        repo.cloud.push([HashInfo("md5", md5)])
-        odb = repo.cloud.get_remote_odb(None, "push")
-    except NoRemoteError:
-        raise UserError(
-            f"{root} has no default DVC remote; set one with dvc remote add --default NAME URL"
-        ) from None
-    except (DvcException, OSError) as error:
-        raise UserError(f"the DVC remote cannot be written to: {error}") from None
-    # A push may pass over what DVC remembers as uploaded.
-    if not odb.exists(md5):
-        raise UserError(f"the DVC remote does not have {md5} after the upload; try again")
+    def __init__(self, root: Path) -> None:
+        from dvc.config import ConfigError, NoRemoteError
+        from dvc.exceptions import DvcException
+
+        self._repo = open_repo(root)
+        try:
+            remote = self._repo.cloud.get_remote(None, "push")
+        except NoRemoteError:
+            raise UserError(
+                f"{root} has no default DVC remote; set one with dvc remote add --default NAME URL"
+            ) from None
+        except (DvcException, ConfigError) as error:
+            raise UserError(f"the DVC remote cannot be opened: {error}") from None
+        self.name = str(remote.name)
+        self._files, self._top, self._odb = remote.fs, remote.path, remote.odb
+
+    def send(self, objects: Collection[CacheName]) -> list[CacheName]:
+        """Upload objects, with the files of directories, and see that they arrived.
+
+        Args:
+            objects: Their names in the cache.
+
+        Returns:
+            Those that the remote did not have.
+
+        Raises:
+            UserError: It cannot be written to, or an object is not there afterwards.
+
+        """
+        from dvc_data.hashfile.hash_info import HashInfo
+
+        with self._explained("written to"):
+            new = [md5 for md5 in objects if not self._odb.exists(md5)]
+            if new:
+                self._repo.cloud.push([HashInfo("md5", md5) for md5 in new])
+            # A push may pass over what DVC remembers as uploaded.
+            lost = [md5 for md5 in new if not self._odb.exists(md5)]
+        if lost:
+            raise UserError(f"the DVC remote does not have {lost[0]} after the upload; try again")
+        return new
+
+    def files(self, folder: str) -> list[str]:
+        """List the names of the files in a folder of the remote; none where it is not."""
+        with self._explained("read"):
+            place = self._files.join(self._top, folder)
+            found = _list_files(self._files, place)
+        return sorted(self._files.parts(each)[-1] for each in found)
+
+    def put(self, local: Path, path: str) -> None:
+        """Upload a file under a path of the remote, in place of what is there."""
+        with self._explained("written to"):
+            target = self._files.join(self._top, path)
+            self._files.makedirs(self._files.parent(target))
+            # No reader finds half of it.
+            self._files.put_file(str(local), f"{target}.tmp")
+            self._files.move(f"{target}.tmp", target)
+
+    def get(self, path: str, local: Path) -> None:
+        """Download a file of the remote."""
+        with self._explained("read"):
+            self._files.get_file(self._files.join(self._top, path), str(local))
+
+    @contextmanager
+    def _explained(self, done: str) -> Iterator[None]:
+        from dvc.exceptions import DvcException
+
+        try:
+            yield
+        except (DvcException, OSError) as error:
+            raise UserError(f"the DVC remote '{self.name}' cannot be {done}: {error}") from None
 
 
 def remote_digest(root: Path, address: str) -> str:

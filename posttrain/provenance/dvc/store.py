@@ -40,6 +40,8 @@ class DvcStore:
         self._opening = threading.Lock()
         self._locking = threading.Lock()
         self._repo: Any = None
+        self._asking = threading.Lock()
+        self._remote_has: dict[CacheName, bool] = {}
         self._described: dict[tuple[str, int, int, int], StoredObject] = {}
 
     def warm(self) -> None:
@@ -80,6 +82,29 @@ class DvcStore:
             return not any(objects.missing(self._open().cache.local, md5))
         except objects.Damaged:
             return False
+
+    def remote_has(self, md5: CacheName) -> bool:
+        """Whether the default remote holds an object; False where there is no such remote.
+
+        The list of a directory's files is sent after the files: where it is, they are.
+
+        Raises:
+            UserError: The remote cannot be read.
+
+        """
+        from dvc.config import NoRemoteError
+        from dvc.exceptions import DvcException
+
+        with self._asking:
+            if md5 not in self._remote_has:
+                try:
+                    odb = self._open().cloud.get_remote_odb(None, "pull")
+                    self._remote_has[md5] = bool(odb.exists(md5))
+                except NoRemoteError:
+                    self._remote_has[md5] = False
+                except (DvcException, OSError) as error:
+                    raise UserError(f"the DVC remote cannot be read: {error}") from None
+            return self._remote_has[md5]
 
     def restore(self, out: Path, md5: CacheName) -> bool:
         """Put an artifact back from the cache, or from the default remote if there is one.

@@ -44,6 +44,45 @@ def export_ledger(ledger: Ledger, stream: TextIO) -> int:
     return count
 
 
+def export_stages(ledger: Ledger, stage_runs: Sequence[StageRun], stream: TextIO) -> None:
+    """Write some stage runs, the runs that they belong to, and what their outputs carry inside.
+
+    Args:
+        ledger: What they are of.
+        stage_runs: At least none; they keep their order.
+        stream: A file open for text, which `import_ledger` reads.
+
+    """
+    stream.write(_line({"kind": "ledger", "format": FORMAT}))
+    ids = list(dict.fromkeys(each.run_id for each in stage_runs))
+    stored = _stored(ledger, ids)
+    for run in filter(None, map(ledger.run, ids)):
+        stream.write(_line({"kind": "run", **_plain(run), **stored[run.id]}))
+    for stage_run in stage_runs:
+        stream.write(_line(_stage_record(stage_run)))
+    made = {output.digest for each in stage_runs for output in each.outputs}
+    for composition in ledger.compositions.all():
+        if composition.whole.digest in made:
+            stream.write(_line({"kind": "composition", **_plain(composition)}))
+
+
+def stage_runs_in(lines: Iterable[str], *, where: str) -> list[StageRun]:
+    """Read the stage runs of an exported ledger.
+
+    Args:
+        lines: Its lines; none at all is an empty one.
+        where: Name of the file, for errors.
+
+    Returns:
+        In the order of the lines.
+
+    Raises:
+        UserError: A line is damaged.
+
+    """
+    return [record for kind, record in _parse_all(lines, where) if kind == "stage_run"]
+
+
 def import_ledger(ledger: Ledger, lines: Iterable[str], *, where: str) -> int:
     """Append what the ledger does not have yet.
 
@@ -83,20 +122,31 @@ def import_ledger(ledger: Ledger, lines: Iterable[str], *, where: str) -> int:
 
 
 def _records(ledger: Ledger) -> Iterator[dict[str, Any]]:
-    rows = ledger.store.query("SELECT id,status,process FROM runs")
-    stored = {row.id: {"status": row.status, "process": row.process} for row in rows}
-    for run in reversed(ledger.runs()):
+    runs = ledger.runs()
+    stored = _stored(ledger, [run.id for run in runs])
+    for run in reversed(runs):
         yield {"kind": "run", **_plain(run), **stored[run.id]}
     for stage_run in ledger.every_stage_run():
-        # JSON has no NaN and no infinity: those travel as strings.
-        metrics = {
-            name: value if math.isfinite(value) else str(value)
-            for name, value in stage_run.metrics.items()
-        }
-        yield {"kind": "stage_run", **_plain(stage_run), "metrics": metrics}
+        yield _stage_record(stage_run)
     for kind, facts in _FACTS.items():
         for record in facts.every(ledger):
             yield {"kind": kind, **_plain(record)}
+
+
+def _stored(ledger: Ledger, run_ids: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What stands of some runs: a killed one as running, with the process that it was."""
+    sql = "SELECT id,status,process FROM runs WHERE id IN ({values})"
+    rows = query_in(ledger.store, sql, run_ids)
+    return {row.id: {"status": row.status, "process": row.process} for row in rows}
+
+
+def _stage_record(stage_run: StageRun) -> dict[str, Any]:
+    # JSON has no NaN and no infinity: those travel as strings.
+    metrics = {
+        name: value if math.isfinite(value) else str(value)
+        for name, value in stage_run.metrics.items()
+    }
+    return {"kind": "stage_run", **_plain(stage_run), "metrics": metrics}
 
 
 def _plain(record: object) -> dict[str, Any]:

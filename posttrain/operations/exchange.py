@@ -1,0 +1,97 @@
+"""What a team shares without a server: its clones' ledgers, beside the bytes in the remote."""
+
+import gzip
+import uuid
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from posttrain.pipeline.committed import NAME, committed
+from posttrain.provenance.dvc.remote import Remote
+from posttrain.provenance.ledger import Ledger
+from posttrain.provenance.ledger.location import STATE_DIR
+from posttrain.provenance.ledger.transfer import export_ledger, import_ledger
+from posttrain.stage.errors import UserError
+
+_FOLDER = "posttrain/ledgers"
+_SUFFIX = ".jsonl.gz"
+_OWN = "ledger-name"
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a push uploaded."""
+
+    remote: str
+    artifacts: int
+    """Artifacts that posttrain.lock names."""
+    new: int
+    """Objects that the remote did not have."""
+    records: int
+    """Records of the ledger."""
+
+
+def push(root: Path, recipe_dir: Path, ledger: Ledger) -> Sent:
+    """Upload the artifacts that the recipe's lock names, then the whole ledger.
+
+    Args:
+        root: Of the project.
+        recipe_dir: Where posttrain.lock is.
+        ledger: The project's.
+
+    Raises:
+        UserError: Nothing was made yet, there is no remote, or it cannot be written to.
+
+    """
+    made = committed(recipe_dir)
+    if not made:
+        raise UserError(f"{recipe_dir} has no {NAME}; run the recipe first: posttrain run")
+    remote = Remote(root)
+    objects = {output.md5 for each in made for output in each.outputs if output.md5}
+    new = remote.send(sorted(objects))
+    with TemporaryDirectory(prefix="posttrain-") as folder:
+        path = Path(folder) / "ledger"
+        with gzip.open(path, "wt", encoding="utf-8") as stream:
+            count = export_ledger(ledger, stream)
+        remote.put(path, f"{_FOLDER}/{_own_name(root)}{_SUFFIX}")
+    return Sent(remote.name, len(objects), len(new), count)
+
+
+def pull_ledgers(root: Path, ledger: Ledger) -> tuple[int, int]:
+    """Append what the ledgers in the remote say and this one does not.
+
+    Args:
+        root: Of the project.
+        ledger: The project's.
+
+    Returns:
+        Number of ledgers that others pushed, and of new records.
+
+    Raises:
+        UserError: There is no remote, it cannot be read, or a ledger there is damaged.
+
+    """
+    remote, own = Remote(root), f"{_own_name(root)}{_SUFFIX}"
+    names = [each for each in remote.files(_FOLDER) if each.endswith(_SUFFIX) and each != own]
+    added = 0
+    with TemporaryDirectory(prefix="posttrain-") as folder:
+        for name in names:
+            path = Path(folder) / name
+            remote.get(f"{_FOLDER}/{name}", path)
+            where = f"{_FOLDER}/{name} of the remote '{remote.name}'"
+            try:
+                with gzip.open(path, "rt", encoding="utf-8") as lines:
+                    added += import_ledger(ledger, lines, where=where)
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                raise UserError(f"{where} is damaged ({error}); push it again") from None
+    return len(names), added
+
+
+def _own_name(root: Path) -> str:
+    """Name under which this clone's ledger lies in the remote, chosen once."""
+    path = root / STATE_DIR / _OWN
+    if not path.is_file():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(uuid.uuid4().hex, encoding="utf-8")
+    return path.read_text(encoding="utf-8").strip()

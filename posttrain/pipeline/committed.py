@@ -1,0 +1,99 @@
+"""`posttrain.lock`: which runs made the artifacts that `dvc.lock` names, committed beside it.
+
+A clone has no ledger. From this file it knows the keys of what was made, what each was made of, and
+under which names the DVC cache and remote hold the bytes: so that its plan finds them up to date,
+or says what differs. The lines are those of an exported ledger.
+"""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from posttrain.provenance.ledger import Ledger, StageRun
+from posttrain.provenance.ledger.store import query_in
+from posttrain.provenance.ledger.transfer import export_stages, import_ledger, stage_runs_in
+from posttrain.stage.errors import UserError
+from posttrain.stage.files import replacing
+
+NAME = "posttrain.lock"
+_CONFLICT = ("<<<<<<<", "=======", ">>>>>>>")
+
+
+def learn_committed(folder: Path, ledger: Ledger) -> None:
+    """Append what the file says and the ledger does not know yet.
+
+    Args:
+        folder: Of the recipe; without the file nothing is learned.
+        ledger: What is appended to.
+
+    Raises:
+        UserError: The file is damaged, or holds a merge conflict.
+
+    """
+    lines = _lines(folder / NAME)
+    ids = [each.id for each in stage_runs_in(lines, where=NAME)]
+    sql = "SELECT id FROM stage_runs WHERE id IN ({values})"
+    if len(query_in(ledger.store, sql, ids)) < len(ids):
+        import_ledger(ledger, lines, where=NAME)
+
+
+def keep_committed(
+    folder: Path, ledger: Ledger, records: Mapping[str, StageRun], stages: Collection[str]
+) -> bool:
+    """Let the file say what made the outputs that are in place now.
+
+    What is reused or restored stays as it stands: two clones that make nothing write nothing.
+
+    Args:
+        folder: Of the recipe.
+        ledger: Has the run that made each of them.
+        records: Stages whose outputs are in place.
+        stages: All stages of the flow in order; others leave the file.
+
+    Returns:
+        False if the file already said so.
+
+    """
+    stood = {each.stage: each for each in stage_runs_in(_lines(folder / NAME), where=NAME)}
+    kept = [
+        made
+        for name in stages
+        if (made := _maker(stood.get(name), records.get(name), ledger)) is not None
+    ]
+    if [each.id for each in kept] == [each.id for each in stood.values()]:
+        return False
+    with replacing(folder / NAME) as partial, partial.open("w", encoding="utf-8") as stream:
+        export_stages(ledger, kept, stream)
+    return True
+
+
+def committed(folder: Path) -> list[StageRun]:
+    """Read the stage runs that the file names; none without the file."""
+    return stage_runs_in(_lines(folder / NAME), where=NAME)
+
+
+def _maker(stood: StageRun | None, record: StageRun | None, ledger: Ledger) -> StageRun | None:
+    """The stage run that stands for a stage: that of the file, unless it made something else."""
+    if record is None or (stood is not None and _same(stood, record)):
+        return stood
+    return ledger.succeeded(record.key)
+
+
+def _same(one: StageRun, other: StageRun) -> bool:
+    made = [[(each.path, each.digest) for each in run.outputs] for run in (one, other)]
+    return one.key == other.key and made[0] == made[1]
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of the file; none where it is not."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError:
+        return []
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not text; restore it with git checkout") from None
+    if any(line.startswith(_CONFLICT) for line in lines):
+        raise UserError(
+            f"{path} holds a merge conflict; take one side of it whole, such as by"
+            f" `git checkout --ours {NAME}`: the next run brings it up to date"
+        )
+    return lines
