@@ -134,13 +134,13 @@ def push(target: str, repository: str | None, to_remote: bool) -> None:
     if repository is None and not to_remote:
         raise UserError("name a repository of the hub, or give --dvc; there is nothing to do")
     if to_remote:
-        from posttrain.provenance.dvc.remote import Remote
+        from posttrain.provenance.dvc.remote import DvcRemote
         from posttrain.publishing.release.registered import find_release
         from posttrain.publishing.release.tags import release_message
 
         root = settled_root()
         tag = find_release(root, target)
-        Remote(root).send([CacheName(release_message(root, tag)["archive-md5"])])
+        DvcRemote(root).send([CacheName(release_message(root, tag)["archive-md5"])])
         click.echo(f"the archive of {tag} is in the DVC remote; git push --tags shares the pointer")
     if repository is not None:
         from posttrain.publishing.release.distribute import push_to_hub

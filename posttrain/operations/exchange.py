@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from posttrain.pipeline.committed import NAME, committed
-from posttrain.provenance.dvc.remote import Remote
+from posttrain.pipeline.execution.lockstate import NAME, committed
+from posttrain.provenance.dvc.remote import DvcRemote
 from posttrain.provenance.ledger import Ledger
 from posttrain.provenance.ledger.location import STATE_DIR
 from posttrain.provenance.ledger.transfer import export_ledger, import_ledger
@@ -47,7 +47,7 @@ def push(root: Path, recipe_dir: Path, ledger: Ledger) -> Sent:
     made = committed(recipe_dir)
     if not made:
         raise UserError(f"{recipe_dir} has no {NAME}; run the recipe first: posttrain run")
-    remote = Remote(root)
+    remote = DvcRemote(root)
     objects = {output.md5 for each in made for output in each.outputs if output.md5}
     new = remote.send(sorted(objects))
     with TemporaryDirectory(prefix="posttrain-") as folder:
@@ -72,7 +72,7 @@ def pull_ledgers(root: Path, ledger: Ledger) -> tuple[int, int]:
         UserError: There is no remote, it cannot be read, or a ledger there is damaged.
 
     """
-    remote, own = Remote(root), f"{_own_name(root)}{_SUFFIX}"
+    remote, own = DvcRemote(root), f"{_own_name(root)}{_SUFFIX}"
     names = [each for each in remote.files(_FOLDER) if each.endswith(_SUFFIX) and each != own]
     added = 0
     with TemporaryDirectory(prefix="posttrain-") as folder:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from posttrain.operations.exchange import push
-from posttrain.pipeline.committed import NAME, committed
+from posttrain.pipeline.execution.lockstate import NAME, committed
 from posttrain.pipeline.execution.session import open_session
 from posttrain.provenance.ledger import open_ledger
 from tests.conftest import Toy, made_toy

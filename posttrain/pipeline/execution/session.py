@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from posttrain.pipeline.committed import keep_committed, learn_committed
 from posttrain.pipeline.execution.display import Display
 from posttrain.pipeline.execution.executor import Executor, StageFailed, begin_run, warm_processes
-from posttrain.pipeline.execution.lockstate import refresh_lock
+from posttrain.pipeline.execution.lockstate import (
+    keep_committed,
+    learn_committed,
+    refresh_lock,
+)
 from posttrain.pipeline.generate import generated_files, stage_entries, write_generated
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe

@@ -13,7 +13,7 @@ from posttrain.stage.hashing import CacheName, sha256_of
 _VERSIONS = ("ETag", "etag", "md5", "checksum", "VersionId", "mtime", "LastModified")
 
 
-class Remote:
+class DvcRemote:
     """The default remote of a project: objects of the cache, and files of ours beside them.
 
     Args:
@@ -73,7 +73,13 @@ class Remote:
         return sorted(self._files.parts(each)[-1] for each in found)
 
     def put(self, local: Path, path: str) -> None:
-        """Upload a file under a path of the remote, in place of what is there."""
+        """Upload a file, in place of what is there.
+
+        Args:
+            local: The file.
+            path: Where it goes, from the remote's top.
+
+        """
         with self._explained("written to"):
             target = self._files.join(self._top, path)
             self._files.makedirs(self._files.parent(target))
@@ -82,7 +88,13 @@ class Remote:
             self._files.move(f"{target}.tmp", target)
 
     def get(self, path: str, local: Path) -> None:
-        """Download a file of the remote."""
+        """Download a file.
+
+        Args:
+            path: Where it is, from the remote's top.
+            local: Where it goes.
+
+        """
         with self._explained("read"):
             self._files.get_file(self._files.join(self._top, path), str(local))
 

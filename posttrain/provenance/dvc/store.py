@@ -88,6 +88,12 @@ class DvcStore:
 
         The list of a directory's files is sent after the files: where it is, they are.
 
+        Args:
+            md5: Name of the object in the cache.
+
+        Returns:
+            What the remote said, asked once for each object.
+
         Raises:
             UserError: The remote cannot be read.
 
