@@ -148,6 +148,11 @@ def main() -> None:
     except click.ClickException as error:
         click.echo(f"error: {error.format_message()}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        # The machine refuses: a full disk or standard output, a folder that is a file, no right.
+        place = f"{error.filename}: " if error.filename else ""
+        click.echo(f"error: {place}{error.strerror or error}", err=True)
+        sys.exit(2)
     except Interrupted as asked:
         # Not by way of what libraries have laid up for the end: nothing is waited for any more.
         end_now(asked.number)

@@ -7,18 +7,40 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posttrain.stage.errors import UserError
+
 if TYPE_CHECKING:
     from rich.table import Table
 
-recipe_argument = click.argument(
-    "recipe", default=".", type=click.Path(path_type=Path), metavar="[RECIPE]"
-)
+
+def _named(_context: click.Context, parameter: click.Parameter, given: Any) -> Any:
+    """Refuse an empty text, which a shell makes of a variable that is not set."""
+    if given == "":
+        name = parameter.opts[0] if parameter.opts[0].startswith("-") else "RECIPE"
+        raise UserError(f"{name} is empty; name one, or leave it out")
+    return Path(given) if given is not None and parameter.name == "recipe" else given
+
+
+recipe_argument = click.argument("recipe", default=".", callback=_named, metavar="[RECIPE]")
 overrides_option = click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="STAGE.PARAM=VALUE",
     help="Change one parameter for this run; may be given several times.",
+)
+only_option = click.option(
+    "--only",
+    metavar="STAGE",
+    callback=_named,
+    help="Run STAGE alone, on the inputs that are there.",
+)
+from_option = click.option(
+    "--from",
+    "start",
+    metavar="STAGE",
+    callback=_named,
+    help="Run STAGE and all after it, even if up to date.",
 )
 slots_option = click.option(
     "--slots",

@@ -9,7 +9,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from posttrain.cli.options import Documented, overrides_option, recipe_argument, slots_option
+from posttrain.cli.options import (
+    Documented,
+    from_option,
+    only_option,
+    overrides_option,
+    recipe_argument,
+    slots_option,
+)
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
 from posttrain.pipeline.execution.executor import Executor
@@ -28,10 +35,8 @@ _HURRIED_SECONDS = 0.2
 @click.command(cls=Documented)
 @recipe_argument
 @overrides_option
-@click.option(
-    "--from", "start", metavar="STAGE", help="Run STAGE and all after it, even if up to date."
-)
-@click.option("--only", metavar="STAGE", help="Run STAGE alone, on the inputs that are there.")
+@from_option
+@only_option
 @click.option("--local", is_flag=True, help="Run without Prefect: no import, no server.")
 @slots_option
 def run(

@@ -9,6 +9,7 @@ from typing import Any
 from posttrain.pipeline.moved import old_imports
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.installed import beside
+from posttrain.stage.part_checks import where_it_failed
 from posttrain.stage.spec import Task
 
 
@@ -44,13 +45,20 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
                     f" names today: {'; '.join(old)}. docs/operations.md, Upgrade, lists what to"
                     " change"
                 ) from None
-            raise
+            raise _broken(flow, error, where) from None
         flows = sorted(_flows_like(flow, root))
         hint = nearest(flow, flows) or f"; there are {', '.join(flows)}"
         raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
+    except Exception as error:  # noqa: BLE001 - the user's own code, of which nothing is known
+        raise _broken(flow, error, where) from None
     if not callable(getattr(module, "declare", None)):
         raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
     return module
+
+
+def _broken(module: str, error: Exception, where: str) -> UserError:
+    said = where_it_failed(error)
+    return UserError(f"{where}: the flow '{module}' cannot be imported: {said}; correct that line")
 
 
 def load_task(package: str, *, where: str) -> Task:

@@ -73,8 +73,7 @@ def stale_files(directory: Path, files: Mapping[str, str]) -> list[str]:
     return [
         name
         for name, text in files.items()
-        if not (directory / name).is_file()
-        or (directory / name).read_text(encoding="utf-8") != text
+        if not (directory / name).is_file() or (directory / name).read_bytes() != text.encode()
     ]
 
 

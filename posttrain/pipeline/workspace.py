@@ -15,6 +15,7 @@ from filelock import FileLock, Timeout
 from posttrain.pipeline.recipe import Recipe
 from posttrain.provenance.ledger.location import STATE_DIR, project_root
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import nearest_existing
 from posttrain.stage.installed import SHARED
 
 
@@ -89,6 +90,14 @@ class Workspace:
     def output(self, relative: str) -> Path:
         """Absolute path of an output of this recipe."""
         return self.recipe_dir / relative
+
+    def require_folder(self, relative: str, writer: str) -> None:
+        """Refuse a file that lies where the folder of an output is to be."""
+        place = nearest_existing(self.output(relative).parent)
+        if not place.is_dir():
+            raise UserError(
+                f"{place} is a file, and {writer} writes into a folder of that name; move it away"
+            )
 
     @contextmanager
     def locked(self, command: str) -> Iterator[None]:

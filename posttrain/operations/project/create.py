@@ -72,7 +72,7 @@ def refuse(folder: Path) -> None:
         raise UserError(f"{folder} is a file; name a folder that is empty or not there yet")
     if folder.is_dir() and any(folder.iterdir()):
         raise UserError(f"{folder} is not empty; name a folder that is empty or not there yet")
-    for above in folder.parents:
+    for above in folder.resolve().parents:
         if (above / ".dvc").is_dir():
             raise UserError(f"{folder} is inside the project {above}; name a folder outside of it")
 

@@ -37,7 +37,7 @@ from sqlalchemy import (
     select,
     text,
 )  # fmt: skip
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from posttrain.provenance.ledger.dialects import WRITER_LOCK
 from posttrain.provenance.ledger.migrate import driver_url
@@ -314,7 +314,13 @@ def open_notes(root: Path) -> Iterator[ScheduleNotes]:
         engine = create_engine(location, connect_args={"timeout": _BUSY_SECONDS})
         event.listen(engine, "connect", lambda c, _: c.execute("PRAGMA journal_mode=WAL"))
     else:
-        engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
+        try:
+            engine = patient(create_engine(driver_url(location), pool_pre_ping=True))
+        except ArgumentError as error:
+            raise UserError(
+                f"{ENVIRONMENT}: {masked(location)} names no database: {first_line(error)}; write"
+                " postgresql://... or sqlite:///..."
+            ) from None
     try:
         _make_tables(engine)
         yield ScheduleNotes(engine)

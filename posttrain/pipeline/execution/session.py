@@ -1,6 +1,5 @@
 """One invocation of a recipe from opening the workspace to the summary."""
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,14 @@ from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.dvc import DvcStore, LockEntry
-from posttrain.provenance.ledger import ArtifactRecord, Ledger, Run, StageRun, open_ledger
+from posttrain.provenance.ledger import (
+    ArtifactRecord,
+    Ledger,
+    Run,
+    StageRun,
+    ledger_location,
+    open_ledger,
+)
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import StatCache
 from posttrain.stage.slots import plugged
@@ -99,6 +105,7 @@ class Session:
         A recipe with which nothing new was made leaves the generated files of the one before.
         A signal that asks the run to end is heard from its first record to its last.
         """
+        self._refuse_places()
         processes = warm_processes(self.planner, decisions)
         interruption = processes.interruption
         with interruption.heard(notice=self.recipe.run.grace_seconds):
@@ -158,6 +165,14 @@ class Session:
             self._write_state()
         self.stat_cache.save()
 
+    def _refuse_places(self) -> None:
+        """Refuse what stands in the way of writing results, before any is made."""
+        if self.keeps_lock:
+            self.store.check_lock()
+        for stage in self.dag.stages.values():
+            for path in stage.outputs().values():
+                self.workspace.require_folder(str(path), f"stage '{stage.name}'")
+
     def _ordered(self, decisions: Sequence[Decision]) -> list[Decision]:
         by_name = {decision.stage: decision for decision in decisions}
         return [by_name[name] for name in self.dag.order() if name in by_name]
@@ -187,7 +202,7 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     dag = recipe.resolve(workspace.root)
     stat_cache = StatCache.load(workspace.state / "digests.json")
     store = DvcStore(workspace.root, recipe.directory)
-    ledger_at = os.environ.get("POSTTRAIN_LEDGER") or workspace.state / "ledger.db"
+    ledger_at = ledger_location(workspace.root)
     with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
         learn_committed(recipe.directory, ledger)
         planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)

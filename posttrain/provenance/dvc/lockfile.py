@@ -38,8 +38,7 @@ def replace(path: Path, entries: Mapping[str, Entry], keep: Collection[str] | No
         False if the file already said so, and was not written.
 
     """
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    blocks, tail = _split(old, path)
+    old, blocks, tail = _read(path)
     if keep is not None:
         blocks = {name: block for name, block in blocks.items() if name in keep}
     blocks.update({name: _block(name, entry) for name, entry in entries.items()})
@@ -49,6 +48,22 @@ def replace(path: Path, entries: Mapping[str, Entry], keep: Collection[str] | No
     with replacing(path) as partial:
         partial.write_text(new, encoding="utf-8")
     return True
+
+
+def check(path: Path) -> None:
+    """Refuse a lock file that entries cannot be put into, before anything is made for them."""
+    _read(path)
+
+
+def _read(path: Path) -> tuple[str, dict[str, str], str]:
+    """The text, its blocks by stage, and what follows them."""
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{path} is not a lock file that DVC wrote; restore it with git checkout"
+        ) from None
+    return text, *_split(text, path)
 
 
 def _split(text: str, path: Path) -> tuple[dict[str, str], str]:

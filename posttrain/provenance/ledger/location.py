@@ -12,8 +12,21 @@ RECIPE_FILE = "recipe.yaml"
 
 
 def ledger_location(root: Path) -> str:
-    """Path or URL of the ledger of the project at `root`; the environment overrides it."""
-    return os.environ.get(ENVIRONMENT) or str(root / STATE_DIR / "ledger.db")
+    """Path or URL of the ledger of the project at `root`; the environment overrides it.
+
+    Raises:
+        UserError: The environment names a file in a folder that is not there: nobody means a new
+            ledger, in which nothing ever ran, by a typo.
+
+    """
+    given = os.environ.get(ENVIRONMENT)
+    if given and ("://" not in given or given.startswith("sqlite:")):
+        folder = Path(given.removeprefix("sqlite:///")).parent
+        if not folder.is_dir():
+            raise UserError(
+                f"{ENVIRONMENT}: there is no folder {folder}; make it, or correct the path"
+            )
+    return given or str(root / STATE_DIR / "ledger.db")
 
 
 def project_root(start: Path) -> Path:
