@@ -7,7 +7,8 @@ SIGHUP at a random moment of its life, half of them sent to the whole process gr
 does, the others to the command alone. Of each is asked: its exit code (128 + n), its standard error
 (the one sentence beside the lines of the stages, no traceback, no stage called failed), whether it
 ended within three seconds, whether a stage began afterwards, what ledger, MLflow and Prefect say of
-it, and what is alive three seconds later (Prefect's server closes its database). Every tenth run is
+it, and what is alive ten seconds later (Prefect's server closes its database, and MLflow's is made
+to its end where there was none). Every tenth run is
 started again and must come to its end without a second execution of what was done. A signal that
 comes once the run has said that it is done may end the interpreter in its last moments, and one
 that comes while the interpreter itself is starting finds no line of posttrain's yet: these are
@@ -42,7 +43,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LIMIT_SECONDS = 3.0
 _LATE_SECONDS = 0.3
 """A stage that begins this long after the signal was not begun yet when it came."""
-_LEAVE_SECONDS = 3.0
+_LEAVE_SECONDS = 10.0
 _EVERY = 10
 _STAGES = 5
 # What stands on standard error beside the sentence: a line for each thing that a stage does.

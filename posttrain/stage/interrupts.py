@@ -10,6 +10,8 @@ from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SENTENCE = "stopped; run the same command again to go on from here"
+COMMAND = "POSTTRAIN_COMMAND"
+"""Variable by which the fork server knows whose it is: that process may be gone already."""
 # A library may swallow the exception, or wait for a server: after this long nothing is waited for.
 # What a command leaves behind then is what a kill leaves, with which every record reckons.
 PATIENCE_SECONDS = 2.0

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from posttrain.pipeline.determinism import library_environment
 from posttrain.pipeline.execution import child
 from posttrain.pipeline.execution.assignment import Assignment, Order
-from posttrain.stage.interrupts import held_back
+from posttrain.stage.interrupts import COMMAND, held_back
 from posttrain.stage.kernels import Kernels
 
 _FIRST = "posttrain.pipeline.execution.fork_server"
@@ -107,7 +107,8 @@ class Workers:
         from multiprocessing import forkserver, resource_tracker
 
         self._context.set_forkserver_preload(self._preload)
-        with _environment_with(library_environment(self._threads, self._kernels)):
+        own = {COMMAND: str(os.getpid())}
+        with _environment_with({**library_environment(self._threads, self._kernels), **own}):
             # It lets two of the signals through again once it has begun, so it goes first.
             with held_back():
                 resource_tracker.ensure_running()

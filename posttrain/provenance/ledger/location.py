@@ -14,6 +14,12 @@ RECIPE_FILE = "recipe.yaml"
 def ledger_location(root: Path) -> str:
     """Path or URL of the ledger of the project at `root`; the environment overrides it.
 
+    Args:
+        root: The project.
+
+    Returns:
+        What `open_ledger` takes.
+
     Raises:
         UserError: The environment names a file in a folder that is not there: nobody means a new
             ledger, in which nothing ever ran, by a typo.
