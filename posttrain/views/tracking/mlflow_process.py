@@ -41,7 +41,7 @@ class WriterProcess:
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
+                [sys.executable, "-P", "-m", __name__, str(theirs.fileno()), str(os.getpid())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -87,6 +87,8 @@ def main() -> None:
     # The run may be ended while this one still imports.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != int(sys.argv[2]):
+        return  # it was ended before the kernel could tell
     with Connection(int(sys.argv[1])) as connection:
         try:
             for answer in _answers(_asked(connection)):
