@@ -12,7 +12,10 @@ from posttrain.stage.interrupts import COMMAND, leave_to_parent
 
 _PR_SET_PDEATHSIG = 1
 
-leave_to_parent()
-ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-if os.environ.pop(COMMAND, "") != str(os.getppid()):
-    os._exit(0)  # it has ended already
+# Elsewhere than in the fork server its import does nothing.
+_command = os.environ.pop(COMMAND, None)
+if _command is not None:
+    leave_to_parent()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if _command != str(os.getppid()):
+        os._exit(0)  # it has ended already
