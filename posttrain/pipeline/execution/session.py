@@ -18,7 +18,7 @@ from posttrain.pipeline.generate import generated_files, stage_entries, write_ge
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.dvc import DvcStore, LockEntry
+from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry, check_lock
 from posttrain.provenance.ledger import (
     ArtifactRecord,
     Ledger,
@@ -168,7 +168,7 @@ class Session:
     def _refuse_places(self) -> None:
         """Refuse what stands in the way of writing results, before any is made."""
         if self.keeps_lock:
-            self.store.check_lock()
+            check_lock(self.recipe.directory / LOCK_FILE)
         for stage in self.dag.stages.values():
             for path in stage.outputs().values():
                 self.workspace.require_folder(str(path), f"stage '{stage.name}'")

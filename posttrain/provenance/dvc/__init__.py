@@ -3,7 +3,8 @@
 Whatever needs dvc is imported inside functions, so that importing this package costs nothing.
 """
 
+from posttrain.provenance.dvc.lockfile import check_lock
 from posttrain.provenance.dvc.records import LOCK_FILE, LockEntry, StoredObject
 from posttrain.provenance.dvc.store import DvcStore
 
-__all__ = ["LOCK_FILE", "DvcStore", "LockEntry", "StoredObject"]
+__all__ = ["LOCK_FILE", "DvcStore", "LockEntry", "StoredObject", "check_lock"]

@@ -50,7 +50,7 @@ def replace(path: Path, entries: Mapping[str, Entry], keep: Collection[str] | No
     return True
 
 
-def check(path: Path) -> None:
+def check_lock(path: Path) -> None:
     """Refuse a lock file that entries cannot be put into, before anything is made for them."""
     _read(path)
 

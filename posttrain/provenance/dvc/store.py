@@ -171,10 +171,6 @@ class DvcStore:
         with self._locked():
             return lockfile.replace((folder or self._dir) / LOCK_FILE, blocks, keep)
 
-    def check_lock(self) -> None:
-        """Refuse a `dvc.lock` that cannot be written into, before a stage is run for it."""
-        lockfile.check(self._dir / LOCK_FILE)
-
     def status(self) -> list[str]:
         """What stock `dvc status` reports for this recipe; empty when it is clean."""
         from dvc.exceptions import DvcException
