@@ -55,7 +55,7 @@ def below(pid):
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-def until(true, seconds=20):
+def until(true, seconds=100):
     """Wait until something is so; returns what it said last."""
     end = time.monotonic() + seconds
     while not (said := true()) and time.monotonic() < end:
@@ -89,10 +89,12 @@ def test_a_stage_that_does_not_say_that_it_needs_it_is_refused(doing):
 SLEEPING = """
 import os
 from posttrain.backends.sandbox.door import run_programs
-from posttrain.backends.sandbox.program import Program
+from posttrain.backends.sandbox.program import Program, ProgramLimits
 if config.label != "again" or not (context.scratch / "tried").exists():
     (context.scratch / "tried").write_text(str(os.getpid()))
-    sleeper = Program.of("shell", "sleep 9; echo late")
+    # Longer than a busy machine takes to start both: every test ends them, or what they are of.
+    limits = ProgramLimits(seconds=300.0, cpu_seconds=300.0)
+    sleeper = Program.of("shell", "sleep 200; echo late", limits=limits)
     try:
         run_programs([sleeper, sleeper])
     except ConnectionError as error:
