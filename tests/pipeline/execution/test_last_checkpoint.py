@@ -87,7 +87,8 @@ def test_a_stage_that_is_asked_to_end_goes_on_from_the_step_it_was_at(attempt):
     assert outcome.stopped
     assert outcome.error == saved.name
     step = json.loads((saved / "manifest.json").read_text())["step"]
-    assert 3 < step < 100
+    # At once, where the signal comes between what the step tells and its checkpoint.
+    assert 3 <= step < 100
     assert seconds < 1.5
     assert attempt()[0].ok
     report = json.loads((attempt.folder / "report.json").read_text())
