@@ -94,7 +94,7 @@ def keep_committed(
         False if the file already said so.
 
     """
-    stood = {each.stage: each for each in stage_runs_in(_lines(folder / NAME), where=NAME)}
+    stood = {each.stage: each for each in committed(folder)}
     kept = [
         made
         for name in stages
