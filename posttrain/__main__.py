@@ -1,6 +1,8 @@
 """`posttrain`, and `python -m posttrain`: signals are heard before anything else is imported."""
 
+import os
 import signal
+import sys
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Python's own answer to Ctrl-C is a traceback: they wait until ours is there.
@@ -9,6 +11,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 def main() -> None:
     """Entry point of the console script."""
+    _open_standard_files()
     from posttrain.stage.interrupts import end_now, hear
 
     hear(end_now)
@@ -16,6 +19,21 @@ def main() -> None:
     from posttrain.cli.main import main as run_verb
 
     run_verb()
+
+
+def _open_standard_files() -> None:
+    """Put /dev/null where standard input, output or error was closed (`2>&-`).
+
+    The next file that is opened, such as a database, has that number otherwise, and is written
+    into by whoever has something to say.
+    """
+    names = ("stdin", "stdout", "stderr")
+    for number, name in enumerate(names):
+        if getattr(sys, name) is None:
+            # The lowest free number is this one: those below are open by now.
+            file = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(file, True)
+            setattr(sys, name, os.fdopen(file, "w" if number else "r", encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`posttrain init`: a new project."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,8 @@ def init(
     from posttrain.operations.project.create import create
 
     files = create(folder, _brought(file, model, kind, columns))
-    click.echo(f"{folder}: {len(files)} files. Next: cd {folder} && make run && make test")
+    there = shlex.quote(str(folder))
+    click.echo(f"{folder}: {len(files)} files. Next: cd {there} && make run && make test")
     click.echo("Then commit it: git add -A && git commit -m 'A new project'")
 
 

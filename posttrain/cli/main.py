@@ -1,6 +1,7 @@
 """`posttrain`: finds the verb, runs it, and turns a `UserError` into a sentence and exit code 2."""
 
 import importlib
+import io
 import signal
 import sys
 from collections.abc import Mapping
@@ -125,11 +126,19 @@ def cli() -> None:
     """
 
 
+def _write_what_cannot_be_spelled() -> None:
+    """Escape what the terminal's encoding lacks (`LC_ALL=C`), in place of failing at it."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors != "backslashreplace":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Entry point of the console script and of `python -m posttrain`."""
     try:
         # Nothing is begun while a verb is imported: it may end on the spot.
         hear(end_now)
+        _write_what_cannot_be_spelled()
         if (
             verb := _find(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))
         ) is not None:

@@ -1,5 +1,6 @@
 """`posttrain plan`: what would run, why, and how long it took last time."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -58,11 +59,10 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
             session.force(start)
         decisions = session.planner.plan()
         refuse_incompatible(session.planner, decisions)
-        if session.recipe.release:
-            # What no release would pass is said before the hours that it takes to get there.
-            from posttrain.publishing.release.config import ReleaseConfig
-
-            ReleaseConfig.parse(session.recipe.release, where="release").refuse_outdated()
+        check_release(session)
+        running = [d for d in decisions if d.action in ("run", "pending")]
+        for each in running:
+            session.dag.stages[each.stage].config.check_names()
         Console().print(_table(decisions, verbose=verbose))
         for line in _notes(session):
             click.echo(f"note: {line}")
@@ -74,13 +74,23 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         for name, stage in session.dag.stages.items():
             if told := stage.resources.told():
                 click.echo(f"{name} runs on {told}")
-        running = [d for d in decisions if d.action in ("run", "pending")]
         click.echo(_total(running, len(decisions)))
         if any(each.reasons[:1] and is_of_other_rules(each.reasons[0]) for each in running):
             click.echo(
                 "An older posttrain recorded some of them, whose keys had other rules: what is the"
                 " same need not run again, see posttrain adopt."
             )
+        session.refuse_places(makes=bool(running))
+
+
+def check_release(session: Session) -> None:
+    """Say what no release would pass before the hours that it takes to get there."""
+    if session.recipe.release:
+        from posttrain.publishing.release.config import ReleaseConfig
+
+        release = ReleaseConfig.parse(session.recipe.release, where="release")
+        release.refuse_outdated()
+        release.refuse_unknown(session.dag)
 
 
 def _notes(session: Session) -> Iterator[str]:
@@ -90,6 +100,12 @@ def _notes(session: Session) -> Iterator[str]:
         lacks = without_port(stage, session.dag)
         if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
             yield f"{name}: it scores answers to problems, and {lacks}"
+    cores = len(os.sched_getaffinity(0))
+    if session.recipe.run.threads > cores:
+        yield f"run.threads is {session.recipe.run.threads}, and this machine has {cores} cores"
+    for name, stage in session.dag.stages.items():
+        if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
+            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
     if told := disagreement(session.dag):
         yield told
     for what, line in absent_programs(programs_of(session.dag)):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 _LONGEST_VALUE = 60
 _LONGEST_LINE = 2000
+_WIDE = 200
+# Columns of the terminal that a column of the table needs to be read.
+_NARROWEST = 12
 
 
 @dataclass(frozen=True)
@@ -97,16 +101,19 @@ def rows(**options: Any) -> None:
 
         node = find_node(ledger, request.table, root=root, cwd=Path.cwd())
         tables = open_tables(ledger, root)
+        asked = Path.cwd() / request.table
+        named = asked.relative_to(root).as_posix() if asked.is_relative_to(root) else ""
         try:
-            _answer(request, tables, node)
+            _answer(request, tables, node, named)
         finally:
             tables.finder.remember()
 
 
-def _answer(request: Request, tables: "Tables", node: "Selected") -> None:
+def _answer(request: Request, tables: "Tables", node: "Selected", named: str) -> None:
     from posttrain.provenance.lineage.rows import came_from, trace
 
-    table = tables.of_node(node)
+    # Of several places with the same bytes, the one that was asked for.
+    table = tables.of_node(node, called=named)
     chosen = table.numbers(request.where)
     if request.mode is None:
         _deliver(request, table, chosen, None, ())
@@ -212,15 +219,34 @@ def _print_rows(frame: "pl.DataFrame") -> None:
 
     if not frame.height:
         return
+    if _width() < _NARROWEST * frame.width:
+        _print_each(frame)
+        return
     with pl.Config(
         tbl_rows=frame.height,
         tbl_cols=-1,
-        tbl_width_chars=200,
+        tbl_width_chars=_width(),
         fmt_str_lengths=40,
         tbl_hide_dataframe_shape=True,
         tbl_hide_column_data_types=True,
     ):
         click.echo(str(frame))
+
+
+def _print_each(frame: "pl.DataFrame") -> None:
+    """Print each row as lines of its own, where its columns would be too narrow to read."""
+    indent = max(map(len, frame.columns))
+    for number, row in enumerate(frame.iter_rows(named=True)):
+        if number:
+            click.echo()
+        for name, value in row.items():
+            shown = repr(value) if isinstance(value, str) else value
+            click.echo(f"{name:<{indent}}  {shown}"[: _width()])
+
+
+def _width() -> int:
+    """Columns of the terminal; a pipe takes more."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDE
 
 
 def _as_object(

@@ -17,6 +17,7 @@ from posttrain.cli.options import (
     recipe_argument,
     slots_option,
 )
+from posttrain.cli.plan import check_release
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
 from posttrain.pipeline.execution.executor import Executor
@@ -76,6 +77,7 @@ def run(
             session.force(start)
         decisions = session.single(only) if only else session.planner.plan()
         refuse_incompatible(session.planner, decisions)
+        check_release(session)
         idle = all(decision.action == "cached" for decision in decisions)
         if idle:
             session.settle(decisions)

@@ -26,6 +26,7 @@ _COLORS = {
     "crashed": "red",
 }
 _WIDE = 400
+_NONE = "no schedule is applied; a recipe declares it under schedules:, see posttrain schedule"
 name_argument = click.argument("name")
 
 
@@ -77,11 +78,14 @@ def list_() -> None:
             coming = "[yellow]paused[/]" if each.paused else _next(found)
             when = f"{config.cron} {config.timezone}"
             table.add_row(each.name, found.recipe, when, config.missed, told, coming)
-    _print(table)
+    if table.row_count:
+        _print(table)
     schedules, wrong = read_schedules(root)
     new = [each.name for each in schedules
            if each.name not in known or known[each.name].text != each.as_text()]  # fmt: skip
+    none = not (table.row_count or wrong or new)
     for line in [
+        *([_NONE] * none),
         *wrong,
         *([f"not applied yet: {', '.join(new)}; posttrain schedule apply"] * bool(new)),
     ]:
@@ -164,7 +168,10 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
                 instant(tick.due, zone), tick.schedule, _status(tick), _took(tick),
                 escape(_explain(tick, zone, verbose=verbose)),
             )  # fmt: skip
-    _print(table)
+    if table.row_count:
+        _print(table)
+    else:
+        click.echo("Nothing was due yet.")
 
 
 def _explain(tick: Tick, zone: str, *, verbose: bool) -> str:
@@ -199,6 +206,8 @@ def next_(name: str | None, count: int) -> None:
         for each in found
         for moment in next_ticks(each.clock, time.time(), count)
     )
+    if not coming:
+        click.echo(f"Nothing runs next: {'every schedule is paused.' if chosen else _NONE}")
     for moment, called, zone in coming[:count]:
         click.echo(f"{instant(moment, zone)} {zone}  {called}")
 

@@ -16,6 +16,8 @@ from posttrain.stage.errors import UserError
 
 _TAIL_SECONDS = 240.0
 
+_PORT = click.IntRange(1, 65535)
+
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=2, show_default=True, help="Runs at once."
 )
@@ -23,10 +25,10 @@ limit_option = click.option(
 
 @click.command(cls=Documented)
 @click.option(
-    "--prefect-port", type=int, default=4200, show_default=True, help="Port of Prefect's pages."
+    "--prefect-port", type=_PORT, default=4200, show_default=True, help="Port of Prefect's pages."
 )
 @click.option(
-    "--mlflow-port", type=int, default=5000, show_default=True, help="Port of MLflow's pages."
+    "--mlflow-port", type=_PORT, default=5000, show_default=True, help="Port of MLflow's pages."
 )
 @click.option(
     "--database",

@@ -1,5 +1,6 @@
 """Flows and tasks by their names in a recipe, found in the project or beside posttrain."""
 
+import difflib
 import importlib
 import pkgutil
 import sys
@@ -46,8 +47,11 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
                     " change"
                 ) from None
             raise _broken(flow, error, where) from None
-        flows = sorted(_flows_like(flow, root))
-        hint = nearest(flow, flows) or f"; there are {', '.join(flows)}"
+        flows = {each.rpartition(".")[2]: each for each in sorted(_flows_like(flow, root))}
+        known = ", ".join(flows.values())
+        # By the last word: `flows.` is of most names more than half.
+        near = difflib.get_close_matches(flow.rpartition(".")[2], flows, n=1)
+        hint = f"; did you mean '{flows[near[0]]}'?" if near else f"; there are {known}"
         raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
     except Exception as error:  # noqa: BLE001 - the user's own code, of which nothing is known
         raise _broken(flow, error, where) from None

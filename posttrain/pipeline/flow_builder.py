@@ -103,6 +103,7 @@ class FlowBuilder:
             if name not in self._used:
                 refuse_section_of_method(self._recipe, name)
                 hint = nearest(name, [*self._dag.stages, *NO_STAGES])
+                hint = hint or f"; the stages of this flow are {', '.join(self._dag.stages)}"
                 raise UserError(f"{file}: unknown section '{name}'{hint}")
         _refuse_odd_seeds(self._dag)
         connect_verifiers(self._dag)

@@ -191,9 +191,11 @@ def parse_override(text: str) -> tuple[str, Any]:
     key, equals, value = text.partition("=")
     if not equals or not re.fullmatch(r"[\w.-]+", key):
         raise UserError(f"--set takes section.parameter=value, got '{text}'")
+    if not value.strip():
+        raise UserError(f"--set {key}: there is no value behind the =; write null for none")
     try:
         return key, YAML(typ="safe").load(value)
-    except YAMLError:
+    except (YAMLError, ValueError):
         raise UserError(f"--set {key}: not a YAML value: '{value}'") from None
 
 

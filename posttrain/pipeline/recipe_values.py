@@ -20,7 +20,7 @@ class RunSettings(StageConfig):
 
     seed: int = Field(default=0, ge=0)
     """Every random choice of every stage derives from it."""
-    threads: int = Field(default=2, ge=1)
+    threads: int = Field(default=2, ge=1, le=4096)
     """Threads of one stage; results are bitwise equal only for an equal thread count."""
     device: Literal["cpu", "cuda"] = "cpu"
     """Class of device that the stages compute on."""

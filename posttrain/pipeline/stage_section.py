@@ -15,6 +15,8 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
 from posttrain.stage.spec import Port, Reference, Stage, Task
 
+_FILES = ": a file is read by a stage of its own, such as one of tasks.import_pairs"
+
 
 def lay_sections(
     recipe: RecipeValues, sections: Sequence[str], task: Task
@@ -141,8 +143,11 @@ def _refer_to_reads(directory: Path, stage: str, declared: Declared) -> dict[str
 
 def _reference(where: str, text: str, task: Task, port: str) -> Reference:
     stage, dot, output = text.partition(".")
-    if not dot:
-        raise UserError(f"{where}: write it as stage.output, for example sft.policy; got '{text}'")
+    if not (dot and stage.isidentifier() and output):
+        raise UserError(
+            f"{where}: write it as stage.output, for example sft.policy; got '{text}'"
+            f"{_FILES if '/' in text else ''}"
+        )
     declared = port_of(where, task, port)
     return Reference(declared.type, stage=stage, output=output)
 

@@ -1,14 +1,17 @@
 """Typed, frozen configuration, and the sentence that says what is wrong with it."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from posttrain.stage.errors import UserError, nearest
 
 _QUOTE = "'"
+_LARGEST = 2**63 - 1
 
 
 class _Unkeyed:
@@ -28,7 +31,9 @@ It is in no key, so that another value re-runs nothing.
 class StageConfig(BaseModel):
     """The parameters of one stage: frozen, fully typed, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
+    )
 
     MECHANICS: ClassVar[frozenset[str]] = frozenset()
     """Fields that change how something is computed and not what: no part of the identity."""
@@ -65,12 +70,14 @@ class StageConfig(BaseModel):
         except ValidationError as error:
             raise UserError(_sentence(cls, error, where)) from None
 
+    @model_validator(mode="before")
     @classmethod
-    def texts_of_fields(cls) -> Mapping[str, str]:
-        """Say what each field means, by its name."""
-        from posttrain.stage.descriptions import descriptions
-
-        return descriptions(cls)
+    def _numbers_are_numbers(cls, values: Any) -> Any:
+        """Refuse what pydantic would take for a number: `true`, and one that no table can hold."""
+        if isinstance(values, Mapping):
+            for name in _numeric(cls) & values.keys():
+                _check_number(name, values[name])
+        return values
 
     @classmethod
     def schedulable(cls) -> set[str]:
@@ -93,6 +100,16 @@ class StageConfig(BaseModel):
 
         """
         return ()
+
+    def check_names(self) -> None:
+        """Refuse what only a library knows that there is not, such as a generator of problems.
+
+        `posttrain plan` asks the stages that would run, as this may import the library.
+
+        Raises:
+            UserError: With the nearest name.
+
+        """
 
     def reaches(self) -> frozenset[str]:
         """Name what lies outside and is talked to: `hub`, `endpoint`; without one there is no TCP.
@@ -163,6 +180,22 @@ def fields_that_take(config: type[BaseModel], *types: type) -> set[str]:
     return {name for name, field in fields if _takes(field.annotation, *types)}
 
 
+@cache
+def _numeric(config: type[BaseModel]) -> set[str]:
+    """Names of the fields that take a number and no truth value."""
+    return fields_that_take(config, int, float) - fields_that_take(config, bool)
+
+
+def _check_number(name: str, value: object) -> None:
+    if isinstance(value, bool):
+        said = f"it is a number, got {str(value).lower()}; write one"
+    elif isinstance(value, int) and abs(value) > _LARGEST:
+        said = "it has more than 64 bits; write a smaller number"
+    else:
+        return
+    raise PydanticCustomError("no_number", "{said}", {"name": name, "said": said})
+
+
 def _takes(annotation: Any, *types: type) -> bool:
     if annotation in types:
         return True
@@ -183,6 +216,8 @@ def _sentence(config: type[BaseModel], error: ValidationError, where: str) -> st
         return f"{path}: unknown key{nearest(parts[-1], keys)}"
     if first["type"] == "in_part":
         return _sentence(first["ctx"]["config"], first["ctx"]["inner"], path)
+    if first["type"] == "no_number":
+        return f"{path}.{first['ctx']['name']}: {first['ctx']['said']}"
     if first["type"] == "missing":
         return f"{path}: a value is required here"
     if first["type"] == "union_tag_not_found":

@@ -63,7 +63,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
         ``; did you mean 'x'?``, to be put at the end of a message; empty where nothing is close.
 
     """
-    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 

@@ -32,7 +32,7 @@ def _by_address(value: Any) -> Any:
 class Resources(StageConfig):
     """The `resources` of a stage's section."""
 
-    processes: int = Field(default=1, ge=1)
+    processes: int = Field(default=1, ge=1, le=4096)
     """Processes of this machine that train together by FSDP2, on a CUDA device each or with the
     stage's threads shared out; each holds its part of the weights, gradients and optimizer."""
     gpus: int | None = Field(default=None, ge=0)

@@ -200,8 +200,11 @@ def _check_ports(stage: Stage) -> None:
         head, _, rest = name.partition(".")
         if head == READS:
             continue
-        if head not in ports or bool(rest) != ports[head].many:
+        if head not in ports:
             raise UserError(f"stage '{stage.name}' has no input '{name}'{nearest(head, ports)}")
+        if bool(rest) != ports[head].many:
+            takes = f"several, each by a name: {head}.NAME" if ports[head].many else "one alone"
+            raise UserError(f"stage '{stage.name}': its input '{head}' takes {takes}; got '{name}'")
     filled = {name.partition(".")[0] for name in stage.inputs}
     for name, port in ports.items():
         if name not in filled and not port.optional and not port.many:

@@ -7,7 +7,13 @@ import torch
 
 from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.final_logits import final_logits
-from posttrain.learning.models.imports import DTYPES, locate, settle_generation_config, write_facts
+from posttrain.learning.models.imports import (
+    DTYPES,
+    check_described,
+    locate,
+    settle_generation_config,
+    write_facts,
+)
 from posttrain.learning.models.load import Policy, load_policy, save_policy
 from posttrain.learning.models.logprobs import hidden_states
 from posttrain.learning.rollouts.engines.torch_engine import TorchRolloutEngine
@@ -24,6 +30,7 @@ def run(
 ) -> dict[str, float]:
     """Load the model from its source, check it, save it."""
     source = locate(config, inputs, scratch=context.scratch)
+    check_described(source)
     policy = load_policy(source, device=context.device, dtype=DTYPES[config.dtype])
     config.template.give_to(policy.tokenizer, where="import_model")
     # Sooner than in the stage that would be the first to render a prompt.

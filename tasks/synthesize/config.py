@@ -76,6 +76,11 @@ class SynthesizeConfig(StageConfig):
             raise ValueError(f"two sources are called '{twice}'; give each a name of its own")
         return self
 
+    def check_names(self) -> None:
+        """Refuse a source that cannot be read, or not be solved, as the stage does."""
+        for source in self.sources:
+            source.check(self.teacher)
+
     def local_files(self) -> Mapping[str, str]:
         """Paths of the file sources, by source name."""
         paths = {source.name: source.local_path() for source in self.sources}

@@ -72,6 +72,32 @@ def own_file(toy, real_tasks):
             "rewire one of their inputs",
         ),
         ("first: {path: words.txt}", [], "first: source 'given' is at ROOT/words.txt, and nothing"),
+        (
+            "third: {inputs: {source: ../../own/p.jsonl}}",
+            [],
+            "third.inputs.source: write it as stage.output, for example sft.policy; got"
+            " '../../own/p.jsonl': a file is read by a stage of its own, such as",
+        ),
+        ("second: {amount: true}", [], "second.amount: it is a number, got true; write one"),
+        (
+            "second: {amount: 9_223_372_036_854_775_808}",
+            [],
+            "second.amount: it has more than 64 bits; write a smaller number",
+        ),
+        ("run: {threads: 1000000}", [], "run.threads: input should be less than or equal to 4096"),
+        ("", ["--set", "second.amount="], "--set second.amount: there is no value behind the =;"),
+        (
+            "zzz: {amount: 2}",
+            [],
+            "recipe.yaml: unknown section 'zzz'; the stages of this flow are first, second, third",
+        ),
+        ("flow: PACKAGE.zzz", [], "recipe.yaml: there is no flow 'PACKAGE.zzz'; there are "),
+        ("release: {policy: third.polcy}", [], "release.policy: no stage makes 'third.polcy'"),
+        (
+            "release: {policy: third.result, evaluation: thrd}",
+            [],
+            "release.evaluation: there is no stage 'thrd'; did you mean 'third'?",
+        ),
         ("second: {amount: [}", [], "recipe.yaml:3: not valid YAML: "),
         ("1: {amount: 2}", [], "recipe.yaml: the name of a section must be text, got 1"),
         ("second: {inputs: first}", [], "ROOT/recipe.yaml: section 'second.inputs' must be a map"),
@@ -131,6 +157,17 @@ def test_the_shell_sees_the_same(toy, contents):
         ("own.jsonl", ["{}", '{"prompt": '], "FILE:1: there is no column 'prompt' for prompt"),
         ("own.jsonl", [solved(1), '{"prompt": '], "FILE:2: not JSON: Expecting value at column 11"),
         ("own.jsonl", [], "FILE: there are no rows in it"),
+        (
+            "own.jsonl",
+            [solved(1), '{"prompt": 1, "prompt": 2}'],
+            "FILE:2: not a row: 'prompt' stands twice in one object; keep one of them",
+        ),
+        (
+            "own.jsonl",
+            [solved(1), '{"prompt": %s}' % ("1" * 5000)],
+            "FILE:2: not a row: Exceeds the limit (4300 digits) for integer string conversion",
+        ),
+        ("own.jsonl", ["[", "{}"], "FILE:1: not JSON: Expecting value at column 2; each line must"),
         (
             "own.jsonl",
             [solved(1), {"prompt": "1 + 1 =", "answr": "2"}],

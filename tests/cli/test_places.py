@@ -6,9 +6,7 @@ import subprocess
 
 import pytest
 
-COMMITTED = (
-    "recipe.yaml", "dvc.yaml", "params.yaml", "dvc.lock", "metrics.json", "report.html",
-)  # fmt: skip
+COMMITTED = ("recipe.yaml", "dvc.yaml", "params.yaml", "dvc.lock", "report.html")
 
 
 def mounted(folder, *options):

@@ -1,6 +1,12 @@
 """What `posttrain rows` says above the rows."""
 
-from posttrain.cli.rows import _heading
+import shutil
+import sys
+from os import terminal_size
+
+import polars as pl
+
+from posttrain.cli.rows import _heading, _print_rows
 from posttrain.provenance.lineage.graph import Node
 
 
@@ -38,3 +44,20 @@ def test_where_no_parameter_fits_their_number_does_and_the_stage_is_always_named
     assert _heading(2, "a.parquet", made, 52) == bare
     assert _heading(2, "a.parquet", made, 20) == bare
     assert _heading(2, "a.parquet", None, 20) == "2 rows of a.parquet"
+
+
+def test_rows_fit_the_terminal(monkeypatch, capsys):
+    rows = pl.DataFrame({name: ["x" * 100, "y\n"] for name in ("id", "prompt", "text")})
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((60, 24)))
+    _print_rows(rows)
+    table = capsys.readouterr().out.splitlines()
+    assert max(map(len, table)) <= 60
+    assert table[1].split("┆")[1].strip() == "prompt"
+    # Three columns of ten letters each cannot be read: each row by itself.
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: terminal_size((30, 24)))
+    _print_rows(rows)
+    assert capsys.readouterr().out.splitlines() == [
+        "id      '" + "x" * 21, "prompt  '" + "x" * 21, "text    '" + "x" * 21,
+        "", "id      'y\\n'", "prompt  'y\\n'", "text    'y\\n'",
+    ]  # fmt: skip

@@ -1,5 +1,7 @@
 """Surroundings that are wrong: one sentence, exit code 2, nothing written, and others unharmed."""
 
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,19 +74,21 @@ def test_output_that_cannot_be_written_is_one_sentence(toy):
     assert (done.returncode, done.stderr) == (2, "error: No space left on device\n")
 
 
+@pytest.mark.parametrize("verb", [["plan"], ["run", "--local"]])
 @pytest.mark.parametrize("content", [b"\xff", b"<<<<<<< HEAD\n"])
-def test_a_lock_that_nobody_can_read_is_found_before_anything_runs(toy, posttrain, content):
+def test_a_lock_that_nobody_can_read_is_found_before_anything_runs(toy, posttrain, content, verb):
     (toy.root / "dvc.lock").write_bytes(content)
-    refused = posttrain("run", "--local")
+    refused = posttrain(*verb)
     assert refused.code == 2
     assert str(toy.root / "dvc.lock") in refused.sentence
     assert not (toy.root / "data").exists()
     assert not list(toy.root.glob(".posttrain/runs/*"))
 
 
-def test_a_file_in_the_place_of_the_data_is_found_before_anything_runs(toy, posttrain):
+@pytest.mark.parametrize("verb", [["plan"], ["run", "--local"]])
+def test_a_file_in_the_place_of_the_data_is_found_before_anything_runs(toy, posttrain, verb):
     (toy.root / "data").write_text("x")
-    refused = posttrain("run", "--local")
+    refused = posttrain(*verb)
     assert (refused.code, refused.sentence) == (
         2,
         f"{toy.root}/data is a file, and stage 'first' writes into a folder of that name;"
@@ -103,3 +107,113 @@ def test_a_project_beside_another_is_not_inside_it(toy, posttrain):
     refused = posttrain("init", "below/it")
     assert refused.code == 2
     assert "is inside the project" in refused.sentence
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["run", "--local"]])
+def test_a_project_without_git_is_found_before_anything_runs(toy, posttrain, contents, verb):
+    shutil.rmtree(toy.root / ".git")
+    before = contents()
+    refused = posttrain(*verb)
+    assert (refused.code, refused.sentence) == (
+        2, f"{toy.root} is not in a git repository; run `git init` there",
+    )  # fmt: skip
+    # What is called .git need not be a repository.
+    (toy.root / ".git").mkdir()
+    assert posttrain(*verb).sentence == refused.sentence
+    assert contents() == before
+
+
+def test_a_ready_project_is_looked_at_without_git(toy, posttrain):
+    assert posttrain("run", "--local").code == 0
+    shutil.rmtree(toy.root / ".git")
+    looked = posttrain("plan")
+    assert (looked.code, looked.out.splitlines()[-1]) == (0, "0 of 3 stages to run.")
+
+
+@pytest.mark.parametrize("verb", [["plan"], ["run", "--local"]])
+def test_a_home_that_is_no_folder_is_found_before_anything_runs(
+    toy, posttrain, contents, monkeypatch, verb
+):
+    before = contents()
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
+    refused = posttrain(*verb)
+    assert (refused.code, refused.sentence) == (
+        2,
+        "/dev/null is no folder, and DVC looks for /dev/null/dvc/config; set XDG_CONFIG_HOME, or"
+        " HOME, to a folder",
+    )
+    assert contents() == before
+
+
+def test_closed_standard_files_are_nobody_elses(toy):
+    """What is opened first would have their numbers, and be written into."""
+    words = shlex.join([sys.executable, "-m", "posttrain", "run", "--local"])
+    done = subprocess.run(
+        ["sh", "-c", f"{words} <&- >&- 2>&-"], cwd=toy.root, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert (toy.root / "data/third/result.json").is_file()
+    ledger = (toy.root / ".posttrain/ledger.db").read_bytes()
+    assert ledger.startswith(b"SQLite format 3")
+
+
+def test_what_an_encoding_lacks_is_escaped(toy):
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    shown = toy.cli("method", "show", "dapo", env=plain)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\xb7" in shown.stdout
+
+
+def test_a_ledger_that_is_begun_elsewhere_is_told(toy, posttrain, monkeypatch, tmp_path):
+    monkeypatch.setenv("POSTTRAIN_LEDGER", str(tmp_path / "x.db"))
+    note = f"note: there is no ledger at {tmp_path}/x.db yet; it is begun\n"
+    assert posttrain("plan").err == note
+    assert posttrain("plan").err == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "number"), [("--prefect-port", "99999"), ("--mlflow-port", "0")]
+)
+def test_a_port_that_no_machine_has(toy, posttrain, contents, option, number):
+    before = contents()
+    refused = posttrain("up", option, number)
+    assert refused.code == 2
+    assert refused.sentence.startswith(
+        f"Invalid value for '{option}': {number} is not in the range"
+    )
+    assert contents() == before
+
+
+@pytest.mark.parametrize(
+    ("verb", "said"),
+    [
+        ("list", "no recipe is committed yet, and schedules are read from the commit:"),
+        ("next", "Nothing runs next: no schedule is applied;"),
+        ("history", "Nothing was due yet."),
+    ],
+)
+def test_no_schedule_is_an_answer(toy, posttrain, verb, said):
+    shown = posttrain("schedule", verb)
+    assert (shown.code, shown.err) == (0, "")
+    assert shown.out.startswith(said)
+
+
+def test_the_next_step_of_a_folder_with_a_space_can_be_typed(posttrain, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("a space") / "sums"
+    assert f"Next: cd '{folder}' && make run" in posttrain("init", str(folder)).out
+
+
+def test_a_run_is_verified_beside_a_broken_recipe(toy, posttrain):
+    assert posttrain("run", "--local").code == 0
+    (toy.root / "recipes/other").mkdir(parents=True)
+    (toy.root / "recipes/other/recipe.yaml").write_bytes(b"flow: caf\xe9\n")
+    refused = posttrain("verify", "latest", "--level", "L3", "--metric", "x")
+    assert refused.code == 2
+    assert "has no metric 'x'" in refused.sentence
+
+
+def test_many_processes_on_few_cores_are_told(toy, posttrain):
+    toy.recipe("run: {threads: 4000}\n")
+    planned = posttrain("plan")
+    assert planned.code == 0
+    assert "note: run.threads is 4000, and this machine has " in planned.out

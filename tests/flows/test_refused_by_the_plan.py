@@ -155,13 +155,38 @@ def test_plan_refuses_it_and_writes_nothing(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".dvc", "recipe.yaml"]
 
 
-def test_answers_that_the_verifier_cannot_read(dag, tmp_path):
-    """By file and line, for the first rows; a hub's table is not there yet."""
-    rows = [{"prompt": f"q{n}", "answer": n if n != 6 else "six"} for n in range(9)]
-    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    source = "synthesize: {sources: [{kind: jsonl, name: own, path: own.jsonl%s}]}"
-    assert refusal(dag, source % "") == (
-        "own.jsonl:7: the verifier 'numeric' cannot read the answer 'six', so nothing would ever"
-        " count as right; correct the answers, or give the source another verifier, such as 'exact'"
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (
+            "{kind: reasoning_gym, name: chain_sums, levels: [2], graded: [min_terms]}",
+            "synthesize.sources: reasoning-gym has no generator 'chain_sums'; did you mean 'chain",
+        ),
+        (
+            "{kind: reasoning_gym, name: gcd, levels: [2], graded: [min_value]}",
+            "synthesize.sources: no teacher solves 'gcd'",
+        ),
+        (
+            "{kind: reasoning_gym, name: chain_sum, levels: [2], graded: [mim_terms]}",
+            "synthesize.sources: options of 'chain_sum': the generator got an unexpected keyword",
+        ),
+        (
+            "{kind: jsonl, name: own, path: own.jsonl, columns: {promt: q}}",
+            "synthesize.sources.0.columns: it maps 'promt', which is none of prompt, answer,",
+        ),
+        (
+            "{kind: jsonl, name: ../x, path: own.jsonl}",
+            "synthesize.sources.0.name: a source's name is a word, without slashes, got '../x';",
+        ),
+    ],
+)
+def test_a_source_that_cannot_be_read_or_solved(tmp_path, source, said):
+    (tmp_path / "recipe.yaml").write_text(
+        "flow: flows.post_training\nformat: 3\nrun: {threads: 1}\n"
+        f"synthesize: {{sources: [{source}]}}\n"
     )
-    assert "synthesize" in dag(source % ", verifier: exact").stages
+    (tmp_path / "own.jsonl").write_text("{}\n")
+    (tmp_path / ".dvc").mkdir()
+    done = CliRunner().invoke(cli, ["plan", str(tmp_path)])
+    assert isinstance(done.exception, UserError)
+    assert str(done.exception).startswith(said)

@@ -1,5 +1,7 @@
 """The DAG: order, reach, and the checks on its edges."""
 
+from dataclasses import replace
+
 import pytest
 
 from posttrain.stage.config import StageConfig
@@ -66,6 +68,19 @@ def test_an_input_that_the_task_does_not_have_is_refused():
     make = stage("make", MAKE)
     with pytest.raises(UserError, match="has no input 'tabel'; did you mean 'table'"):
         dag(make, stage("use", USE, table=make["table"], tabel=make["table"])).check()
+
+
+def test_a_port_of_one_or_of_several_says_which_it_is():
+    many = replace(USE, inputs={**USE.inputs, "files": Port(TABLE, "files", many=True)})
+    make = stage("make", MAKE)
+    for name, takes in {
+        "files": "several, each by a name: files.NAME; got 'files'",
+        "table.one": "one alone; got 'table.one'",
+    }.items():
+        wired = {"table": make["table"], name: make["table"]}
+        with pytest.raises(UserError) as refused:
+            dag(make, stage("use", many, **wired)).check()
+        assert str(refused.value) == f"stage 'use': its input '{name[:5]}' takes {takes}"
 
 
 def test_an_unknown_output_names_the_nearest():

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -119,3 +120,22 @@ def test_a_source_that_is_not_one_thing_is_refused(values, sentence):
 def test_a_local_path_becomes_an_input_of_the_stage():
     assert TASK.config(path="models/x").local_files() == {"model": "models/x"}
     assert TASK.config(name="org/x", revision=COMMIT).local_files() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("tokenizer.json", "{", "not JSON: Expecting property name"),
+        ("tokenizer.json", "[]", "it must hold one JSON object; save the model again"),
+        ("tokenizer.json", '{"version": "1.0"}', "no tokenizer: "),
+        ("generation_config.json", "null", "it must hold one JSON object; save the model again"),
+        ("special_tokens_map.json", "{]", "not JSON: Expecting property name"),
+    ],
+)
+def test_a_file_of_the_model_that_cannot_be_read_is_named(base, tmp_path, name, content, said):
+    shutil.copytree(base, tmp_path / "model")
+    (tmp_path / "model" / name).write_text(content)
+    with pytest.raises(UserError) as refused:
+        imported(tmp_path / "model", tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path}/model/{name}: {said}")
+    assert not (tmp_path / "imported").exists()

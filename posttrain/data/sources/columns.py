@@ -37,23 +37,9 @@ class ProblemRow:
     """The conversation so far and the tools, where the table has them."""
 
 
-def check_columns(columns: Mapping[str, str], *, where: str) -> None:
-    """Refuse a mapping of a name that is none of `FIELDS`.
-
-    Args:
-        columns: Our name -> the table's.
-        where: The table, for errors.
-
-    Raises:
-        UserError: A name is unknown; the nearest is named.
-
-    """
-    for name in columns:
-        if name not in FIELDS:
-            raise UserError(
-                f"{where}: columns maps '{name}', which is none of {', '.join(FIELDS)}"
-                f"{nearest(name, FIELDS)}"
-            )
+def unknown_field(name: str) -> str:
+    """Say of a name that a recipe maps that it is none of `FIELDS`, and which is the nearest."""
+    return f"which is none of {', '.join(FIELDS)}{nearest(name, FIELDS)}"
 
 
 def parse_row(
@@ -87,7 +73,9 @@ def parse_row(
             raise UserError(f"{where}: the {name} ('{column}') is empty; fill it or drop the row")
     difficulty = values["difficulty"] or "1"
     if not _WHOLE.fullmatch(difficulty):
-        raise UserError(f"{where}: difficulty must be a whole number, got '{difficulty}'")
+        raise UserError(
+            f"{where}: difficulty must be a whole number from 0 to 999,999,999, got '{difficulty}'"
+        )
     whole = int(difficulty.partition(".")[0])
     weight = _read_weight(where, values["weight"])
     context = _read_context(where, record, columns)

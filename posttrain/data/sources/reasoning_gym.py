@@ -1,7 +1,9 @@
 """Problems of the reasoning-gym library, at graded difficulty."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -9,7 +11,7 @@ from pydantic import Field, model_validator
 from posttrain.data.gym_generators import SANDBOXED
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Teacher
-from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.errors import UserError, first_line, nearest
 from posttrain.stage.seeds import stable_seed
 from posttrain.stage.slots import InSlot, Part
 
@@ -66,6 +68,13 @@ class ReasoningGymSource(Source):
                 f"{nearest(self.name, DATASETS)}"
             )
         teacher.check_generator(self.name)
+        _, options_of = DATASETS[self.name]
+        for level in self.levels:
+            with _sentence_of_options(self.name):
+                options_of(**self._options(level)).validate()
+
+    def _options(self, level: int) -> dict[str, Any]:
+        return {**self.options, **dict.fromkeys(self.graded, level)}
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Draw held-out problems, then training problems; see `Source.read`.
@@ -87,7 +96,7 @@ class ReasoningGymSource(Source):
         ]
         problems = []
         for difficulty, (level, share) in enumerate(zip(self.levels, shares, strict=True), start=1):
-            options = {**self.options, **dict.fromkeys(self.graded, level)}
+            options = self._options(level)
             draw_seed = stable_seed(request.seed, self.name, split, str(difficulty))
             fresh = _fresh(self.name, options, share, seed=draw_seed, seen=seen)
             problems += [self._problem(entry, difficulty, request) for entry in fresh]
@@ -121,10 +130,8 @@ def _fresh(
     import reasoning_gym
 
     size = max(1, wanted * _DRAWS_PER_PROBLEM)
-    try:
+    with _sentence_of_options(name):
         drawn = reasoning_gym.create_dataset(name, size=size, seed=seed, **options)
-    except (TypeError, AssertionError, ValueError) as error:
-        raise UserError(f"synthesize.sources: options of '{name}': {error}") from None
     found = 0
     for index in range(size):
         if found == wanted:
@@ -135,6 +142,17 @@ def _fresh(
             seen.add(prompt)
             found += 1
             yield entry
+
+
+@contextmanager
+def _sentence_of_options(name: str) -> Iterator[None]:
+    """Say what the library finds wrong with the options of a generator."""
+    try:
+        yield
+    except (TypeError, AssertionError, ValueError) as error:
+        said = first_line(error).removeprefix(f"{type(error).__name__}: ")
+        said = re.sub(r"^\w+\.__init__\(\) got", "the generator got", said)
+        raise UserError(f"synthesize.sources: options of '{name}': {said}") from None
 
 
 def _prompt(name: str, question: str) -> str:

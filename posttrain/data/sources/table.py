@@ -2,18 +2,18 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.sources.columns import (
+    FIELDS,
     ProblemRow,
-    check_columns,
     parameters_of,
     parse_row,
+    unknown_field,
 )
 from posttrain.data.teachers.base import Solution
 from posttrain.stage.errors import UserError
@@ -35,6 +35,14 @@ class TableSource(Source):
     """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
     parameters: Mapping[str, str] = Field(default_factory=dict)
     """Parameter of the verifier -> the table's column that states it for each row."""
+
+    @field_validator("columns")
+    @classmethod
+    def _known_columns(cls, columns: Mapping[str, str]) -> Mapping[str, str]:
+        for name in columns:
+            if name not in FIELDS:
+                raise ValueError(f"it maps '{name}', {unknown_field(name)}")
+        return columns
 
     @property
     def only_heldout(self) -> bool:
@@ -66,9 +74,15 @@ class TableSource(Source):
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Read, check and part the table; see `Source.read`."""
+        place = request.path or self.origin()
         rows, num_rows = SourceRows(), 0
-        for row, problem in self._problems(request):
+        for number, record in self.records(request):
             num_rows += 1
+            where = self.where(place, number)
+            answered = getattr(self.verifier, "REFERENCE", True)
+            row = parse_row(where, record, self.columns, answered=answered)
+            own = parameters_of(self.verifier, record, self.parameters, where=where)
+            problem = self._problem(row, number, request, own)
             side = self._side(row.prompt, request)
             if side == "heldout":
                 rows.heldout.append(problem)
@@ -78,24 +92,8 @@ class TableSource(Source):
                     generator = f"file:{self.name}"
                     rows.solutions.append(Solution(problem, row.solution, generator, row.weight))
         if not num_rows:
-            raise UserError(f"{request.path or self.origin()}: there are no rows in it")
+            raise UserError(f"{place}: there are no rows in it")
         return rows
-
-    def first_problems(self, request: SourceRequest, most: int) -> "list[Problem]":
-        """Read the first rows of a local table; see `Source.first_problems`."""
-        if request.path is None or not request.path.exists():
-            return []
-        return [problem for _, problem in islice(self._problems(request), most)]
-
-    def _problems(self, request: SourceRequest) -> "Iterator[tuple[ProblemRow, Problem]]":
-        place = request.path or self.origin()
-        check_columns(self.columns, where=str(place))
-        answered = getattr(self.verifier, "REFERENCE", True)
-        for number, record in self.records(request):
-            where = self.where(place, number)
-            row = parse_row(where, record, self.columns, answered=answered)
-            own = parameters_of(self.verifier, record, self.parameters, where=where)
-            yield row, self._problem(row, number, request, own)
 
     def _problem(
         self, row: ProblemRow, number: int, request: SourceRequest, own: Mapping[str, Any]
@@ -134,6 +132,13 @@ class FileSource(TableSource):
 
     path: str
     """Local file, relative to the recipe."""
+
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str) -> str:
+        if not name.strip() or any(each in "/\\" or not each.isprintable() for each in name):
+            raise ValueError(f"a source's name is a word, without slashes, got {name!r}; rename it")
+        return name
 
     def local_path(self) -> str | None:
         """Name the file."""

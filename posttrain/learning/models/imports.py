@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 # Weights as safetensors, configuration and tokenizer.
+_OBJECTS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 _WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.jinja", "tokenizer.model"]
 
 
@@ -93,6 +94,40 @@ def locate(source: ModelSource, inputs: Mapping[str, Path], *, scratch: Path) ->
     if given is not None:
         return given
     return fetch_model(str(source.name), revision=str(source.revision), cache=scratch / "hub")
+
+
+def check_described(folder: Path) -> None:
+    """Refuse what is wrong with the JSON files of a model, of which libraries say no file.
+
+    Args:
+        folder: With the model's files.
+
+    Raises:
+        UserError: One is no JSON object, or tells no tokenizer where it should.
+
+    """
+    for file in sorted(folder.glob("*.json")):
+        try:
+            described = json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise UserError(
+                f"{file}: not JSON: {first_line(error)}; save the model again"
+            ) from None
+        if not isinstance(described, dict) and file.name in _OBJECTS:
+            raise UserError(f"{file}: it must hold one JSON object; save the model again")
+    if (file := folder / "tokenizer.json").is_file():
+        _check_tokenizer(file)
+
+
+def _check_tokenizer(file: Path) -> None:
+    from tokenizers import Tokenizer
+
+    try:
+        Tokenizer.from_file(str(file))
+    except Exception as error:  # noqa: BLE001 - the library raises its base class
+        raise UserError(
+            f"{file}: no tokenizer: {first_line(error)}; save the tokenizer again"
+        ) from None
 
 
 def write_facts(source: ModelSource, model: "PreTrainedModel", path: Path) -> None:

@@ -1,5 +1,6 @@
 """One invocation of a recipe from opening the workspace to the summary."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from posttrain.pipeline.generate import generated_files, stage_entries, write_ge
 from posttrain.pipeline.plan import Decision, Planner
 from posttrain.pipeline.recipe import Recipe, load_recipe
 from posttrain.pipeline.workspace import Workspace
-from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry, check_lock
+from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry, check_lock, check_repository
 from posttrain.provenance.ledger import (
     ArtifactRecord,
     Ledger,
@@ -105,7 +106,7 @@ class Session:
         A recipe with which nothing new was made leaves the generated files of the one before.
         A signal that asks the run to end is heard from its first record to its last.
         """
-        self._refuse_places()
+        self.refuse_places(makes=True)
         processes = warm_processes(self.planner, decisions)
         interruption = processes.interruption
         with interruption.heard(notice=self.recipe.run.grace_seconds):
@@ -165,10 +166,21 @@ class Session:
             self._write_state()
         self.stat_cache.save()
 
-    def _refuse_places(self) -> None:
-        """Refuse what stands in the way of writing results, before any is made."""
+    def refuse_places(self, *, makes: bool) -> None:
+        """Refuse what stands in the way of writing results, before any is made.
+
+        Args:
+            makes: Whether there is a stage to run, whose results are kept by DVC.
+
+        Raises:
+            UserError: The lock file cannot be read, a file lies where a folder is to be, or DVC
+                cannot work here.
+
+        """
         if self.keeps_lock:
             check_lock(self.recipe.directory / LOCK_FILE)
+        if makes:
+            check_repository(self.workspace.root)
         for stage in self.dag.stages.values():
             for path in stage.outputs().values():
                 self.workspace.require_folder(str(path), f"stage '{stage.name}'")
@@ -203,8 +215,16 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     stat_cache = StatCache.load(workspace.state / "digests.json")
     store = DvcStore(workspace.root, recipe.directory)
     ledger_at = ledger_location(workspace.root)
+    _say_new(ledger_at, workspace)
     with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
         learn_committed(recipe.directory, ledger)
         planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
         yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
         stat_cache.save()
+
+
+def _say_new(ledger_at: str, workspace: Workspace) -> None:
+    """Say that a ledger that the environment names is begun: to a typo, nothing ever ran."""
+    path = Path(ledger_at)
+    if not (path.is_relative_to(workspace.state) or "://" in ledger_at or path.exists()):
+        print(f"note: there is no ledger at {path.absolute()} yet; it is begun", file=sys.stderr)

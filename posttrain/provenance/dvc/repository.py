@@ -3,11 +3,13 @@
 import logging
 import os
 import secrets
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
+from posttrain.provenance.git import run_git
 from posttrain.stage.errors import UserError
+from posttrain.stage.files import nearest_existing
 
 
 def open_repo(root: Path) -> Any:
@@ -32,6 +34,34 @@ def open_repo(root: Path) -> Any:
     return repo
 
 
+def check_repository(root: Path) -> None:
+    """Refuse a place where DVC cannot work, before anything is made that it is to keep.
+
+    Args:
+        root: The project.
+
+    Raises:
+        UserError: There is no git repository, or DVC's own configuration cannot be read.
+
+    """
+    if not any((each / ".git").exists() for each in (root, *root.parents)) or _is_none(root):
+        raise UserError(f"{root} is not in a git repository; run `git init` there")
+    home = os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
+    folder = Path(home) / "dvc"
+    if not nearest_existing(folder).is_dir():
+        raise UserError(
+            f"{nearest_existing(folder)} is no folder, and DVC looks for {folder}/config; set"
+            " XDG_CONFIG_HOME, or HOME, to a folder"
+        )
+
+
+def _is_none(root: Path) -> bool:
+    """Whether git itself says that what is called `.git` is no repository; DVC does without git."""
+    if shutil.which("git") is None:
+        return False
+    return "not a git repository" in run_git(root, "rev-parse", "--git-dir").stderr
+
+
 def _link_whole(odb: Any) -> None:
     """Let a clone appear in the cache under its name only when it is whole, as DVC's copies do.
 
@@ -50,17 +80,3 @@ def _link_whole(odb: Any) -> None:
         os.replace(half, target)  # noqa: PTH105 - a million files: no objects for paths
 
     odb.fs.reflink = beside
-
-
-def remote_failures() -> tuple[type[Exception], ...]:
-    """Name what reading or writing a remote may fail with: clients of S3 have errors of their own.
-
-    Returns:
-        Classes of exceptions, for an `except`, which asks once something went wrong.
-
-    """
-    from dvc.exceptions import DvcException
-
-    botocore = sys.modules.get("botocore.exceptions")
-    of_s3 = (botocore.BotoCoreError, botocore.ClientError) if botocore else ()
-    return (DvcException, OSError, *of_s3)

@@ -1,6 +1,6 @@
 """Tables of the ledger as parquet files that can be queried, with mistakes said in a sentence."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -76,12 +76,27 @@ class Tables:
     finder: Finder
     root: Path
 
-    def of_node(self, node: Selected) -> Table:
-        """The table that a node is."""
+    def of_node(self, node: Selected, *, called: str = "") -> Table:
+        """Open the table that a node is.
+
+        Args:
+            node: An artifact.
+            called: Path from the project's root by which it was asked for; it goes before others
+                that hold the same bytes.
+
+        Returns:
+            The table.
+
+        Raises:
+            UserError: It is no table, or its bytes are gone.
+
+        """
         graph = from_root(up(self.ledger, node), self.ledger, self.root)
         found = graph.nodes[node.id]
         if found.kind != "artifact" or not found.name.endswith(".parquet"):
             raise UserError(f"{found.name} is not a table; name an artifact that is a parquet file")
+        if called and (self.root / called).is_file():
+            found = replace(found, name=called)
         table = self._open(graph, found)
         if table is None:
             raise UserError(f"the bytes of {found.name} are gone; get them back with: dvc pull")
@@ -106,6 +121,8 @@ class Tables:
         md5 = node.facts["md5"]
         file = self.finder.find(node.name, str(node.facts["digest"]), str(md5) if md5 else None)
         makers = [graph.nodes[edge.source] for edge in graph.edges if edge.target == node.id]
+        # Stages that made equal bytes are all there: the one in whose folder they lie.
+        makers.sort(key=lambda maker: f"/{maker.title.partition('@')[0]}/" not in f"/{node.name}")
         return Table(node.id, node.name, file, makers[0] if makers else None) if file else None
 
 

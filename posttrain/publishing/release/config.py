@@ -19,7 +19,8 @@ from posttrain.publishing.release.gates.metrics import (
     ThresholdGate,
 )
 from posttrain.stage.config import StageConfig
-from posttrain.stage.errors import UserError
+from posttrain.stage.errors import UserError, nearest
+from posttrain.stage.spec import Dag
 
 AnyGate = Annotated[
     ThresholdGate
@@ -80,6 +81,26 @@ class ReleaseConfig(StageConfig):
         for gate in self.gates:
             if isinstance(gate, ImprovementGate) and gate.test == "sign":
                 raise UserError(f"release: gate '{gate.name}': {NO_SIGN_TEST}")
+
+    def refuse_unknown(self, dag: Dag) -> None:
+        """Refuse what is released or decides, and no stage makes.
+
+        Args:
+            dag: The stages of the recipe.
+
+        Raises:
+            UserError: With the nearest name.
+
+        """
+        stage, _, output = self.policy.partition(".")
+        made = {f"{each.name}.{port}" for each in dag.stages.values() for port in each.task.outputs}
+        if f"{stage}.{output}" not in made:
+            raise UserError(
+                f"release.policy: no stage makes '{self.policy}'{nearest(self.policy, made)}"
+            )
+        if self.evaluation not in dag.stages:
+            hint = nearest(self.evaluation, dag.stages)
+            raise UserError(f"release.evaluation: there is no stage '{self.evaluation}'{hint}")
 
     def every_gate(self) -> tuple[AnyGate, ...]:
         """The recipe's gates, and those that always hold."""

@@ -85,15 +85,20 @@ def opened(subject: Subject, root: Path, *, groups: Sequence[str]) -> Iterator[S
 
 def _recipes(root: Path, name: str) -> list[Path]:
     """Folders of the project whose recipe has the name that the ledger knows it by."""
-    there = {
-        folder: load_recipe(folder).name
-        for folder in recipe_folders(root)
-        if (folder / RECIPE_FILE).is_file()
-    }
+    there, broken = dict[Path, str](), list[UserError]()
+    for folder in recipe_folders(root):
+        if (folder / RECIPE_FILE).is_file():
+            try:
+                there[folder] = load_recipe(folder).name
+            except UserError as error:
+                # Of another run, most likely: that one is none of this run's business.
+                broken.append(error)
     found = sorted(
         (folder for folder, each in there.items() if each == name), key=lambda each: len(each.parts)
     )
     if not found:
+        if broken:
+            raise broken[0]
         raise UserError(
             f"no recipe of this project is called '{name}'{nearest(name, there.values())}; "
             "put it back, then verify"

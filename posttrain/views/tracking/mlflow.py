@@ -5,6 +5,7 @@ starts with the first stage, so a run in which nothing runs never starts it.
 """
 
 import queue
+import re
 import threading
 import time
 import uuid
@@ -17,7 +18,8 @@ from posttrain.views.tracking.mlflow_process import Operation, WriterFailed, Wri
 _FLUSH_SECONDS = 3.0
 _EXIT_SECONDS = 5.0
 _FLUSH: Operation = ("flush", ())
-_REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
+REMEDY = "the run goes on without it; `posttrain mlflow rebuild` restores it from the ledger"
+_NO_ANSWER = re.compile(r"API request to (https?://[^/\s]+)\S* failed with exception")
 
 
 class MlflowTracker(Tracker):
@@ -99,7 +101,7 @@ class MlflowTracker(Tracker):
                 self._external.update(self._process.do(operation))
             self._process.do(_FLUSH)
         except WriterFailed as failed:
-            self._fail(f"MLflow tracking stopped: {failed}")
+            self._fail(f"MLflow tracking stopped: {_plainly(str(failed))}")
 
     def _next(self) -> Operation | None:
         """The next operation, a flush when there is none for a while; None at the end."""
@@ -109,6 +111,13 @@ class MlflowTracker(Tracker):
             return _FLUSH
 
     def _fail(self, reason: str) -> None:
-        self._problem = f"{reason}; {_REMEDY}"
+        self._problem = f"{reason}; {REMEDY}"
         if self._on_problem is not None:
             self._on_problem(self._problem)
+
+
+def _plainly(failure: str) -> str:
+    """What MLflow says of a failure, without the names of its libraries' classes and retries."""
+    if (asked := _NO_ANSWER.search(failure)) is not None:
+        return f"the server at {asked[1]} does not answer; start it, or correct the address"
+    return failure.partition(". ")[0]

@@ -119,7 +119,7 @@ def rebuild(
         UserError: The store could not be written.
 
     """
-    from posttrain.views.tracking.mlflow import MlflowTracker
+    from posttrain.views.tracking.mlflow import REMEDY, MlflowTracker
     from posttrain.views.tracking.sqlite import remove_database, take_place
 
     fresh = state.resolve() / "mlflow-fresh.db"
@@ -131,7 +131,8 @@ def rebuild(
         told = replay(((run, ledger.stage_runs(run.id)) for run in runs), tracker)
         problem = tracker.close()
         if problem is not None:
-            raise UserError(f"the MLflow view was not rebuilt: {problem}")
+            why = problem.removesuffix(f"; {REMEDY}")
+            raise UserError(f"the MLflow view was not rebuilt: {why}")
         complete(where)
         if uri is None and fresh.exists():
             take_place(fresh, state / "mlflow.db")

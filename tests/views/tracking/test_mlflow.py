@@ -276,7 +276,11 @@ def test_a_server_that_is_not_there_does_not_hold_the_run(
     tracker = MlflowTracker(tmp_path)
     tracker.start(Started("s", tracker.start(Started("r"))))
     begun = time.monotonic()
-    assert "MLflow tracking stopped" in str(tracker.close())
+    assert str(tracker.close()) == (
+        "MLflow tracking stopped: the server at http://127.0.0.1:9 does not answer; start it, or"
+        " correct the address; the run goes on without it; `posttrain mlflow rebuild` restores it"
+        " from the ledger"
+    )
     assert time.monotonic() - begun < 30
     assert not (tmp_path / "mlflow.db").exists()
 
@@ -418,8 +422,9 @@ def test_a_rebuild_that_fails_leaves_the_old_view(state: Path, tmp_path: Path) -
     with open_ledger(tmp_path / "ledger.db") as ledger:
         ledger.append_run(Run("r1", "x", 1.0, ended=2.0, status="succeeded"), process="e 1 x")
         ledger.record(StageRun("s1", "r1", "sft", "tasks.sft", "k", "succeeded", 1.0, 2.0))
-        with pytest.raises(UserError, match="was not rebuilt: MLflow tracking stopped"):
+        with pytest.raises(UserError, match="was not rebuilt: MLflow tracking stopped") as refused:
             rebuild(ledger, state, uri="sqlite:////dev/null/mlflow.db")
+        assert "the run goes on" not in str(refused.value)
     assert (state / "mlflow.db").read_bytes() == before
 
 
