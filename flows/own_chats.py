@@ -17,4 +17,4 @@ def declare(build: FlowBuilder) -> None:
         base = build.stage("import_model", IMPORT_MODEL)
     else:
         base = build.stage("pretrain", PRETRAIN, corpus=chats["traces"])
-    build.stage("sft", SFT, policy=base["policy"], traces=chats["traces"])
+    build.stage("sft", SFT, policy=base["policy"], traces=chats["traces"], heldout=chats["heldout"])

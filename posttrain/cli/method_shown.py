@@ -264,7 +264,8 @@ def _story(
 
 def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """What each switch does, from its docstring, by dotted path."""
-    for name, field in type(config).model_fields.items():
+    texts = config.texts_of_fields() if isinstance(config, StageConfig) else {}
+    for name in type(config).model_fields:
         inner = getattr(config, name)
         if isinstance(inner, BaseModel):
             yield from _meanings(inner, (*path, name))
@@ -273,5 +274,5 @@ def _meanings(config: BaseModel, path: tuple[str, ...]) -> Iterator[tuple[str, s
                 if isinstance(part, BaseModel):
                     yield from _meanings(part, (*path, name, key))
         else:
-            text = " ".join((field.description or "").split()).replace("`", "").replace("[", r"\[")
+            text = " ".join(texts.get(name, "").split()).replace("`", "").replace("[", r"\[")
             yield ".".join((*path, name)), text

@@ -19,7 +19,7 @@ def push(recipe: Path) -> None:
     Examples:
       dvc remote add --default team s3://bucket/project
       posttrain run && posttrain push
-      git add dvc.yaml params.yaml dvc.lock posttrain.lock && git commit && git push
+      git add dvc.yaml params.yaml dvc.lock posttrain.lock metrics.json plots && git commit
 
     """
     from posttrain.operations import exchange

@@ -18,6 +18,20 @@ LearnedTurns = Literal["last", "assistant"]
 Message = Mapping[str, Any]
 """One message as chat templates take it: `role`, `content`, and what else it has."""
 
+THINKING, THOUGHT = "<think>", "</think>"
+"""The tags between which models of DeepSeek-R1's and Qwen3's kind think before they answer."""
+
+
+def without_thinking(text: str) -> str:
+    """Leave out what a model thought before it answered, up to the last closing tag.
+
+    >>> without_thinking("<think>2 and 3</think>5"), without_thinking("5")
+    ('5', '5')
+
+    """
+    _, thought, answer = text.rpartition(THOUGHT)
+    return answer.lstrip() if thought else text
+
 
 class Shot(StageConfig):
     """A solved example that stands before the prompt."""
@@ -37,6 +51,13 @@ class Turn(StageConfig):
     """What is said."""
     tool_calls: tuple[Mapping[str, Any], ...] = ()
     """Calls of tools that an assistant made, as chat templates take them."""
+    weight: Literal[0, 1] = 1
+    """0 for what bears no loss even where all that the assistant said does."""
+
+    def said(self) -> dict[str, Any]:
+        """Return it as the message that chat templates take."""
+        given = self.model_dump(mode="json", exclude_defaults=True, exclude={"weight"})
+        return given | {"content": self.content}
 
 
 class PromptContext(StageConfig):
@@ -51,7 +72,9 @@ class PromptContext(StageConfig):
     shots: tuple[Shot, ...] = ()
     """Solved examples, as earlier turns."""
     turns: tuple[Turn, ...] = ()
-    """The conversation so far, behind the examples."""
+    """The conversation so far, behind the examples; what was thought in it is not written."""
+    between: tuple[Turn, ...] = ()
+    """What stands between the prompt and its answer: calls of tools, and their results."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """Tools that may be called, as JSON schemas."""
 
@@ -81,12 +104,30 @@ class PromptContext(StageConfig):
         [{'role': 'system', 'content': 'Be brief.'}, {'role': 'user', 'content': '2 + 3 ='}]
 
         """
-        return [*self._before(), {"role": "user", "content": self.message(prompt)}]
+        asked = {"role": "user", "content": self.message(prompt)}
+        return [*self._before(), asked, *(turn.said() for turn in self.between)]
+
+    def answers(self) -> Iterator[int]:
+        """Find what the assistant said in the conversation, and may say again.
+
+        Yields:
+            Places among `messages`. Left out are turns of weight 0, and earlier ones whose thinking
+            is not written: they would teach to answer without it.
+
+        """
+        first = bool(self.system) + 2 * len(self.shots)
+        for place, turn in enumerate(self.turns, first):
+            if turn.role == "assistant" and turn.weight and THOUGHT not in turn.content:
+                yield place
+        for place, turn in enumerate(self.between, first + len(self.turns) + 1):
+            if turn.role == "assistant" and turn.weight:
+                yield place
 
     @property
-    def num_given(self) -> int:
-        """Messages before those of the conversation: the system prompt and the shots."""
-        return bool(self.system) + 2 * len(self.shots)
+    def calls_tools(self) -> bool:
+        """True where tools may be called, or were."""
+        said = (*self.turns, *self.between)
+        return bool(self.tools) or any(turn.tool_calls for turn in said)
 
     def _before(self) -> Iterator[Message]:
         if self.system:
@@ -95,7 +136,7 @@ class PromptContext(StageConfig):
             yield {"role": "user", "content": self.message(shot.prompt)}
             yield {"role": "assistant", "content": shot.answer}
         for turn in self.turns:
-            yield turn.model_dump(mode="json", exclude_defaults=True) | {"content": turn.content}
+            yield turn.said() | {"content": without_thinking(turn.content)}
 
 
 class PromptInContext(NamedTuple):

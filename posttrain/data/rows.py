@@ -14,6 +14,8 @@ from posttrain.data.templates import (
     answered_spans,
     encode_completions,
     encode_prompts,
+    fitting_answers,
+    opening_tokens,
     render_turns,
 )
 from posttrain.stage.errors import UserError
@@ -191,7 +193,8 @@ def encode_rows(
 
     Args:
         tokenizer: Tokenizer, and chat template if it has one.
-        prompts: What is asked, in its context.
+        prompts: What is asked, in its context; an empty one where a text answers nothing, and is
+            learned as a whole.
         texts: What follows.
         mask_prompts: False where all tokens but the first bear loss.
         allow_empty: For texts that a policy wrote: it may have ended at once.
@@ -204,10 +207,18 @@ def encode_rows(
         UserError: A text has no tokens, or a template does not let its turns be told apart.
 
     """
-    completions = encode_completions(tokenizer, texts, allow_empty=allow_empty)
-    encoded = encode_prompts(tokenizer, prompts)
+    fitted = fitting_answers(tokenizer, prompts, texts)
+    completions = encode_completions(tokenizer, fitted, allow_empty=allow_empty)
+    encoded = iter(encode_prompts(tokenizer, [prompt for prompt in prompts if prompt]))
     rows = []
-    for prompt, ids, completion in zip(prompts, encoded, completions, strict=True):
+    for prompt, completion in zip(prompts, completions, strict=True):
+        if not prompt:
+            ids = opening_tokens(tokenizer)
+            # No turn ends here but a text; its first token may follow nothing, and is not learned.
+            whole = (*ids, *completion[:-1], tokenizer.eos_token_id)
+            rows.append(TokenRow(whole, max(1, len(ids))))
+            continue
+        ids = next(encoded)
         earlier = answered_spans(tokenizer, prompt) if turns == "assistant" else []
         start = len(ids) if mask_prompts else 1
         silent: list[tuple[int, int]] = []
@@ -231,7 +242,7 @@ def check_answers(
             raise UserError(
                 f"the tokenizer knows nothing of the answer {text[:40]!r}; take another tokenizer"
             )
-        if not tokenizer.chat_template:
+        if not tokenizer.chat_template or not prompt:
             continue
         asked, context = PromptInContext.of(prompt)
         turns = [*context.messages(asked), {"role": "assistant", "content": text}]

@@ -8,13 +8,22 @@ Text that spells a special token stays text: only a chat template may write one.
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from posttrain.data.contexts import AnyPrompt, Message, PromptContext, PromptInContext
+from posttrain.data.contexts import (
+    THINKING,
+    THOUGHT,
+    AnyPrompt,
+    Message,
+    PromptContext,
+    PromptInContext,
+    without_thinking,
+)
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 BORDER = "\n"
+_ASKED, _SAID = "2 + 3 =", "five"
 _PLAIN = {("user",): "one user message", ("user", "assistant"): "a user message and its answer"}
 
 
@@ -35,7 +44,7 @@ def render_prompt(tokenizer: "PreTrainedTokenizerBase", prompt: AnyPrompt) -> st
     asked, context = PromptInContext.of(prompt)
     messages = context.messages(asked)
     if not tokenizer.chat_template:
-        if context.tools:
+        if context.calls_tools:
             raise UserError(
                 f"the prompt {asked[:40]!r} comes with tools, which only a chat template can write;"
                 " give the model a template, or leave the tools out"
@@ -115,7 +124,7 @@ def encode_prompts(
 def encode_completions(
     tokenizer: "PreTrainedTokenizerBase", texts: Sequence[str], *, allow_empty: bool = False
 ) -> list[list[int]]:
-    """Encode completions, each closed by the end-of-sequence token.
+    """Encode completions, each closed by the token that ends a turn.
 
     Args:
         tokenizer: Tokenizer.
@@ -134,7 +143,72 @@ def encode_completions(
     rows = _token_ids(tokenizer, texts, add_special_tokens=False, split_special_tokens=True)
     if not allow_empty:
         _refuse_empty(rows, texts, "completion")
-    return [[*row, tokenizer.eos_token_id] for row in rows]
+    end = end_of_turn(tokenizer)
+    return [[*row, end] for row in rows]
+
+
+def end_of_turn(tokenizer: "PreTrainedTokenizerBase") -> int:
+    """Find the token that ends what the assistant says.
+
+    Args:
+        tokenizer: Its chat template may write another one than the tokenizer's own end token, such
+            as `<|im_end|>` where that is `<|endoftext|>`.
+
+    Returns:
+        Id of the first special token that the template writes behind an answer; the tokenizer's end
+        token where it writes none, or there is no template.
+
+    """
+    ends: int = tokenizer.eos_token_id
+    if not tokenizer.chat_template:
+        return ends
+    turns = [{"role": "user", "content": _ASKED}, {"role": "assistant", "content": _SAID}]
+    try:
+        written = render_turns(tokenizer, turns, open_answer=False)
+    except UserError:
+        # Only what is learned needs a template that writes answers; `check_answers` refuses others.
+        return ends
+    _, said, behind = written.rpartition(_SAID)
+    special = {
+        str(token): n for n, token in tokenizer.added_tokens_decoder.items() if token.special
+    }
+    found = {behind.find(token): n for token, n in special.items() if token in behind}
+    return found[min(found)] if said and found else ends
+
+
+def fitting_answers(
+    tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[AnyPrompt], texts: Sequence[str]
+) -> list[str]:
+    """Fit answers to what the template itself writes of a model's thinking before they begin.
+
+    Args:
+        tokenizer: Its chat template may open the thinking for the model, or say that there is none.
+        prompts: What is asked, in its context.
+        texts: What follows.
+
+    Returns:
+        The answers: without the tag that the prompt's text ends with already, and without any
+        thinking where that text ends with the closing tag.
+
+    """
+    template = str(tokenizer.chat_template or "")
+    if THINKING not in template and THOUGHT not in template:
+        return list(texts)
+    fitted = []
+    for prompt, text in zip(prompts, texts, strict=True):
+        opened = render_prompt(tokenizer, prompt).rstrip() if prompt else ""
+        if opened.endswith(THOUGHT):
+            text = without_thinking(text)
+        elif opened.endswith(THINKING) and text.startswith(THINKING):
+            text = text.removeprefix(THINKING).lstrip()
+        fitted.append(text)
+    return fitted
+
+
+def opening_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:
+    """Return what the tokenizer opens a text with that follows nothing; none where it does not."""
+    (ids,) = _token_ids(tokenizer, [""], add_special_tokens=True)
+    return ids[:1] if ids[:1] == [tokenizer.bos_token_id] else []
 
 
 def answered_spans(
@@ -155,7 +229,8 @@ def answered_spans(
 
     """
     asked, context = PromptInContext.of(prompt)
-    if not any(turn.role == "assistant" for turn in context.turns):
+    answers = list(context.answers())
+    if not answers:
         return []
     if not tokenizer.is_fast:
         raise UserError("turns assistant needs a fast tokenizer; set turns to last")
@@ -164,16 +239,11 @@ def answered_spans(
     options = {"add_special_tokens": not templated, "split_special_tokens": not templated}
     offsets = tokenizer(text, return_offsets_mapping=True, **options)["offset_mapping"]
     spans = []
-    for index in range(context.num_given, len(messages)):
-        if messages[index]["role"] != "assistant":
-            continue
-        content = str(messages[index]["content"])
-        begin = len(_text_before(tokenizer, messages[:index], context, text, content))
-        end = begin + len(content)
-        if templated and text.startswith(tokenizer.eos_token, end):
-            end += len(tokenizer.eos_token)
+    for index in answers:
+        begin, end = _written_at(tokenizer, messages[: index + 1], context, text)
         inside = [i for i, (a, b) in enumerate(offsets) if begin <= a < b <= end]
         if not inside or offsets[inside[-1]][1] < end:
+            content = str(messages[index]["content"])
             raise UserError(
                 f"the tokenizer joins the end of the earlier answer {content[:40]!r} with what"
                 " stands behind it, so its tokens cannot be learned; set turns to last"
@@ -182,24 +252,36 @@ def answered_spans(
     return spans
 
 
-def _text_before(
+def _written_at(
     tokenizer: "PreTrainedTokenizerBase",
     messages: Sequence[Message],
     context: PromptContext,
     text: str,
-    content: str,
-) -> str:
-    """What stands before an answer: the text that the policy was to continue there."""
-    if tokenizer.chat_template:
-        before = render_turns(tokenizer, messages, tools=context.tools, open_answer=True)
+) -> tuple[int, int]:
+    """Where the last of these messages stands in the whole text, with the token that ends it."""
+    *earlier, answer = messages
+    content = str(answer["content"])
+    if not tokenizer.chat_template:
+        before = "".join(str(each["content"]) + BORDER for each in earlier)
+        written, ends = before + content, ""
     else:
-        before = "".join(str(each["content"]) + BORDER for each in messages)
-    if not content or not text.startswith(before + content):
+        before = render_turns(tokenizer, earlier, tools=context.tools, open_answer=True)
+        if not text.startswith(before):
+            # A thought that the template opens, or closes at once, is not written of earlier turns.
+            before = before.rpartition(THINKING)[0]
+        ends = str(tokenizer.convert_ids_to_tokens(end_of_turn(tokenizer)))
+        written = before + content
+        if answer.get("tool_calls"):
+            # How a call is spelled is the template's own affair, so all that it writes is learned.
+            written = render_turns(tokenizer, messages, tools=context.tools, open_answer=False)
+            written, ends = written.rstrip(), ""
+    if len(written) == len(before) or not text.startswith(written):
         raise UserError(
             f"the tokenizer's chat template writes the earlier answer {content[:40]!r} otherwise"
             " than it was given, so its tokens cannot be learned; set turns to last"
         )
-    return before
+    end = len(written)
+    return len(before), end + len(ends) if text.startswith(ends, end) else end
 
 
 def _token_ids(

@@ -50,7 +50,8 @@ def _in_context(prompt: str, context: PromptContext) -> str:
 
 TAUGHT: Wanted[TaughtAnswer] = Wanted(
     take=lambda form: form.taught(),
-    asked=lambda row: _in_context(row.prompt, row.context),
+    # A text that answers nothing stands for itself, or all of them would be on one side.
+    asked=lambda row: _in_context(row.prompt or row.answer, row.context),
     content=lambda row: f"{_in_context(row.prompt, row.context)}\n\0{row.answer}",
     suits=lambda form: form.TEACHES,
     what="import_chats takes what has one answer to learn; import_pairs takes preferences and"

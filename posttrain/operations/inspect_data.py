@@ -171,13 +171,11 @@ def _asked(form: Form) -> _Asked:
     if form.TEACHES:
         taught = form.taught()
         return _Asked(taught.prompt, taught.context, {"": taught.answer})
-    if form.JUDGES:
-        judged = form.judged()
-        sides = {"chosen": judged.chosen, "rejected": judged.rejected}
-        return _Asked(
-            judged.prompt, judged.context, {name: text for name, text in sides.items() if text}
-        )
-    return _Asked("", PromptContext(), {"": form.plain()})
+    judged = form.judged()
+    sides = {"chosen": judged.chosen, "rejected": judged.rejected}
+    return _Asked(
+        judged.prompt, judged.context, {name: text for name, text in sides.items() if text}
+    )
 
 
 def _texts(found: Inspection, form: Form) -> tuple[str, ...] | None:
@@ -216,11 +214,7 @@ def _measure(
 def _encoded(asked: _Asked, answer: str, encoding: Encoding) -> tuple[Sequence[int], list[bool]]:
     """Encode a row as training does: its tokens, and which of them bear loss."""
     from posttrain.data.rows import encode_rows
-    from posttrain.data.templates import encode_completions
 
-    if not asked.prompt:
-        (ids,) = encode_completions(encoding.tokenizer, [answer])
-        return ids, [True] * len(ids)
     prompts = in_context([asked.prompt], [asked.context.written()])
     (row,) = encode_rows(encoding.tokenizer, prompts, [answer], turns=encoding.turns)
     learned = [place >= row.start for place in range(len(row.ids))]

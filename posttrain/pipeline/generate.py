@@ -1,5 +1,6 @@
 """Compile a resolved recipe into the files that stock DVC understands: dvc.yaml, params.yaml."""
 
+import importlib
 import io
 import os
 from collections.abc import Mapping
@@ -8,7 +9,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from posttrain.pipeline.dvc_views import METRICS_FILE, PLOTS_FOLDER
 from posttrain.pipeline.recipe import PARAMS_FILE, Recipe
+from posttrain.pipeline.slots import first_sentence
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure
 from posttrain.provenance.dvc.records import LockEntry
@@ -47,13 +50,41 @@ def generated_files(recipe: Recipe, dag: Dag, entries: list[LockEntry]) -> dict[
     stages = {
         entry.name: {
             "cmd": entry.cmd,
+            "desc": _purpose(dag, entry.name),
             "deps": list(entry.deps),
             "params": list(entry.params),
             "outs": list(entry.outs),
         }
         for entry in entries
     }
-    return {DVC_FILE: header + _dump({"stages": stages}), PARAMS_FILE: header + params}
+    shown: dict[str, object] = {
+        "stages": stages,
+        "metrics": [METRICS_FILE],
+        "plots": [{PLOTS_FOLDER: {"x": "step"}}],
+    }
+    if models := _models(dag):
+        shown["artifacts"] = models
+    return {DVC_FILE: header + _dump(shown), PARAMS_FILE: header + params}
+
+
+def _purpose(dag: Dag, name: str) -> str:
+    """What a stage is for: the first sentence of its task."""
+    task = dag.stages[name].task
+    return first_sentence(importlib.import_module(task.package).__doc__ or task.package)
+
+
+def _models(dag: Dag) -> dict[str, dict[str, str]]:
+    """The models that stages make, as DVC's registry has them; names there hold no underscore."""
+    return {
+        f"{name}-{output}".replace("_", "-"): {
+            "path": str(path),
+            "type": "model",
+            "desc": stage.task.outputs[output].doc,
+        }
+        for name, stage in dag.stages.items()
+        for output, path in stage.outputs().items()
+        if stage.task.outputs[output].type.is_directory
+    }
 
 
 def write_generated(directory: Path, files: Mapping[str, str]) -> list[str]:

@@ -86,11 +86,11 @@ class Planner:
             return Decision(name, "run", self._explain_run(last, key), key)
         if self._in_place(known):
             return Decision(name, "cached", (), key, known)
-        if self._in_cache(known):
+        if not (missing := self._missing(known)):
             return Decision(name, "restore", ("made before, kept in the cache",), key, known)
         gone = "its outputs are gone from the workspace and the cache"
         try:
-            if self._in_remote(known):
+            if all(md5 and self.store.remote_has(md5) for md5 in missing):
                 return Decision(name, "restore", ("made before, kept in the remote",), key, known)
         except UserError as error:
             gone = f"{gone}, and {error}"
@@ -174,17 +174,12 @@ class Planner:
 
     def can_restore(self, known: StageRun) -> bool:
         """True where the outputs of a stage run are in place, or in the cache."""
-        return self._in_place(known) or self._in_cache(known)
+        return self._in_place(known) or not self._missing(known)
 
-    def _in_cache(self, known: StageRun) -> bool:
-        return all(record.md5 and self.store.has(record.md5) for record in known.outputs)
-
-    def _in_remote(self, known: StageRun) -> bool:
-        """Ask for what the cache lacks alone."""
-        return all(
-            record.md5 and (self.store.has(record.md5) or self.store.remote_has(record.md5))
-            for record in known.outputs
-        )
+    def _missing(self, known: StageRun) -> list[CacheName | None]:
+        """Outputs that the cache does not have, by their names there; None of one without."""
+        names = [record.md5 for record in known.outputs]
+        return [md5 for md5 in names if not md5 or not self.store.has(md5)]
 
     def _in_place(self, known: StageRun) -> bool:
         for record in known.outputs:

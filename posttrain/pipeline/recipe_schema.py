@@ -12,6 +12,7 @@ from posttrain.pipeline.flow import let_import, load_flow
 from posttrain.pipeline.recipe import RunSettings
 from posttrain.pipeline.recipe_formats import FORMAT
 from posttrain.stage.declared import Declared
+from posttrain.stage.descriptions import DescribedJsonSchema
 from posttrain.stage.resources import Resources
 from posttrain.stage.schedule import Schedulable
 from posttrain.stage.slots import plugged
@@ -184,7 +185,7 @@ def recipe_schema(
     ordered = sorted(configs, key=lambda each: each.__qualname__)
     pairs: list[tuple[type[BaseModel], JsonSchemaMode]] = [(each, "validation") for each in ordered]
     with plugged(plugins):
-        made, whole = models_json_schema(pairs)
+        made, whole = models_json_schema(pairs, schema_generator=DescribedJsonSchema)
     definitions = whole["$defs"]
 
     def stage(task: Task) -> JsonSchemaValue:

@@ -31,9 +31,7 @@ It is in no key, so that another value re-runs nothing.
 class StageConfig(BaseModel):
     """The parameters of one stage: frozen, fully typed, unknown keys refused."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     MECHANICS: ClassVar[frozenset[str]] = frozenset()
     """Fields that change how something is computed and not what: no part of the identity."""
@@ -78,6 +76,13 @@ class StageConfig(BaseModel):
             for name in _numeric(cls) & values.keys():
                 _check_number(name, values[name])
         return values
+
+    @classmethod
+    def texts_of_fields(cls) -> Mapping[str, str]:
+        """Say what each field means, by its name."""
+        from posttrain.stage.descriptions import descriptions
+
+        return descriptions(cls)
 
     @classmethod
     def schedulable(cls) -> set[str]:

@@ -1,6 +1,7 @@
 """Parameters of an evaluation."""
 
-from typing import Annotated, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -13,6 +14,7 @@ from posttrain.stage.slots import InSlot
 class EvaluateConfig(SamplingConfig):
     """How the policies are sampled and what is computed from the samples."""
 
+    _OF_GREEDY: ClassVar[Mapping[str, Any]] = {"num_samples": 1, "pass_at": (1,)}
     pass_at: tuple[int, ...] = (1, 2, 4, 8)
     """The k of every pass@k (and best-of-k, where there is a reward model); 1 is always there."""
     strategies: tuple[Annotated[Strategy, InSlot(STRATEGIES)], ...] = ()

@@ -9,6 +9,9 @@ TASK = Task(
     inputs={
         "policy": Port(ArtifactKind.CHECKPOINT, "model to start from"),
         "traces": Port(ArtifactKind.COMPLETIONS, "verified worked solutions"),
+        "heldout": Port(
+            ArtifactKind.COMPLETIONS, "rows that are measured and never learned", optional=True
+        ),
     },
     outputs={
         "policy": Port(ArtifactKind.CHECKPOINT, "fine-tuned model and its tokenizer"),

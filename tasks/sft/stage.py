@@ -1,17 +1,21 @@
 """Fine-tune a policy on rows of text, prompt tokens masked."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+import torch
 
 from posttrain.data.contexts import prompts_of
-from posttrain.data.rows import RowFacts
+from posttrain.data.rows import RowFacts, TokenRow, encode_rows
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table
-from posttrain.learning.models.load import load_policy
+from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.training.next_token import Corpus, fit
 from posttrain.learning.training.row_losses.base import RowLoss
+from posttrain.learning.training.token_batches import fitting, reference_logprobs
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
@@ -40,7 +44,9 @@ def run(
         turns=config.turns,
         facts=_facts(traces, config.loss),
     )
-    return fit(
+    measured = _Measured.of(inputs, policy, config, context)
+    before = measured.nll() if measured else None
+    metrics = fit(
         policy,
         corpus,
         outputs,
@@ -49,6 +55,54 @@ def run(
         where=config.STAGE,
         loss_of=lambda changed: changed.loss,
     )
+    if measured is None or before is None:
+        return metrics
+    after = measured.nll()
+    return {
+        **metrics,
+        "sft/heldout_nll_before": before,
+        "sft/heldout_nll": after,
+        "sft/heldout_perplexity": math.exp(after),
+    }
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Held-out rows, and the policy that is asked how likely they are."""
+
+    policy: Policy
+    rows: list[TokenRow]
+    config: SftConfig
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Mapping[str, Path],
+        policy: Policy,
+        config: SftConfig,
+        context: StageContext,
+    ) -> "_Measured | None":
+        """Encode the rows that are held out as those that are learned; None where there are none.
+
+        Several processes have a part of the weights each, and measure nothing.
+        """
+        if "heldout" not in inputs or context.processes > 1:
+            return None
+        table = read_table(inputs["heldout"], COMPLETIONS, columns=["prompt", "text", "context"])
+        rows = encode_rows(
+            policy.tokenizer, prompts_of(table), table["text"].to_list(), turns=config.turns
+        )
+        kept = fitting(rows, max_length=config.max_length, where="sft.heldout")
+        if len(kept) < len(rows):
+            context.note(
+                f"left out {len(rows) - len(kept)} held-out rows over {config.max_length} tokens"
+            )
+        return cls(policy, [rows[index] for index in kept], config)
+
+    def nll(self) -> float:
+        """Negative log-likelihood of the tokens that bear loss: their mean, in nats a token."""
+        logprobs_N = torch.cat(reference_logprobs(self.policy, self.rows, self.config))
+        return -float(logprobs_N.double().mean())
 
 
 def _refuse_unverified(traces: pl.DataFrame, path: Path) -> None:

@@ -1,7 +1,15 @@
 """Synthesize: problems with reference answers, and worked solutions of a teacher, all verified."""
 
-from posttrain.stage.spec import ArtifactKind, Port, Task
+from posttrain.learning.rewards.references import refuse_unread_rows
+from posttrain.stage.spec import ArtifactKind, Dag, Port, Stage, Task
 from tasks.synthesize.config import SynthesizeConfig
+
+
+def _refuse(stage: Stage, dag: Dag) -> None:
+    """Refuse files with rows that are no problems, or answers that their verifier cannot read."""
+    assert isinstance(stage.config, SynthesizeConfig)
+    refuse_unread_rows(stage, stage.config.sources)
+
 
 TASK = Task(
     package="tasks.synthesize",
@@ -17,4 +25,5 @@ TASK = Task(
         "traces": Port(ArtifactKind.COMPLETIONS, "solutions that the verifier accepted"),
         "rejected": Port(ArtifactKind.DROPPED, "solutions that it did not, with the reason"),
     },
+    refuse=_refuse,
 )

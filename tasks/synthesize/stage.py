@@ -18,6 +18,7 @@ from posttrain.data.sources.base import Side, Source, SourceRequest, SourceRows
 from posttrain.data.tables import write_table
 from posttrain.data.teachers.base import Solution, TeacherRequest
 from posttrain.learning.rewards.components.verifier import metadata_for, verify_all
+from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.learning.rewards.score import final_answer
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
@@ -40,6 +41,7 @@ def run(
     for number, source in enumerate(ordered):
         _read(made, source, config, context, inputs.get(f"files.{source.name}"))
         context.progress(number + 1, len(ordered), unit="source")
+    refuse_unread_answers([*made.train, *made.heldout])
     _solve(made, config, context)
     corpus = completions_table(list(_verified(made.solutions)))
     accepted = pl.col("verified").fill_null(value=False)

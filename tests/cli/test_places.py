@@ -6,7 +6,9 @@ import subprocess
 
 import pytest
 
-COMMITTED = ("recipe.yaml", "dvc.yaml", "params.yaml", "dvc.lock", "report.html")
+COMMITTED = (
+    "recipe.yaml", "dvc.yaml", "params.yaml", "dvc.lock", "metrics.json", "report.html",
+)  # fmt: skip
 
 
 def mounted(folder, *options):

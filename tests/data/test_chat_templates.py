@@ -85,3 +85,26 @@ def test_what_transformers_renders_is_right_in_a_recipe(tokenizer):
     template = TEMPLATES.parse({"kind": "jinja", "text": text})
     template.give_to(tokenizer, where="sft")
     assert render_prompt(tokenizer, "3 + 4 =").endswith("<|user|>3 + 4 =<|assistant|>")
+
+
+SWITCHED = "{% if enable_thinking is defined and not enable_thinking %}[off]{% endif %}" + TEXT
+
+
+@pytest.mark.parametrize("before", [SWITCHED, "{% set enable_thinking = true %}" + SWITCHED])
+def test_thinking_is_switched_in_the_template_itself_so_that_later_stages_follow(tokenizer, before):
+    tokenizer.chat_template = before
+    for thinking, written in ((False, "[off]<bos><3 + 4 =>"), (True, "<bos><3 + 4 =>")):
+        TEMPLATES.parse({"kind": "own", "thinking": thinking}).give_to(tokenizer, where="sft")
+        # What is saved with the model is all that a later stage has.
+        assert render_prompt(tokenizer, "3 + 4 =") == written
+        TEMPLATES.parse("own").give_to(tokenizer, where="rl")
+        assert render_prompt(tokenizer, "3 + 4 =") == written
+    assert tokenizer.chat_template.count("{% set enable_thinking") == 1
+
+
+@pytest.mark.parametrize("known", [None, TEXT])
+def test_thinking_wants_a_template_that_reads_the_switch(tokenizer, known):
+    tokenizer.chat_template = known
+    with pytest.raises(UserError, match="sft.template.thinking: the model's chat template never r"):
+        TEMPLATES.parse({"kind": "own", "thinking": False}).give_to(tokenizer, where="sft")
+    assert tokenizer.chat_template == known

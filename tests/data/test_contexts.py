@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from posttrain.data.chat_templates.own import OwnTemplate
 from posttrain.data.contexts import PromptContext, PromptInContext, in_context
 from posttrain.data.rows import TokenTable, check_answers, encode_rows, learned_ends
 from posttrain.data.templates import encode_prompts, render_prompt
@@ -142,3 +143,113 @@ def test_answers_are_checked_in_their_context(tokenizer):
 def test_rows_without_a_context_are_plain_prompts():
     prompts = in_context(["a", "b"], ["", TOLD.written()])
     assert prompts == ["a", PromptInContext("b", TOLD)]
+
+
+# As Qwen3 writes: turns end with a token that is not the tokenizer's end of text; thinking stands
+# in the last turn alone, and is closed at once where it is switched off.
+TURNS = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}"
+    "{% for c in m['tool_calls'] or [] %}<call>{{ c['name'] }}</call>{% endfor %}<|end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|assistant|>"
+    "{% if enable_thinking is defined and enable_thinking is false %}<think></think>\n{% endif %}"
+    "{% endif %}"
+)
+CALLED = PromptContext(
+    turns=[
+        {"role": "user", "content": "one?"},
+        {"role": "assistant", "content": "1"},
+        {"role": "user", "content": "two?"},
+        {"role": "assistant", "content": "2", "weight": 0},
+    ],
+    between=[
+        {"role": "assistant", "tool_calls": [{"name": "add"}]},
+        {"role": "tool", "content": "found 7"},
+        {"role": "assistant", "content": "wait", "weight": 0},
+        {"role": "assistant", "content": "", "tool_calls": [{"name": "check"}]},
+        {"role": "tool", "content": "yes"},
+    ],
+)
+
+
+@pytest.fixture
+def ended(tokenizer):
+    """A tokenizer whose chat template ends turns with a token of its own."""
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    tokenizer.chat_template = TURNS
+    return tokenizer
+
+
+@pytest.mark.parametrize(
+    ("turns", "learned"),
+    [
+        ("last", "7<|end|>"),
+        # No turn of the user's or of a tool, none of weight 0, and each with its end.
+        ("assistant", "1<|end|><call>add</call><|end|><call>check</call><|end|>7<|end|>"),
+    ],
+)
+def test_calls_bear_loss_and_results_of_tools_and_turns_of_no_weight_do_not(ended, turns, learned):
+    (row,) = encode_rows(ended, [PromptInContext("3 + 4 =", CALLED)], ["7"], turns=turns)
+    assert ended.decode(row.ids) == (
+        "<|user|>one?<|end|>\n<|assistant|>1<|end|>\n<|user|>two?<|end|>\n<|assistant|>2<|end|>\n"
+        "<|user|>3 + 4 =<|end|>\n<|assistant|><call>add</call><|end|>\n<|tool|>found 7<|end|>\n"
+        "<|assistant|>wait<|end|>\n<|assistant|><call>check</call><|end|>\n<|tool|>yes<|end|>\n"
+        "<|assistant|>7<|end|>"
+    )
+    assert learned_text(ended, row) == learned
+
+
+def test_tools_want_a_template_also_where_they_were_called_already(tokenizer):
+    with pytest.raises(UserError, match="comes with tools, which only a chat template can write"):
+        render_prompt(tokenizer, PromptInContext("3 + 4 =", CALLED))
+
+
+THOUGHT_BEFORE = PromptContext(
+    turns=[
+        {"role": "user", "content": "one?"},
+        {"role": "assistant", "content": "<think>one is\n</think>\n\n1"},
+        {"role": "user", "content": "two?"},
+        {"role": "assistant", "content": "2"},
+    ]
+)
+
+
+def test_history_is_without_the_thinking_and_such_turns_are_not_learned(ended):
+    prompts = [PromptInContext("3 + 4 =", THOUGHT_BEFORE)]
+    (row,) = encode_rows(ended, prompts, ["<think>3, 4</think>7"], turns="assistant")
+    assert ended.decode(row.ids) == (
+        "<|user|>one?<|end|>\n<|assistant|>1<|end|>\n<|user|>two?<|end|>\n<|assistant|>2<|end|>\n"
+        "<|user|>3 + 4 =<|end|>\n<|assistant|><think>3, 4</think>7<|end|>"
+    )
+    # A first turn learned as it stands there would teach to answer without a thought.
+    assert learned_text(ended, row) == "2<|end|><think>3, 4</think>7<|end|>"
+
+
+def test_with_thinking_off_answers_follow_the_thought_that_the_template_closes(ended):
+    OwnTemplate(thinking=False).give_to(ended, where="sft")
+    prompts = [PromptInContext("3 + 4 =", THOUGHT_BEFORE)]
+    (row,) = encode_rows(ended, prompts, ["<think>3, 4</think>7"], turns="assistant")
+    assert ended.decode(row.ids).endswith(
+        "<|user|>3 + 4 =<|end|>\n<|assistant|><think></think>\n7<|end|>"
+    )
+    assert learned_text(ended, row) == "2<|end|>7<|end|>"
+
+
+def test_a_tag_that_the_prompt_opens_is_not_written_twice(ended):
+    ended.chat_template = TURNS.replace("<think></think>", "<think>").replace("is false", "")
+    OwnTemplate(thinking=True).give_to(ended, where="sft")
+    (row,) = encode_rows(ended, ["3 + 4 ="], ["<think>\n3, 4</think>7"])
+    assert ended.decode(row.ids).endswith("<|assistant|><think>\n3, 4</think>7<|end|>")
+    assert learned_text(ended, row) == "3, 4</think>7<|end|>"
+
+
+@pytest.mark.parametrize("template", [None, TURNS])
+def test_a_text_that_answers_nothing_is_learned_whole(ended, template):
+    """The opening token is what its first token follows; it ends as texts do, not as turns do."""
+    ended.chat_template = template
+    asked, text = encode_rows(ended, ["3 + 4 =", ""], ["7", "3 + 4"])
+    assert ended.decode(text.ids) == "<bos>3 + 4<eos>"
+    assert (learned_text(ended, asked), learned_text(ended, text)) == (
+        "7<|end|>" if template else "7<eos>",
+        "3 + 4<eos>",
+    )
+    assert encode_rows(ended, [""], ["3 + 4"], mask_prompts=False) == [text]

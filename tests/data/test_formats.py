@@ -68,6 +68,39 @@ TAUGHT = {
             {"role": "tool", "content": "found"}, HI[1]],
             "tools": [{"type": "function", "function": SEARCH}]}, "yo"),
     ),
+    "an answer behind the result of a tool": (
+        {"messages": [*HI, {"role": "user", "content": "where?"},
+                      {"role": "assistant", "content": None, "tool_calls": [CALL]},
+                      {"role": "tool", "content": "found"},
+                      {"role": "assistant", "content": "there"}]},
+        "messages",
+        ("where?", {"turns": HI, "between": [{"role": "assistant", "tool_calls": [CALL]},
+                                             {"role": "tool", "content": "found"}]}, "there"),
+    ),
+    # What follows the last answer that bears loss changes nothing before it.
+    "weights": (
+        {"messages": [HI[0], {**HI[1], "weight": 0}, HI[0], {**NO[1], "weight": 1}, HI[0],
+                      {**HI[1], "weight": 0.0}]},
+        "messages",
+        ("hi", {"turns": [HI[0], {**HI[1], "weight": 0}]}, "no"),
+    ),
+    "thoughts beside the answer, and in one before": (
+        {"messages": [HI[0], {"role": "assistant", "content": "<think>\nhm\n</think>\n\nyo"}, HI[0],
+                      {**HI[1], "reasoning_content": "well", "weight": None}]},
+        "messages",
+        ("hi", {"turns": [HI[0], {"role": "assistant",
+                                  "content": "<think>\nhm\n</think>\n\nyo"}]},
+         "<think>\nwell\n</think>\n\nyo"),
+    ),
+    "a text": ({"text": "once upon a time", "id": 7}, "text", ("", {}, "once upon a time")),
+    "ShareGPT with weights": (
+        {"conversations": [{"from": "human", "value": "hi"},
+                           {"from": "gpt", "value": "yo", "weight": 0},
+                           {"from": "human", "value": "hi"},
+                           {"from": "gpt", "value": "no", "weight": 1}]},
+        "sharegpt",
+        ("hi", {"turns": [HI[0], {**HI[1], "weight": 0}]}, "no"),
+    ),
     "ShareGPT": (
         {"conversations": [{"from": "system", "value": "Be brief."},
                            {"from": "human", "value": "hi"}, {"from": "gpt", "value": "yo"}]},
@@ -324,9 +357,13 @@ def test_what_is_whole_and_of_no_use_says_why():
     assert unfit(says) == "the answer follows a message of no one's, and not of the user's"
     assert unfit(asks, {**says, "content": " "}) == "its last answer is empty"
     assert unfit(asks, {**says, "tool_calls": [CALL]}).startswith("it ends with the call of a tool")
-    assert unfit(asks, says, tool, says) == (
+    assert unfit(says, tool, says) == (
         "the answer follows a message of the tool's, and not of the user's"
     )
+    assert unfit(asks, says, says) == (
+        "the answer follows a message of the assistant's, and not of the user's"
+    )
+    assert unfit(asks, {**says, "weight": 0}) == "all that the assistant says has weight 0"
     assert unfit(asks, {"role": "system", "content": "s"}, asks, says) == (
         "a system message stands in its middle"
     )
@@ -339,8 +376,8 @@ WRONG = [
      "f.jsonl:7: message 2 has the role 'asistant'; did you mean 'assistant'?"),
     ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}]},
      "messages", "f.jsonl:7: message 1 holds"),
-    ({"messages": [{"role": "assistant", "content": "x", "weight": 0}]}, "messages",
-     "f.jsonl:7: message 1 has weight 0, which is not read"),
+    ({"messages": [{"role": "assistant", "content": "x", "weight": 0.5}]}, "messages",
+     "f.jsonl:7: message 1 has the weight 0.5; 1 bears loss, and 0 does not"),
     ({"messages": "no list"}, "messages", "f.jsonl:7: messages must be a list of objects"),
     ({"messages": HI, "tools": "search"}, "messages", "f.jsonl:7: tools must be a list of JSON"),
     ({"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "{x"}]}]},

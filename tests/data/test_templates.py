@@ -4,6 +4,7 @@ from posttrain.data.rows import check_answers
 from posttrain.data.templates import (
     encode_completions,
     encode_prompts,
+    end_of_turn,
     render_prompt,
 )
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -86,3 +87,30 @@ def test_a_template_that_fails_on_an_answer_alone_is_refused_before_training(tok
     assert render_prompt(tokenizer, "3 + 4 =") == "3 + 4 ="
     with pytest.raises(UserError, match="fails on a user message and its answer: no assistant he"):
         check_answers(tokenizer, ["3 + 4 ="], ["7"])
+
+
+# What a template writes behind an answer, and the token that ends what is learned.
+ENDS = {
+    "its own end, not the tokenizer's": ("<|end|>\n", "<|end|>"),
+    "its own end and that of the text": ("<|end|>\n<eos>", "<|end|>"),
+    "the tokenizer's": ("\n<eos>", "<eos>"),
+    "none": ("\n", "<eos>"),
+    "a word that is no special token": ("[end]\n", "<eos>"),
+}
+
+
+@pytest.mark.parametrize(("behind", "end"), ENDS.values(), ids=ENDS)
+def test_a_turn_ends_with_the_templates_own_end(tokenizer, behind, end):
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|end|>"]})
+    tokenizer.add_tokens(["[end]"])
+    assert tokenizer.decode([end_of_turn(tokenizer)]) == "<eos>"
+    tokenizer.chat_template = CHAT.replace("\n", behind)
+    assert tokenizer.decode([end_of_turn(tokenizer)]) == end
+    (ids,) = encode_completions(tokenizer, ["7"])
+    assert tokenizer.decode(ids) == f"7{end}"
+
+
+@pytest.mark.parametrize("template", ["{{ 1/0 }}", "{{ bos_token }}{{ messages[0].content }}"])
+def test_a_template_that_writes_no_answer_ends_none(tokenizer, template):
+    tokenizer.chat_template = template
+    assert end_of_turn(tokenizer) == tokenizer.eos_token_id

@@ -155,6 +155,18 @@ def test_plan_refuses_it_and_writes_nothing(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == [".dvc", "recipe.yaml"]
 
 
+def test_answers_that_the_verifier_cannot_read(dag, tmp_path):
+    """By file and line, for the first rows; a hub's table is not there yet."""
+    rows = [{"prompt": f"q{n}", "answer": n if n != 6 else "six"} for n in range(9)]
+    (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = "synthesize: {sources: [{kind: jsonl, name: own, path: own.jsonl%s}]}"
+    assert refusal(dag, source % "") == (
+        "own.jsonl:7: the verifier 'numeric' cannot read the answer 'six', so nothing would ever"
+        " count as right; correct the answers, or give the source another verifier, such as 'exact'"
+    )
+    assert "synthesize" in dag(source % ", verifier: exact").stages
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [

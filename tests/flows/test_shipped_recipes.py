@@ -21,6 +21,7 @@ CHAINS = {
     "rl-from-base": ["base", "rl"],
     "mid-training": ["imported", "base", "sft", "rl"],
     "expert-iteration": ["base", "sft", "sft_1", "sft_2", "sft_3"],
+    "own-evaluation": ["base"],
 }
 """Recipe -> the policies that its evaluation compares, in order."""
 
@@ -102,7 +103,7 @@ def test_it_resolves_as_it_is_shipped(name, capsys):
 
 # Each is a whole pipeline: three to eleven stages that train or sample.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", [name for name in CHAINS if name != "own-evaluation"])
 def test_it_runs_to_its_end_on_a_tiny_model(project, name):
     folder = project.write(f"recipes/{name}/recipe.yaml", shrunk(name)).parent
     done = project.cli("run", f"recipes/{name}", "--local", env={"POSTTRAIN_TRACKING": "off"})
@@ -112,6 +113,27 @@ def test_it_runs_to_its_end_on_a_tiny_model(project, name):
     # Each was changed by its stage: no two of them are one.
     completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
     assert completions["generator"].n_unique() == len(CHAINS[name])
+
+
+@pytest.mark.slow
+def test_an_evaluation_alone_asks_every_row_of_the_file_once(project):
+    shipped = ROOT / "recipes/own-evaluation"
+    recipe = YAML(typ="safe").load((shipped / "recipe.yaml").read_text())
+    recipe |= {"import_model": {"path": "../../tiny"}, "run": {"threads": 1}}
+    recipe["evaluate"]["max_tokens"] = 16
+    rows = [json.loads(line) for line in (shipped / "problems.jsonl").read_text().splitlines()]
+    # What the tiny model can write at all: the rows that ship are of letters that it never saw.
+    rows = [{"prompt": f"up {n} =", "answer": f"#### {n % 2}"} for n, _ in enumerate(rows)]
+    folder = project.write("recipes/own-evaluation/recipe.yaml", json.dumps(recipe)).parent
+    project.write("recipes/own-evaluation/problems.jsonl", "\n".join(map(json.dumps, rows)) + "\n")
+    done = project.cli(
+        "run", "recipes/own-evaluation", "--local", env={"POSTTRAIN_TRACKING": "off"}
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads((folder / "data/evaluate/report.json").read_text())
+    assert (report["num_problems"], report["num_samples"], report["temperature"]) == (4, 1, 0.0)
+    completions = pl.read_parquet(folder / "data/evaluate/completions.parquet")
+    assert sorted(completions["prompt"]) == sorted(row["prompt"] for row in rows)
 
 
 OWN_PAIRS = """

@@ -101,9 +101,8 @@ def test_both_sides_of_a_pair_are_shown_and_of_a_label_one(lines, tokenizer):
 
 def test_of_a_text_every_token_bears_loss(lines, tokenizer):
     found = inspect_file(lines({"text": "five is five"}), encoding=Encoding(tokenizer))
-    (span,) = found.shown[0].spans
-    assert span.learned
-    assert "".join(span.tokens) == "five is five<eos>"
+    shown = [("".join(span.tokens), span.learned) for span in found.shown[0].spans]
+    assert shown == [("<bos>", False), ("five is five<eos>", True)]
 
 
 def test_the_row_that_is_asked_for_is_shown(lines, tokenizer):

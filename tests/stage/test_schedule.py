@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field, model_validator
 
 from posttrain.stage.config import StageConfig
+from posttrain.stage.descriptions import DescribedJsonSchema
 from posttrain.stage.errors import UserError
 from posttrain.stage.identity import identity
 from posttrain.stage.schedule import NumberSchedules, Schedulable, schedules_in
@@ -189,7 +190,7 @@ def test_a_plain_config_takes_no_schedule():
 
 
 def test_an_editor_is_told_of_schedules():
-    schema = Learner.model_json_schema()
+    schema = Learner.model_json_schema(schema_generator=DescribedJsonSchema)
     rate = schema["properties"]["rate"]
     assert rate["description"] == "Step size."
     assert rate["default"] == 0.1

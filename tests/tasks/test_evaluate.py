@@ -9,6 +9,7 @@ import torch
 
 from posttrain.data.schemas import COMPLETIONS, IDENTITY, PROBLEMS, problems_table, with_row_ids
 from posttrain.data.tables import read_table, write_table
+from posttrain.data.templates import encode_prompts
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.reward_head import save_reward_model, start_reward_model
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -299,3 +300,43 @@ def test_what_could_not_be_judged_is_a_share_of_each_policy_and_told(guesser, co
     assert metrics["evaluate/num_unjudged"] == lost
     notes = [each["line"] for each in told if each["kind"] == "note"]
     assert any("samples of policy 'it' could not be judged" in each for each in notes)
+
+
+def test_at_temperature_0_the_likeliest_token_is_taken_and_every_problem_has_one_sample(
+    guesser, coins_path, tmp_path
+):
+    """Beside a loop over whole forward passes, which knows no engine."""
+    inputs = {"problems": coins_path, "policies.it": guesser}
+    config = EvaluateConfig.parse({"temperature": 0, "max_tokens": 8}, where="evaluate")
+    assert (config.num_samples, config.pass_at) == (1, (1,))
+    outputs = {"report": tmp_path / "report.json", "completions": tmp_path / "completions.parquet"}
+    metrics = run(config, inputs, outputs, StageContext.quiet(tmp_path / "scratch"))
+    samples = read_table(outputs["completions"], COMPLETIONS)
+    assert len(samples) == len(read_table(coins_path, PROBLEMS))
+    policy = load_policy(guesser)
+    for row in samples.head(5).to_dicts():
+        ids = list(encode_prompts(policy.tokenizer, [row["prompt"]])[0])
+        start = len(ids)
+        while len(ids) < start + 8:
+            with torch.no_grad():
+                ids.append(int(policy.model(torch.tensor([ids])).logits[0, -1].argmax()))
+            if ids[-1] == policy.tokenizer.eos_token_id:
+                break
+        assert row["text"] == policy.tokenizer.decode(ids[start:], skip_special_tokens=True)
+    report = read_report(outputs["report"])
+    assert (report.temperature, report.num_samples) == (0.0, 1)
+    assert metrics["evaluate/it/pass_at_1"] == samples["verified"].mean()
+    # Another seed draws nothing else, as nothing is drawn.
+    again = {name: tmp_path / f"again_{path.name}" for name, path in outputs.items()}
+    run(config, inputs, again, replace(StageContext.quiet(tmp_path / "scratch"), seed=7))
+    assert read_table(again["completions"], COMPLETIONS).equals(samples)
+
+
+def test_more_samples_of_what_is_not_drawn_are_refused():
+    with pytest.raises(UserError, match="at temperature 0 all 8 samples of a problem would be the"):
+        EvaluateConfig.parse({"temperature": 0, "num_samples": 8}, where="evaluate")
+    with pytest.raises(UserError, match="temperature: input should be greater than or equal to 0"):
+        EvaluateConfig.parse({"temperature": -1}, where="evaluate")
+    once = EvaluateConfig.parse({"temperature": 0}, where="evaluate")
+    # What a resolved recipe says of itself is read back as it is.
+    assert EvaluateConfig.parse(once.model_dump(), where="evaluate") == once

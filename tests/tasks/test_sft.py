@@ -395,3 +395,30 @@ def test_a_loss_may_ask_for_the_reference_alone(base, answers, write, tmp_path):
     run(config, {"policy": base, "traces": write(rows)}, outputs, quiet(tmp_path))
     # At the first step the policy is the reference, whatever batches the two were computed in.
     assert Anchored.seen[0] < 1e-4
+
+
+@pytest.mark.parametrize("learner", [{}, {"lora": {"rank": 4}}])
+def test_what_is_held_out_is_measured_before_and_after_and_changes_nothing(
+    answers, base, write, tmp_path, learner
+):
+    """Beside the mean over all rows at once, by the models themselves."""
+    rows = answers.filter("verified")
+    taught, held = rows.head(40), rows.tail(20)
+    config = TASK.config(**CONFIG | {"learner": learner})
+    found = {}
+    for name, more in {"with": {"heldout": write(held, "held")}, "without": {}}.items():
+        outputs = {"policy": tmp_path / name, "curve": tmp_path / f"{name}.parquet"}
+        inputs = {"policy": base, "traces": write(taught, "taught"), **more}
+        found[name] = run(config, inputs, outputs, quiet(tmp_path / f"{name}-scratch"))
+    policies = [load_policy(tmp_path / name) for name in found]
+    assert len({weights_digest(policy.model) for policy in policies}) == 1
+    metrics = found["with"]
+    assert metrics["sft/heldout_nll_before"] == pytest.approx(
+        nll(load_policy(base), held), abs=1e-4
+    )
+    assert metrics["sft/heldout_nll"] == pytest.approx(nll(policies[0], held), abs=1e-4)
+    assert metrics["sft/heldout_nll"] < metrics["sft/heldout_nll_before"]
+    assert metrics["sft/heldout_perplexity"] == pytest.approx(
+        2.718281828 ** metrics["sft/heldout_nll"]
+    )
+    assert not [name for name in found["without"] if "heldout" in name]

@@ -4,15 +4,17 @@ import json
 import operator
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from posttrain.data.schemas import SCHEMAS, row_id
+from posttrain.data.schemas import SCHEMAS, Problem, row_id
 from posttrain.data.sources.table import falls_in_heldout
 from posttrain.data.tables import check_table
 from posttrain.data.teachers.programs import PROGRAMS
+from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.synthesize import TASK
@@ -335,7 +337,7 @@ def test_an_unknown_verifier_is_refused_with_the_nearest(refusal, rows):
 
 def test_an_answer_that_its_verifier_cannot_check_is_refused(refusal, rows):
     file = rows(*({"prompt": f"q{n}", "answer": "red", "solution": "#### 1"} for n in range(20)))
-    assert "checked by the verifier 'numeric', but its answer is 'red'" in refusal(
+    assert f"{file}:1: the verifier 'numeric' cannot read the answer 'red'" in refusal(
         sources=[file_source(file)]
     )
 
@@ -410,3 +412,41 @@ def test_a_row_whose_context_or_weight_makes_no_sense_is_refused(refusal, rows, 
     found = refusal(sources=[source])
     assert sentence in found
     assert f"{path}:1" in found
+
+
+# A verifier, an answer that it reads, and one that it cannot.
+UNREAD = {
+    "numeric": ("numeric", "1,000 eggs", "a dozen"),
+    "choice": ("choice", "(B) Paris", "Paris"),
+    "box": ("box", "[0, 0, 2, 2]", "[2, 0, 0, 2]"),
+    "tool_call": ("tool_call", '{"name": "f", "arguments": {}}', "f()"),
+}
+
+
+@pytest.mark.parametrize(("verifier", "read", "unread"), UNREAD.values(), ids=UNREAD)
+def test_answers_that_the_verifier_cannot_read_are_named_by_their_lines(
+    synthesize, tmp_path, verifier, read, unread
+):
+    path = tmp_path / "own.jsonl"
+    answers = [read, unread, read, unread]
+    rows = [{"prompt": f"q{n}", "answer": answer} for n, answer in enumerate(answers)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(UserError) as caught:
+        synthesize(sources=[file_source(path, verifier=verifier, use="heldout")])
+    assert str(caught.value) == (
+        f"{path}:2: the verifier '{verifier}' cannot read the answer {unread!r}, so nothing would"
+        f" ever count as right (1 more row like it: {path}:4); correct the answers, or give the"
+        " source another verifier, such as 'exact'"
+    )
+
+
+def test_what_needs_no_answer_and_what_runs_programs_is_not_looked_at():
+    row = Problem("own", "q", "", 0, "", scored_by='{"kind": "format"}', origin_file="f.jsonl")
+    pattern = '{"kind": "regex", "pattern": "x"}'
+    tests = '{"kind": "python_tests", "tests": ["assert f(1) == 2"]}'
+    for scored_by in (row.scored_by, pattern, tests):
+        refuse_unread_answers([replace(row, scored_by=scored_by)])
+    # What a generator made is right by the way it was made.
+    refuse_unread_answers([replace(row, scored_by='{"kind": "numeric"}', origin_file="")])
+    with pytest.raises(UserError, match="f.jsonl:0: the verifier 'numeric' cannot read the answer"):
+        refuse_unread_answers([replace(row, scored_by='{"kind": "numeric"}')])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from posttrain.data.formats.base import RawRow, RowFormat, as_list, is_text, plain_text
+from posttrain.data.formats.base import RawRow, RowFormat, as_list, plain_text
 from posttrain.data.formats.forms import Conversation, Form
 from posttrain.data.sources.columns import clipped
 from posttrain.stage.errors import UserError
@@ -26,10 +26,6 @@ class AlpacaFormat(RowFormat):
     kind: Literal["alpaca"] = "alpaca"
     joint: str = "\n\n"
     """What stands between an instruction and its input."""
-
-    def fits(self, record: RawRow) -> bool:
-        """Find texts."""
-        return all(is_text(self.value(record, name)) for name in self.NEEDED)
 
     def convert(self, record: RawRow, where: str) -> Iterator[Form]:
         """Join instruction and input to one question."""

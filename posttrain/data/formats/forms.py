@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from posttrain.data.contexts import Message, PromptContext
+from posttrain.data.contexts import Message, PromptContext, Turn
 
-_SYSTEM, _USER, _ASSISTANT = "system", "user", "assistant"
+_SYSTEM, _USER, _ASSISTANT, _TOOL = "system", "user", "assistant", "tool"
 _KEPT = ("role", "content", "tool_calls")
-"""What a turn before a prompt keeps of a message."""
+"""What a turn keeps of a message, beside a weight of 0."""
 
 
 class Unfit(Exception):
@@ -20,6 +20,7 @@ class TaughtAnswer:
     """An answer to learn: what is asked, in its context, and what is said."""
 
     prompt: str
+    """Empty where the text answers nothing."""
     context: PromptContext
     answer: str
 
@@ -70,10 +71,6 @@ class Form:
         """
         raise NotImplementedError
 
-    def plain(self) -> str:
-        """Give the text, where the form neither teaches nor judges."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Conversation(Form):
@@ -88,6 +85,8 @@ class Conversation(Form):
     def taught(self) -> TaughtAnswer:
         """Cut off the last answer, to be learned; see `asked` for what stands before.
 
+        What follows the last answer that is to be learned, as its weight says, is left out.
+
         Raises:
             Unfit: It does not end with an answer of the assistant's in words.
 
@@ -95,6 +94,11 @@ class Conversation(Form):
         if not self.messages:
             raise Unfit("it has no messages")
         *before, last = self.messages
+        while before and last["role"] == _ASSISTANT and not last.get("weight", 1):
+            answers = [n for n, each in enumerate(before) if each["role"] == _ASSISTANT]
+            if not answers:
+                raise Unfit("all that the assistant says has weight 0")
+            *before, last = before[: answers[-1] + 1]
         if last["role"] != _ASSISTANT:
             raise Unfit(f"its last message is the {last['role']}'s, so there is no answer to learn")
         if last.get("tool_calls"):
@@ -111,7 +115,8 @@ class Conversation(Form):
             The prompt and its context.
 
         Raises:
-            Unfit: The user does not speak last, or a system prompt stands elsewhere than first.
+            Unfit: Neither the user nor a tool speaks last, nobody asks, or a system prompt stands
+                elsewhere than first.
 
         """
         system, turns = "", list(self.messages)
@@ -119,14 +124,18 @@ class Conversation(Form):
             system = str(turns.pop(0)["content"]).strip()
         if any(turn["role"] == _SYSTEM for turn in turns):
             raise Unfit("a system message stands in its middle")
-        if not turns or turns[-1]["role"] != _USER:
+        asking = [place for place, turn in enumerate(turns) if turn["role"] == _USER]
+        if not asking or turns[-1]["role"] not in (_USER, _TOOL):
             who = f"the {turns[-1]['role']}'s" if turns else "no one's"
             raise Unfit(f"the answer follows a message of {who}, and not of the user's")
-        prompt = str(turns.pop()["content"]).strip()
+        prompt = str(turns[asking[-1]]["content"]).strip()
         if not prompt:
             raise Unfit("its last question is empty")
-        said = [{name: turn[name] for name in _KEPT if turn.get(name)} for turn in turns]
-        return prompt, PromptContext(system=system, turns=tuple(said), tools=self.tools)  # type: ignore[arg-type]
+        said = [_turn(turn) for turn in turns]
+        before, between = said[: asking[-1]], said[asking[-1] + 1 :]
+        return prompt, PromptContext(
+            system=system, turns=tuple(before), between=tuple(between), tools=self.tools
+        )
 
 
 @dataclass(frozen=True)
@@ -205,15 +214,28 @@ class AnsweredQuestion(Form):
 
 @dataclass(frozen=True)
 class PlainText(Form):
-    """A text without a question."""
+    """A text without a question: all of it is learned."""
 
     WHAT: ClassVar[str] = "plain texts"
+    TEACHES: ClassVar[bool] = True
 
     text: str
 
-    def plain(self) -> str:
-        """Return the text."""
-        return self.text
+    def taught(self) -> TaughtAnswer:
+        """Teach the text, which answers nothing.
+
+        Raises:
+            Unfit: It is empty.
+
+        """
+        if not self.text:
+            raise Unfit("its text is empty")
+        return TaughtAnswer("", PromptContext(), self.text)
+
+
+def _turn(message: Message) -> Turn:
+    kept = {name: message[name] for name in _KEPT if message.get(name)}
+    return Turn(**kept, weight=int(bool(message.get("weight", 1))))  # type: ignore[arg-type]
 
 
 def user_asks(prompt: str, system: str = "") -> Conversation:

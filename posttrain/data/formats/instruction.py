@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from posttrain.data.formats.alpaca import one_answer
-from posttrain.data.formats.base import RawRow, RowFormat, is_text
+from posttrain.data.formats.base import RawRow, RowFormat
 from posttrain.data.formats.forms import Conversation, Form
 
 
@@ -24,10 +24,6 @@ class InstructionFormat(RowFormat):
     kind: Literal["instruction"] = "instruction"
     joint: str = "\n\n"
     """What stands between an instruction and what it is about."""
-
-    def fits(self, record: RawRow) -> bool:
-        """Find texts."""
-        return all(is_text(self.value(record, name)) for name in self.NEEDED)
 
     def convert(self, record: RawRow, where: str) -> Iterator[Form]:
         """Join the instruction and what it is about to one question."""

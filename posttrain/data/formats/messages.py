@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from posttrain.data.contexts import Message
+from posttrain.data.contexts import THINKING, THOUGHT, Message
 from posttrain.data.formats.base import RawRow, RowFormat, as_list, plain_text
 from posttrain.data.formats.forms import Conversation, Form
 from posttrain.data.sources.columns import clipped
@@ -116,19 +116,39 @@ def _message(value: Any, where: str) -> Message:
     if role is None:
         known = nearest(str(value["role"]), _ROLES) or f"; there are {', '.join(_ROLES)}"
         raise UserError(f"{where} has the role {clipped(value['role'])}{known}")
-    if str(value.get("weight", 1)) in ("0", "0.0", "False"):
-        raise UserError(
-            f"{where} has weight 0, which is not read: the last answer is learned, or all with"
-            " sft.turns: assistant; leave weight out"
-        )
     content = value.get("content")
     if isinstance(content, list):
         content = "".join(_words(part, where) for part in content)
-    message: dict[str, Any] = {"role": role, "content": plain_text(content, f"{where}: content")}
+    text = plain_text(content, f"{where}: content")
+    thought = plain_text(value.get("reasoning_content"), f"{where}: reasoning_content")
+    if thought and role == "assistant":
+        text = f"{THINKING}\n{thought}\n{THOUGHT}\n\n{text}"
+    message: dict[str, Any] = {"role": role, "content": text}
+    if not bears_loss(value.get("weight"), where):
+        message["weight"] = 0
     calls = value.get("tool_calls") or ([call] if (call := value.get("function_call")) else [])
     if calls:
         message["tool_calls"] = [_call(call, where) for call in as_list(calls) or [calls]]
     return message
+
+
+def bears_loss(value: Any, where: str) -> bool:
+    """Read the weight of a message.
+
+    Args:
+        value: As the file has it.
+        where: File, line and message, for errors.
+
+    Returns:
+        False for 0; True for 1, and where nothing is said.
+
+    Raises:
+        UserError: It is another number, or none.
+
+    """
+    if value is None or value in (0, 1):
+        return value is None or bool(value)
+    raise UserError(f"{where} has the weight {clipped(value)}; 1 bears loss, and 0 does not")
 
 
 def _words(part: Any, where: str) -> str:

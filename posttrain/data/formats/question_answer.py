@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
-from posttrain.data.formats.base import RawRow, RowFormat, is_text
+from posttrain.data.formats.base import RawRow, RowFormat
 from posttrain.data.formats.forms import AnsweredQuestion, Form
 
 
@@ -20,10 +20,6 @@ class QuestionAnswerFormat(RowFormat):
     NEEDED = frozenset({"question", "answer"})
 
     kind: Literal["question_answer"] = "question_answer"
-
-    def fits(self, record: RawRow) -> bool:
-        """Find texts or numbers."""
-        return all(is_text(self.value(record, name)) for name in self.NEEDED)
 
     def convert(self, record: RawRow, where: str) -> Iterator[Form]:
         """Read the question, the answer and the solution."""

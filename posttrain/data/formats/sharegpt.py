@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from posttrain.data.contexts import Message
 from posttrain.data.formats.base import RawRow, RowFormat, as_list, plain_text
 from posttrain.data.formats.forms import Conversation, Form
-from posttrain.data.formats.messages import spoken, tools_of
+from posttrain.data.formats.messages import bears_loss, spoken, tools_of
 from posttrain.data.sources.columns import clipped
 from posttrain.stage.errors import UserError, nearest
 
@@ -74,4 +74,5 @@ def _message(value: Any, where: str) -> Message:
         known = nearest(speaker, [*_SPEAKERS, _CALL]) or f"; there are {', '.join(_SPEAKERS)}"
         raise UserError(f"{where} is from {clipped(speaker)}{known}")
     text = plain_text(value["value"], f"{where}: value")
-    return {"role": _SPEAKERS[speaker], "content": text}
+    weight = {} if bears_loss(value.get("weight"), where) else {"weight": 0}
+    return {"role": _SPEAKERS[speaker], "content": text, **weight}

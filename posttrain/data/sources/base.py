@@ -80,6 +80,22 @@ class Source(Part):
     def check(self, teacher: Teacher) -> None:
         """Refuse what cannot be read, or not be solved by `teacher`, before anything is made."""
 
+    def first_problems(self, request: SourceRequest, most: int) -> "list[Problem]":  # noqa: ARG002 - as above
+        """Read the first problems, for what a plan looks at; none where they are not there yet.
+
+        Args:
+            request: As the stage will ask.
+            most: How many.
+
+        Returns:
+            Problems of either side.
+
+        Raises:
+            UserError: A row cannot be used; file and line are named.
+
+        """
+        return []
+
     def in_context(self, rows: SourceRows) -> SourceRows:
         """Put the source's context around all its problems.
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -74,15 +75,9 @@ class TableSource(Source):
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Read, check and part the table; see `Source.read`."""
-        place = request.path or self.origin()
         rows, num_rows = SourceRows(), 0
-        for number, record in self.records(request):
+        for row, problem in self._problems(request):
             num_rows += 1
-            where = self.where(place, number)
-            answered = getattr(self.verifier, "REFERENCE", True)
-            row = parse_row(where, record, self.columns, answered=answered)
-            own = parameters_of(self.verifier, record, self.parameters, where=where)
-            problem = self._problem(row, number, request, own)
             side = self._side(row.prompt, request)
             if side == "heldout":
                 rows.heldout.append(problem)
@@ -92,8 +87,23 @@ class TableSource(Source):
                     generator = f"file:{self.name}"
                     rows.solutions.append(Solution(problem, row.solution, generator, row.weight))
         if not num_rows:
-            raise UserError(f"{place}: there are no rows in it")
+            raise UserError(f"{request.path or self.origin()}: there are no rows in it")
         return rows
+
+    def first_problems(self, request: SourceRequest, most: int) -> "list[Problem]":
+        """Read the first rows of a local table; see `Source.first_problems`."""
+        if request.path is None or not request.path.exists():
+            return []
+        return [problem for _, problem in islice(self._problems(request), most)]
+
+    def _problems(self, request: SourceRequest) -> "Iterator[tuple[ProblemRow, Problem]]":
+        place = request.path or self.origin()
+        answered = getattr(self.verifier, "REFERENCE", True)
+        for number, record in self.records(request):
+            where = self.where(place, number)
+            row = parse_row(where, record, self.columns, answered=answered)
+            own = parameters_of(self.verifier, record, self.parameters, where=where)
+            yield row, self._problem(row, number, request, own)
 
     def _problem(
         self, row: ProblemRow, number: int, request: SourceRequest, own: Mapping[str, Any]

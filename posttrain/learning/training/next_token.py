@@ -14,6 +14,7 @@ from posttrain.data.rows import (
     check_answers,
     encode_rows,
 )
+from posttrain.data.templates import end_of_turn
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import hold_out
@@ -105,9 +106,10 @@ def next_token_objective(
         references = reference_logprobs(policy, rows, config)
         corpus = replace(corpus, facts=replace(corpus.facts, references=references))
     facts = corpus.facts
-    taught, held = hold_out(
-        prompt_keys(corpus.prompts), config.learner.early_stop, seed=context.seed
-    )
+    asked = prompt_keys(corpus.prompts)
+    # A text that answers nothing stands for itself.
+    keys = [key or text for key, text in zip(asked, corpus.texts, strict=True)]
+    taught, held = hold_out(keys, config.learner.early_stop, seed=context.seed)
     batches = token_batches(
         policy,
         [rows[index] for index in taught],
@@ -165,6 +167,7 @@ def fit(
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=where
     )
+    _ends_its_turns(policy)
     trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {
@@ -173,3 +176,11 @@ def fit(
         f"{where}/num_rows": float(num_rows),
         f"{where}/num_too_long": float(len(corpus.texts) - num_rows),
     }
+
+
+def _ends_its_turns(policy: "Policy") -> None:
+    """Let others stop where the template's turns end: the generation config is what they read."""
+    config, end = policy.model.generation_config, end_of_turn(policy.tokenizer)
+    known = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    if end not in {policy.tokenizer.eos_token_id, *known}:
+        config.eos_token_id = [*(token for token in known if token is not None), end]

@@ -86,11 +86,6 @@ def _sections(
     data: BroughtData, form: type[Form], found: Inspection
 ) -> Mapping[str, Sequence[str]]:
     """The sections of the recipe, each as the lines below its name."""
-    if not form.TEACHES and not form.JUDGES:
-        raise UserError(
-            f"{data.file} holds {form.WHAT}, which no flow that ships learns from by itself; bring"
-            " conversations, questions with answers, or preferences"
-        )
     length = _length_lines(data, found)
     if form.TEACHES:
         base = {} if data.model else {"pretrain": ["  steps: 200", *length]}

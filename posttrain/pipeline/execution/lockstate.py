@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from posttrain.pipeline.dvc_views import keep_views
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.dvc import LOCK_FILE, DvcStore, LockEntry
 from posttrain.provenance.ledger import ArtifactRecord, Ledger, StageRun
@@ -80,7 +81,7 @@ def learn_committed(folder: Path, ledger: Ledger) -> None:
 def keep_committed(
     folder: Path, ledger: Ledger, records: Mapping[str, StageRun], stages: Collection[str]
 ) -> bool:
-    """Let the file say what made the outputs that are in place now.
+    """Let the file say what made the outputs that are in place now, and DVC show what they are.
 
     What is reused or restored stays as it stands: two clones that make nothing write nothing.
 
@@ -94,7 +95,8 @@ def keep_committed(
         False if the file already said so.
 
     """
-    stood = {each.stage: each for each in stage_runs_in(_lines(folder / NAME), where=NAME)}
+    keep_views(folder, records, stages)
+    stood = {each.stage: each for each in committed(folder)}
     kept = [
         made
         for name in stages

@@ -13,13 +13,8 @@ import torch.utils.deterministic
 
 import posttrain.pipeline.execution.child
 from posttrain.pipeline.hermetic import system
-from posttrain.stage.config import StageConfig
 
 __all__ = ["posttrain", "torch"]
-
-# To find the text below a field, pydantic searches every module there is: 20 ms for each class of
-# parameters that a stage imports, for descriptions that nobody reads here.
-StageConfig.model_config["use_attribute_docstrings"] = False
 
 # Its first call formats the stack, for which it reads source files. A stage seeds itself again.
 torch.manual_seed(0)

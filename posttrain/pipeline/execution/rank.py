@@ -17,7 +17,6 @@ from posttrain.pipeline.execution.child import concluded, emitter, logged, only_
 from posttrain.pipeline.execution.ranks import threads_of_rank
 from posttrain.pipeline.execution.sandboxes import receive_door
 from posttrain.pipeline.hermetic.process import listen
-from posttrain.stage.config import StageConfig
 
 _GRACE_SECONDS = 1.0
 
@@ -26,8 +25,6 @@ def main() -> None:
     """Ask for the assignment, run it, say how it ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     rank = int(os.environ["RANK"])
-    # As in `preload`: half a second of looking for texts that nobody reads here.
-    StageConfig.model_config["use_attribute_docstrings"] = False
     link = connection.Client(sys.argv[1], family="AF_UNIX")
     link.send(rank)
     assignment: Assignment = link.recv()

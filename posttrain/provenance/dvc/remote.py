@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from posttrain.provenance.dvc.repository import open_repo
+from posttrain.provenance.dvc.repository import open_repo, remote_failures
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import CacheName, sha256_of
 
@@ -100,11 +100,9 @@ class DvcRemote:
 
     @contextmanager
     def _explained(self, done: str) -> Iterator[None]:
-        from dvc.exceptions import DvcException
-
         try:
             yield
-        except (DvcException, OSError) as error:
+        except remote_failures() as error:
             raise UserError(f"the DVC remote '{self.name}' cannot be {done}: {error}") from None
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -80,3 +81,17 @@ def _link_whole(odb: Any) -> None:
         os.replace(half, target)  # noqa: PTH105 - a million files: no objects for paths
 
     odb.fs.reflink = beside
+
+
+def remote_failures() -> tuple[type[Exception], ...]:
+    """Name what reading or writing a remote may fail with: clients of S3 have errors of their own.
+
+    Returns:
+        Classes of exceptions, for an `except`, which asks once something went wrong.
+
+    """
+    from dvc.exceptions import DvcException
+
+    botocore = sys.modules.get("botocore.exceptions")
+    of_s3 = (botocore.BotoCoreError, botocore.ClientError) if botocore else ()
+    return (DvcException, OSError, *of_s3)

@@ -11,7 +11,7 @@ from typing import Any
 from posttrain.provenance.dvc import lockfile, objects
 from posttrain.provenance.dvc.guard import guarded, register
 from posttrain.provenance.dvc.records import LOCK_FILE, LockEntry, StoredObject
-from posttrain.provenance.dvc.repository import open_repo
+from posttrain.provenance.dvc.repository import open_repo, remote_failures
 from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import CacheName
 
@@ -99,7 +99,6 @@ class DvcStore:
 
         """
         from dvc.config import NoRemoteError
-        from dvc.exceptions import DvcException
 
         with self._asking:
             if md5 not in self._remote_has:
@@ -108,7 +107,7 @@ class DvcStore:
                     self._remote_has[md5] = bool(odb.exists(md5))
                 except NoRemoteError:
                     self._remote_has[md5] = False
-                except (DvcException, OSError) as error:
+                except remote_failures() as error:
                     raise UserError(f"the DVC remote cannot be read: {error}") from None
             return self._remote_has[md5]
 

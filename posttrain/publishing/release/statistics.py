@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Mapping
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from posttrain.publishing.release.results import Counts, Results
+
+if TYPE_CHECKING:
+    import numpy as np
 
 STATISTICS = 2
 """Version of the rules that gates decide by; releases that state none were resampled."""
@@ -45,7 +47,7 @@ def estimate(metric: str, results: Results, confidence: float) -> dict[str, floa
 
 def compare(
     metric: str, ours: Results, theirs: Results, confidence: float
-) -> tuple[np.ndarray, dict[str, float]]:
+) -> "tuple[np.ndarray, dict[str, float]]":
     """Differences by problem, and their mean with its interval and two-sided p-value."""
     differences_P, figures = paired(metric, ours, theirs)
     low, high = interval(differences_P, confidence, lowest=-1.0, highest=1.0)
@@ -54,7 +56,7 @@ def compare(
     return differences_P, figures
 
 
-def paired(metric: str, ours: Results, theirs: Results) -> tuple[np.ndarray, dict[str, float]]:
+def paired(metric: str, ours: Results, theirs: Results) -> "tuple[np.ndarray, dict[str, float]]":
     """Differences by problem, and the figures that no statistics decide."""
     first_P = problem_values(metric, ours.pooled())
     second_P = problem_values(metric, theirs.pooled())
@@ -68,7 +70,7 @@ def paired(metric: str, ours: Results, theirs: Results) -> tuple[np.ndarray, dic
     }
 
 
-def problem_values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:
+def problem_values(metric: str, pooled: Mapping[str, Counts]) -> "np.ndarray":
     """The metric of each problem, by id. `[P]`, float64."""
     import torch
 
@@ -81,7 +83,7 @@ def problem_values(metric: str, pooled: Mapping[str, Counts]) -> np.ndarray:
     return values_P
 
 
-def sign_test(differences_P: np.ndarray) -> float:
+def sign_test(differences_P: "np.ndarray") -> float:
     """Return the two-sided p-value of "positive as often as negative"; zeros are left out.
 
     On differences of right and wrong this is McNemar's exact test (McNemar 1947). No difference at
@@ -94,7 +96,7 @@ def sign_test(differences_P: np.ndarray) -> float:
 
 
 def interval(
-    values_P: np.ndarray, confidence: float, *, lowest: float, highest: float
+    values_P: "np.ndarray", confidence: float, *, lowest: float, highest: float
 ) -> tuple[float, float]:
     """Return the ends of an interval that holds the mean of the population of problems.
 
@@ -117,7 +119,7 @@ def interval(
     return low, -lower_bound(-values_P, tail, lowest=-highest)
 
 
-def lower_bound(values_P: np.ndarray, tail: float, *, lowest: float) -> float:
+def lower_bound(values_P: "np.ndarray", tail: float, *, lowest: float) -> float:
     r"""Bound the mean of a population from below by a sample of it.
 
     The ``tail`` quantile of ``D_0 lowest + D_1 x_1 + ... + D_P x_P`` with D uniform on the simplex:
@@ -136,6 +138,7 @@ def lower_bound(values_P: np.ndarray, tail: float, *, lowest: float) -> float:
     Returns:
         The bound, at least `lowest`.
 
+    >>> import numpy as np
     >>> round(lower_bound(np.ones(20), 0.025, lowest=0.0), 4)  # 0.025 ** (1 / 20)
     0.8316
 
@@ -176,7 +179,7 @@ def problems_needed(bound: float, tail: float, *, best: float, lowest: float) ->
     return 1.0 if share <= tail else float(math.ceil(math.log(tail) / math.log(share)))
 
 
-def chance_at_most(at: float, values_P: np.ndarray, *, lowest: float) -> float:
+def chance_at_most(at: float, values_P: "np.ndarray", *, lowest: float) -> float:
     """Return ``P(D_0 lowest + D_1 x_1 + ... + D_P x_P <= at)`` for D uniform on the simplex.
 
     As D is a vector of exponential numbers over their sum, this is the chance that a weighted sum
@@ -193,6 +196,8 @@ def chance_at_most(at: float, values_P: np.ndarray, *, lowest: float) -> float:
         The chance.
 
     """
+    import numpy as np
+
     values_V, count_V = np.unique(np.append(values_P, lowest), return_counts=True)
     weights_V = values_V - at
     if (weights_V >= 0).all() or (weights_V <= 0).all():

@@ -11,6 +11,7 @@ from posttrain.learning.rewards.components.verifier import (
     verifier_of,
     verify,
 )
+from posttrain.learning.rewards.extractors.after_thinking import AfterThinkingAnswer
 from posttrain.learning.rewards.extractors.base import Extractor
 from posttrain.learning.rewards.extractors.boxed import BoxedAnswer
 from posttrain.learning.rewards.extractors.code import CodeAnswer
@@ -25,6 +26,7 @@ from posttrain.learning.rewards.verifiers.exact import ExactVerifier
 from posttrain.learning.rewards.verifiers.numeric import NumericVerifier
 from posttrain.learning.rewards.verifiers.reasoning_gym import GymVerifier
 from posttrain.stage.errors import UserError
+from posttrain.stage.slots import parts_in
 
 ALL = {
     "marker": MarkerAnswer(),
@@ -35,6 +37,7 @@ ALL = {
     "last_line": LastLineAnswer(),
     "whole": WholeAnswer(),
     "code": CodeAnswer(),
+    "after_thinking": AfterThinkingAnswer(),
 }
 
 
@@ -80,6 +83,15 @@ def test_every_extractor_is_tried_here():
         (LastLineAnswer(), " \n", None),
         (WholeAnswer(), " a\nb ", "a\nb"),
         (WholeAnswer(), " ", None),
+        (ALL["after_thinking"], "<think>\n#### 4\n</think>\n#### 5", "5"),
+        # What is thought is no answer, also where the prompt has opened the tag.
+        (ALL["after_thinking"], "#### 4\n</think>\nno idea", None),
+        (ALL["after_thinking"], "<think>\n#### 4", None),
+        (ALL["after_thinking"], "#### 4", None),
+        (AfterThinkingAnswer(closed=False), "#### 4", "4"),
+        (AfterThinkingAnswer(closed=False), "<think>\n#### 4", None),
+        (AfterThinkingAnswer(answer="whole", tag="r"), "<r>a</r> b </r> 5 ", "5"),
+        (AfterThinkingAnswer(answer={"kind": "boxed"}), r"\boxed{4}</think>\boxed{5}", "5"),
     ],
 )
 def test_the_answer_is_found(extractor, text, answer):
@@ -93,6 +105,21 @@ def test_a_text_of_many_marks_takes_no_time(extractor):
     for piece in (r"\boxed{", "<answer>", "{", "[", '{"a":', "#### \n", "answer is "):
         extractor.extract(piece * 100_000)
     assert time.perf_counter() - begun < 10
+
+
+def test_another_extractor_is_read_and_told_apart_like_any_part():
+    """Its settings come back from what is written of it, and its kind counts in keys."""
+    regex = {"kind": "regex", "pattern": "is (.)"}
+    found = EXTRACTORS.parse({"kind": "after_thinking", "answer": regex})
+    assert found.extract("it is 4</think>it is 5") == "5"
+    assert EXTRACTORS.parse(found.model_dump()) == found
+    assert [part.kind for part in parts_in(found)] == ["after_thinking", "regex"]
+    with pytest.raises(
+        UserError, match=r"answer.answer: there is no extractor 'lastline'; did you"
+    ):
+        ExactVerifier.parse(
+            {"answer": {"kind": "after_thinking", "answer": "lastline"}}, where="verifier"
+        )
 
 
 def test_the_last_object_is_found_behind_any_brackets_that_are_none():

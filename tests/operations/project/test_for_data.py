@@ -82,7 +82,6 @@ def test_a_limit_of_length_comes_from_the_rows(tmp_path):
 
 
 REFUSED = [
-    (['{"text": "a"}', '{"text": "b"}'], "holds plain texts, which no flow that ships learns from"),
     (['{"prompt": "a", "completion": "b"}'], "1 row can be learned, and two are needed"),
     (['{"q": 1}'], "no format has the columns q"),
     (['{"prompt": "a", "completion": "b"}'] * 9 + ['{"prompt": "a"}'], "1 row cannot be read"),

@@ -1,5 +1,6 @@
 """The extractors that ship with posttrain, by kind."""
 
+from posttrain.learning.rewards.extractors.after_thinking import AfterThinkingAnswer
 from posttrain.learning.rewards.extractors.base import Extractor
 from posttrain.learning.rewards.extractors.boxed import BoxedAnswer
 from posttrain.learning.rewards.extractors.code import CodeAnswer
@@ -23,6 +24,7 @@ EXTRACTORS = Slot(
         "last_line": LastLineAnswer,
         "whole": WholeAnswer,
         "code": CodeAnswer,
+        "after_thinking": AfterThinkingAnswer,
     },
     one_of=("extract",),
 )

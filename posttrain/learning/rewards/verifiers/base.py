@@ -61,6 +61,18 @@ class Verifier(Part):
         """
         return final_answer(text)
 
+    def reads(self, problem: "Problem") -> bool:  # noqa: ARG002 - for those that compare
+        """Tell whether a problem's answer is one that it can compare with.
+
+        Args:
+            problem: With its reference answer.
+
+        Returns:
+            False where no answer could ever count as right.
+
+        """
+        return True
+
     def place(self) -> str:
         """Say in words where an answer is looked for; empty where all of a text counts."""
         return ""

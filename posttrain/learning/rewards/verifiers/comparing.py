@@ -8,6 +8,7 @@ from posttrain.learning.rewards.extractors.marker import MarkerAnswer
 from posttrain.learning.rewards.extractors.registry import EXTRACTORS
 from posttrain.learning.rewards.score import NO_ANSWER, Score
 from posttrain.learning.rewards.verifiers.base import Verifier
+from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot
 
 if TYPE_CHECKING:
@@ -45,6 +46,15 @@ class ComparingVerifier(Verifier):
     def stated(self, text: str) -> str | None:
         """Find the answer; see `Verifier.stated`."""
         return self.answer.extract(text)
+
+    def reads(self, problem: "Problem") -> bool:
+        """Compare the problem's answer with itself; see `Verifier.reads`."""
+        if not self.REFERENCE:
+            return True
+        try:
+            return self.compare(self.expected(problem), problem).correct is not False
+        except UserError:
+            return False
 
     def place(self) -> str:
         """Say where the extractor looks."""

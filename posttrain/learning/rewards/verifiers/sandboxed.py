@@ -68,6 +68,10 @@ class SandboxVerifier(ComparingVerifier):
         """
         raise NotImplementedError
 
+    def reads(self, problem: "Problem") -> bool:  # noqa: ARG002 - nothing runs before the stage
+        """Leave it to the stage, as programs would have to run; see `Verifier.reads`."""
+        return True
+
     def score(self, text: str, problem: "Problem") -> Score:
         """Score one answer; see `Verifier.score`."""
         return self.verify([text], [problem])[0]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from posttrain.data.templates import end_of_turn
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -12,7 +14,7 @@ def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -
 
     Args:
         model: Its generation config may name several.
-        tokenizer: Names its end token.
+        tokenizer: Names its end token, and its chat template the one that ends a turn.
 
     Returns:
         Ids, ascending, each once.
@@ -20,7 +22,7 @@ def end_tokens(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -
     """
     configured = model.generation_config.eos_token_id
     several = configured if isinstance(configured, list) else [configured]
-    return sorted({tokenizer.eos_token_id, *several} - {None})
+    return sorted({tokenizer.eos_token_id, end_of_turn(tokenizer), *several} - {None})
 
 
 def without_end(token_ids: Sequence[int], ends: Sequence[int]) -> Sequence[int]:

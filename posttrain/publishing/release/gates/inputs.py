@@ -5,10 +5,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from posttrain.data.filters.base import KEEP
-from posttrain.data.filters.overlap import evaluation_overlap
-from posttrain.data.schemas import PROBLEMS
-from posttrain.data.tables import read_table
 from posttrain.publishing.release.gates.base import (
     Evidence,
     Gate,
@@ -33,6 +29,11 @@ class ContaminationGate(Gate):
     def check(self, evidence: Evidence) -> GateResult:
         """Compare every table that a model of the chain was trained on with the evaluation's."""
         import polars as pl
+
+        from posttrain.data.filters.base import KEEP
+        from posttrain.data.filters.overlap import evaluation_overlap
+        from posttrain.data.schemas import PROBLEMS
+        from posttrain.data.tables import read_table
 
         rule = (
             f"at most {self.allowed} rows of tables that a model was trained on have the prompt of "

@@ -10,8 +10,6 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.schemas import NULLABLE
-from posttrain.data.tables import check_table, schema_of
 from posttrain.provenance.ledger import ArtifactRecord, conflicts
 from posttrain.provenance.ledger.annotations import standing
 from posttrain.provenance.lineage.recalls import recalled
@@ -202,6 +200,9 @@ class ReproducibilityGate(Gate):
 
 def _check_artifact(record: ArtifactRecord, path: Path) -> bool:
     """Read a table or report again; other kinds are left alone, and False says so."""
+    from posttrain.data.schemas import NULLABLE
+    from posttrain.data.tables import check_table, schema_of
+
     kind = kind_named(record.type)
     if kind.shape == "table":
         num_rows = check_table(path, schema_of(kind))
