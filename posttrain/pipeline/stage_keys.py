@@ -52,7 +52,7 @@ INTERFACE = (
 runs it. What they hand over (parameters, seed, threads, device) is in the key by value; how they
 report progress and mistakes cannot change a result."""
 
-GENERATED = ("dvc.yaml", "dvc.lock", "params.yaml")
+GENERATED = ("dvc.yaml", "dvc.lock", "params.yaml", "posttrain.lock", "metrics.json", "plots")
 """Files beside a recipe that every run writes."""
 
 _SETUP = (

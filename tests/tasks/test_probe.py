@@ -110,3 +110,14 @@ def test_even_share_takes_from_every_stratum_and_keeps_the_order(coins):
     assert not even_share(table, 14, seed=1).equals(chosen)
     assert even_share(table, None, seed=0).equals(table)
     assert even_share(table, 99, seed=0).equals(table)
+
+
+def test_at_temperature_0_every_problem_is_attempted_once_and_alike(guesser, coins_path, tmp_path):
+    greedy = {"temperature": 0, "num_samples": 1}
+    samples, rates, _ = probe(guesser, coins_path, tmp_path / "a", **greedy)
+    assert ProbeConfig(temperature=0).num_samples == 1
+    assert set(rates["attempts"]) == {1}
+    assert set(rates["solve_rate"]) <= {0.0, 1.0}
+    # The policy guesses between two answers; which it finds likelier no longer hangs on a draw.
+    again, _, _ = probe(guesser, coins_path, tmp_path / "b", **greedy)
+    assert again.equals(samples)

@@ -30,6 +30,7 @@ def rows(kind, count=40):
     for n in range(count):
         asked = {"prompt": f"What is 2 + {n}?"}
         yield {
+            "texts": {"text": f"It is {n + 2} and {n}"},
             "chats": {**asked, "completion": f"It is {n + 2}"},
             "pairs": {**asked, "chosen": f"It is {n + 2}", "rejected": "2"},
             "labels": {**asked, "completion": f"It is {n + n % 2}", "label": bool(n % 2)},
@@ -52,8 +53,8 @@ def test_what_the_file_holds_decides_the_flow(tmp_path, model):
         values = recipe(tmp_path, brought(tmp_path, kind, model))
         return values["flow"], {*values} - {"flow", "format", "import_model"}
 
-    chats = flow_and_sections("chats")
-    assert chats == ("flows.own_chats", {"import_chats", "sft"})
+    chats = ("flows.own_chats", {"import_chats", "sft"})
+    assert flow_and_sections("chats") == flow_and_sections("texts") == chats
     pairs = ("flows.own_pairs", {"import_pairs", "reward", "preference"})
     assert flow_and_sections("pairs") == pairs
     assert flow_and_sections("lists") == pairs
@@ -115,7 +116,7 @@ def cli(folder, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["chats", "pairs", "labels", "lists"])
+@pytest.mark.parametrize("kind", ["chats", "pairs", "labels", "lists", "texts"])
 def test_the_recipe_runs_and_a_row_leads_back_to_its_line(tmp_path, model, kind):
     file = brought(tmp_path, kind).file
     made = cli(tmp_path, "init", "mine", "--data", file, "--model", model)
@@ -124,11 +125,12 @@ def test_the_recipe_runs_and_a_row_leads_back_to_its_line(tmp_path, model, kind)
     done = cli(project, "run", "--local")
     assert done.returncode == 0, done.stderr
 
-    last = "sft" if kind == "chats" else "preference"
+    taught = kind in ("chats", "texts")
+    last = "sft" if taught else "preference"
     assert weights_digest(load_policy(project / "data" / last / "policy").model) != weights_digest(
         load_policy(model).model
     )
-    importer, name = ("import_chats", "traces") if kind == "chats" else ("import_pairs", "pairs")
+    importer, name = ("import_chats", "traces") if taught else ("import_pairs", "pairs")
     path = f"data/{importer}/{name}.parquet"
     rows_made = pl.read_parquet(project / path)
     place = rows_made["parents"][0][0]
