@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext
+from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext, without_thinking
 from posttrain.data.templates import (
     answered_spans,
     encode_completions,
@@ -247,7 +247,8 @@ def check_answers(
         asked, context = PromptInContext.of(prompt)
         turns = [*context.messages(asked), {"role": "assistant", "content": text}]
         written = render_turns(tokenizer, turns, tools=context.tools, open_answer=False)
-        if text.strip() not in written:
+        # A thought before the answer is the template's own affair.
+        if without_thinking(text).strip() not in written:
             raise UserError(
                 f"the tokenizer's chat template drops the answer {text[:40]!r}; "
                 "use a template that writes the assistant's message, or none"

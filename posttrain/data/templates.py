@@ -275,6 +275,9 @@ def _written_at(
             # How a call is spelled is the template's own affair, so all that it writes is learned.
             written = render_turns(tokenizer, messages, tools=context.tools, open_answer=False)
             written, ends = written.rstrip(), ""
+            if not text.startswith(written) and written.startswith(before):
+                # Some write an empty thought, but only into the turn that is the last so far.
+                written = before + without_thinking(written[len(before) :])
     if len(written) == len(before) or not text.startswith(written):
         raise UserError(
             f"the tokenizer's chat template writes the earlier answer {content[:40]!r} otherwise"

@@ -146,9 +146,12 @@ def test_rows_without_a_context_are_plain_prompts():
 
 
 # As Qwen3 writes: turns end with a token that is not the tokenizer's end of text; thinking stands
-# in the last turn alone, and is closed at once where it is switched off.
+# in the last turn alone, an empty one if there is none, and is closed at once where it is switched
+# off.
 TURNS = (
-    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}"
+    "{% for m in messages %}<|{{ m['role'] }}|>"
+    "{% if m['role'] == 'assistant' and loop.last %}<think></think>{% endif %}"
+    "{{ m['content'].split('</think>')[-1] }}"
     "{% for c in m['tool_calls'] or [] %}<call>{{ c['name'] }}</call>{% endfor %}<|end|>\n"
     "{% endfor %}{% if add_generation_prompt %}<|assistant|>"
     "{% if enable_thinking is defined and enable_thinking is false %}<think></think>\n{% endif %}"
@@ -162,10 +165,9 @@ CALLED = PromptContext(
         {"role": "assistant", "content": "2", "weight": 0},
     ],
     between=[
-        {"role": "assistant", "tool_calls": [{"name": "add"}]},
+        {"role": "assistant", "tool_calls": [{"name": "add"}], "weight": 0},
         {"role": "tool", "content": "found 7"},
-        {"role": "assistant", "content": "wait", "weight": 0},
-        {"role": "assistant", "content": "", "tool_calls": [{"name": "check"}]},
+        {"role": "assistant", "content": "so", "tool_calls": [{"name": "check"}]},
         {"role": "tool", "content": "yes"},
     ],
 )
@@ -184,7 +186,7 @@ def ended(tokenizer):
     [
         ("last", "7<|end|>"),
         # No turn of the user's or of a tool, none of weight 0, and each with its end.
-        ("assistant", "1<|end|><call>add</call><|end|><call>check</call><|end|>7<|end|>"),
+        ("assistant", "1<|end|>so<call>check</call><|end|>7<|end|>"),
     ],
 )
 def test_calls_bear_loss_and_results_of_tools_and_turns_of_no_weight_do_not(ended, turns, learned):
@@ -192,7 +194,7 @@ def test_calls_bear_loss_and_results_of_tools_and_turns_of_no_weight_do_not(ende
     assert ended.decode(row.ids) == (
         "<|user|>one?<|end|>\n<|assistant|>1<|end|>\n<|user|>two?<|end|>\n<|assistant|>2<|end|>\n"
         "<|user|>3 + 4 =<|end|>\n<|assistant|><call>add</call><|end|>\n<|tool|>found 7<|end|>\n"
-        "<|assistant|>wait<|end|>\n<|assistant|><call>check</call><|end|>\n<|tool|>yes<|end|>\n"
+        "<|assistant|>so<call>check</call><|end|>\n<|tool|>yes<|end|>\n"
         "<|assistant|>7<|end|>"
     )
     assert learned_text(ended, row) == learned
@@ -240,6 +242,13 @@ def test_a_tag_that_the_prompt_opens_is_not_written_twice(ended):
     (row,) = encode_rows(ended, ["3 + 4 ="], ["<think>\n3, 4</think>7"])
     assert ended.decode(row.ids).endswith("<|assistant|><think>\n3, 4</think>7<|end|>")
     assert learned_text(ended, row) == "3, 4</think>7<|end|>"
+
+
+def test_a_template_that_leaves_a_thought_out_of_an_answer_does_not_drop_the_answer(ended):
+    check_answers(ended, ["3 + 4 ="], ["<think>3, 4</think>7"])
+    ended.chat_template = TURNS.replace("{{ m['content'].split('</think>')[-1] }}", "")
+    with pytest.raises(UserError, match="drops the answer '<think>3, 4</think>7'"):
+        check_answers(ended, ["3 + 4 ="], ["<think>3, 4</think>7"])
 
 
 @pytest.mark.parametrize("template", [None, TURNS])
