@@ -76,6 +76,11 @@ class TokenRow:
         """Tokens that bear loss."""
         return len(self.ids) - self.start - sum(end - begin for begin, end in self.silent)
 
+    @property
+    def num_last(self) -> int:
+        """Tokens of the last answer: those behind what others said last."""
+        return len(self.ids) - max((self.start, *(end for _, end in self.silent)))
+
 
 @dataclass(frozen=True)
 class RowFacts:

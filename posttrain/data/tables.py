@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
-from posttrain.data.schemas import CURVE, DROPPED, NULLABLE, SCHEMAS
+from posttrain.data.schemas import COMPLETIONS, CURVE, DROPPED, NULLABLE, SCHEMAS
 from posttrain.stage.artifact_kinds import ArtifactKind
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.files import flush, replacing
@@ -82,12 +82,12 @@ def schema_of(kind: ArtifactKind) -> pl.Schema:
 def check_table(path: Path, schema: pl.Schema) -> int:
     """Return the number of rows, or raise UserError if the file is not a table of this schema.
 
-    Reads metadata only. A table without rows is refused, unless it lists dropped rows or is a
-    curve.
+    Reads metadata only. A table without rows is refused, unless it lists dropped rows or solutions,
+    or is a curve.
     """
     _checked(path, schema)
     rows = int(pl.scan_parquet(path).select(pl.len()).collect().item())
-    if rows == 0 and schema not in (DROPPED, CURVE):
+    if rows == 0 and schema not in (DROPPED, CURVE, COMPLETIONS):
         raise UserError(f"{path}: the table has no rows; look at what the stage dropped, and why")
     return rows
 
@@ -175,3 +175,22 @@ def _nulls(frame: pl.DataFrame, schema: pl.Schema) -> str:
     counts = frame.drop(NULLABLE.get(_kind(schema), ()), strict=False).null_count()
     held = counts.row(0, named=True) if counts.width else {}
     return next((f"column '{name}' holds {n} nulls" for name, n in held.items() if n), "")
+
+
+def refuse_nothing_solved(num_rows: int, *, where: str) -> None:
+    """Refuse a table of solutions without one.
+
+    Args:
+        num_rows: Of the table.
+        where: Name of the stage.
+
+    Raises:
+        UserError: There is no row.
+
+    """
+    if not num_rows:
+        raise UserError(
+            f"{where}: no problem has a worked solution, so there is nothing to train on; map a"
+            " column to solution in a source's columns, add a source with solutions, choose a"
+            " synthesize.teacher that solves these, or leave the stage out and let RL learn alone"
+        )

@@ -41,7 +41,8 @@ def run(
     context.progress(1, 2, "table")
     known = replace(known, problems=kept, dropped=dropped)
     kept_traces, dropped_traces = apply_filters(traces, config.trace_filters, known)
-    _refuse_empty(kept_traces, dropped_traces, "traces")
+    if len(traces):
+        _refuse_empty(kept_traces, dropped_traces, "traces")
     context.progress(2, 2, "table")
 
     arrange = ORDERS[config.order]

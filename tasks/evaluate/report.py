@@ -2,8 +2,9 @@
 
 Top level is `Report`. Every rate is an `Estimate`: a mean over problems with a 95% interval that
 treats a problem (not a sample) as the unit that was drawn, so that many samples of few problems
-do not look like much evidence. Policies are in the order in which the recipe names them; each but
-the first is compared with the one before it (its `parent`).
+do not look like much evidence. Policies are in the order in which the recipe names them; each is
+compared with the nearest of them that it was trained from (its `parent`), and where that is not
+known with the one before it.
 
 Everything is plain JSON: `json.loads(path.read_text())["policies"][-1]["pass_at"][0]["value"]` is
 the last policy's pass@1.
@@ -87,6 +88,8 @@ class PolicyReport:
     change: Change | None
     strategies: dict[str, tuple[EstimateAt, ...]] = field(default_factory=dict)
     """Estimates of the further strategies of the recipe, by kind; left out where there is none."""
+    warnings: tuple[str, ...] = ()
+    """What should be seen before the figures: that it guesses, or lost what its parent had."""
 
 
 @dataclass(frozen=True)

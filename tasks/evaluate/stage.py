@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +13,7 @@ from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
@@ -48,8 +50,11 @@ def run(
             check_same_tokenizer(tokenizer, reward_model.tokenizer, where=where)
         reward_digest = weights_digest(reward_model.model)
 
-    # One seed for all policies: what they draw is paired, so their differences vary less.
-    params = config.params(purpose_seed(context.seed, "evaluate"))
+    # One limit for all policies, and one seed: what they draw is paired, so that their differences
+    # vary less.
+    models = [policy.model for policy in policies.values()]
+    limit = tokens_for(config.max_tokens, *models, note=context.note)
+    params = config.params(purpose_seed(context.seed, "evaluate"), max_tokens=limit)
     tallies, total = [], len(policies) * len(problems)
     unjudged: dict[str, float] = {}
     with verifying(context.ray) as verify:
@@ -71,7 +76,7 @@ def run(
             tallies.append(
                 tally(
                     name,
-                    weights_digest(policy.model),
+                    policy.model,
                     scored,
                     num_samples=config.num_samples,
                     reward_model=reward_model,
@@ -79,7 +84,11 @@ def run(
             )
 
     judged = judged_by_all(tallies)
-    report = summarize(judged, config=config, seed=context.seed, reward_model=reward_digest)
+    report = summarize(
+        judged, config=config, limit=limit, seed=context.seed, reward_model=reward_digest
+    )
+    for sentence in chain.from_iterable(each.warnings for each in report.policies):
+        context.note(sentence)
     write_report(report, outputs["report"])
     write_table(_completions(tallies), outputs["completions"], COMPLETIONS)
     lost = len(problems) - len(judged[0].problems)

@@ -6,16 +6,16 @@ from dataclasses import astuple
 import torch
 from torch import Tensor
 
-from posttrain.learning.maths.intervals import clustered_mean_interval, wilson_interval
 from posttrain.learning.rollouts.strategies.base import DrawnSamples, Strategy
 from posttrain.learning.rollouts.strategies.best_of_n import BestOfNStrategy
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
 from posttrain.learning.rollouts.strategies.vote import VoteStrategy
+from tasks.evaluate.collapse import warnings_of
 from tasks.evaluate.config import EvaluateConfig
+from tasks.evaluate.estimates import mean_of_problems
 from tasks.evaluate.report import (
     LAYOUT,
     Change,
-    Estimate,
     EstimateAt,
     Exhibit,
     PolicyReport,
@@ -24,22 +24,6 @@ from tasks.evaluate.report import (
     Slice,
 )
 from tasks.evaluate.tally import Tally
-
-
-def mean_of_problems(values_P: Tensor, *, lowest: float = 0.0) -> Estimate:
-    """Mean of per-problem values in `[lowest, 1]` with its 95% interval, cut to that range.
-
-    Normal interval of the mean over problems (Miller, "Adding Error Bars to Evals", 2024). Where
-    all values are one and the same extreme it would have width 0, so the far end is that of
-    Wilson's interval for as many agreeing problems.
-    """
-    interval = clustered_mean_interval(values_P, torch.arange(len(values_P)))
-    value, low, high = float(interval.estimate), float(interval.low), float(interval.high)
-    if low == high and value in (lowest, 1.0):
-        agreeing = torch.tensor(len(values_P))
-        width = (1 - float(wilson_interval(agreeing, agreeing).low)) * (1 - lowest)
-        low, high = value - width, value + width
-    return Estimate(value, max(lowest, low), min(1.0, high))
 
 
 def estimates_of(
@@ -69,10 +53,15 @@ SOLVED_AT = 0.5
 
 
 def summarize(
-    tallies: Sequence[Tally], *, config: EvaluateConfig, seed: int, reward_model: str | None
+    tallies: Sequence[Tally],
+    *,
+    config: EvaluateConfig,
+    limit: int,
+    seed: int,
+    reward_model: str | None,
 ) -> Report:
-    """The whole report; each policy but the first is compared with the one before it."""
-    parents: list[Tally | None] = [None, *tallies[:-1]]
+    """The whole report; each policy is compared with the one that it was trained from."""
+    parents = [parent_of(tally, tallies[:place]) for place, tally in enumerate(tallies)]
     policies = tuple(
         describe(tally, parent, ks=sorted({1, *config.pass_at}), strategies=config.strategies)
         for tally, parent in zip(tallies, parents, strict=True)
@@ -83,11 +72,29 @@ def summarize(
         num_problems=len(tallies[0].problems),
         num_samples=config.num_samples,
         temperature=config.temperature,
-        max_tokens=config.max_tokens,
+        max_tokens=limit,
         reward_model=reward_model,
         policies=policies,
         exhibits=exhibits(tallies, config.num_exhibits),
     )
+
+
+def parent_of(tally: Tally, others: Sequence[Tally]) -> Tally | None:
+    """Return the nearest of the policies that one was trained from.
+
+    Args:
+        tally: Of the policy.
+        others: Of those before it in the recipe.
+
+    Returns:
+        Of a policy that does not say what it was trained from, the one before it; None where none
+        of its ancestors is here.
+
+    """
+    if not tally.ancestors:
+        return others[-1] if others else None
+    known = {each.digest: each for each in others}
+    return next((known[each] for each in reversed(tally.ancestors) if each in known), None)
 
 
 def describe(
@@ -119,6 +126,7 @@ def describe(
         solve_histogram=tuple(counts.tolist()),
         change=change(tally, parent) if parent else None,
         strategies={each.kind: estimates_of(each, samples, ks) for each in strategies},
+        warnings=warnings_of(tally, parent),
     )
 
 

@@ -3,18 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from posttrain.data.contexts import in_context
 from posttrain.data.schemas import Problem
+from posttrain.learning.models.load import weights_digest
+from posttrain.learning.models.record import trained_from
 from posttrain.learning.models.reward_head import RewardModel
 from posttrain.learning.rewards.components.verifier import stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.scoring import ScoredSample
 from posttrain.learning.rollouts.strategies.base import DrawnSamples
 from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,8 @@ class Tally:
     """1 where a sample was accepted in full, else 0; float64."""
     rewards_PN: Tensor | None
     """The reward model's values, where there is one; float64."""
+    ancestors: tuple[str, ...] = ()
+    """Digests of the weights that it was trained from, the last ones last."""
 
     def judged(self) -> list[bool]:
         """Return of each problem whether all of its samples could be judged."""
@@ -76,7 +84,7 @@ class Tally:
 
 def tally(
     name: str,
-    digest: str,
+    model: "PreTrainedModel",
     samples: Sequence[ScoredSample],
     *,
     num_samples: int,
@@ -93,11 +101,12 @@ def tally(
         rewards_PN = rewards_PN.view(-1, num_samples)
     return Tally(
         name=name,
-        digest=digest,
+        digest=weights_digest(model),
         problems=tuple(group[0].problem for group in grouped),
         samples=grouped,
         correct_PN=torch.tensor(correct, dtype=torch.float64),
         rewards_PN=rewards_PN,
+        ancestors=trained_from(model),
     )
 
 

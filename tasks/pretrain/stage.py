@@ -6,7 +6,7 @@ from pathlib import Path
 from posttrain.data.batching import Mixture
 from posttrain.data.contexts import prompts_of
 from posttrain.data.schemas import COMPLETIONS
-from posttrain.data.tables import read_table
+from posttrain.data.tables import read_table, refuse_nothing_solved
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.models.tokenizer import train_tokenizer
@@ -26,6 +26,7 @@ def run(
 ) -> dict[str, float]:
     """Read the corpus, start a policy, train it, save it."""
     corpus = read_table(inputs["corpus"], COMPLETIONS, columns=_COLUMNS)
+    refuse_nothing_solved(len(corpus), where="pretrain")
     prompts, texts = corpus["prompt"].to_list(), corpus["text"].to_list()
     policy = _start(config, inputs, prompts, texts, context)
     config.template.give_to(policy.tokenizer, where="pretrain")
@@ -34,7 +35,13 @@ def run(
     num_parameters = policy.model.num_parameters()
     metrics = fit(
         policy,
-        Corpus(prompts_of(corpus), texts, mask_prompts=not config.loss_on_prompts, mixture=mixture),
+        Corpus(
+            prompts_of(corpus),
+            texts,
+            mask_prompts=not config.loss_on_prompts,
+            mixture=mixture,
+            sources=corpus["source"].to_list(),
+        ),
         outputs,
         config=config,
         context=context,

@@ -21,6 +21,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.limits import refuse_cutting, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
     make_prompts,
@@ -47,7 +48,9 @@ def run(
     policy = load_policy(inputs["policy"], device=context.device)
     digest = weights_digest(policy.model)
 
-    params = config.params(purpose_seed(context.seed, "probe"))
+    refuse_cutting(config.max_tokens, policy.model, most=config.most_cut, where="probe")
+    limit = tokens_for(config.max_tokens, policy.model, note=context.note)
+    params = config.params(purpose_seed(context.seed, "probe"), max_tokens=limit)
     with (
         open_engine(config.engine, policy, batch_size=config.batch_size, ray=context.ray) as engine,
         verifying(context.ray) as verify,

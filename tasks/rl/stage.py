@@ -9,6 +9,7 @@ from posttrain.learning.curriculum.start import read_pool
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.rl.build import build_learner
+from posttrain.learning.rl.generation import with_limit
 from posttrain.learning.rl.loop import train
 from posttrain.learning.rl.state import RlState, start_state
 from posttrain.learning.rl.tools import open_workbench
@@ -35,6 +36,7 @@ def run(
     context.note(f"algorithm {digest(config.algorithm)}")
     if config.note_on_ratio:
         context.note(config.note_on_ratio)
+    config = with_limit(config, policy.model, note=context.note)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     checkpointer = Checkpointer(
         context.scratch,

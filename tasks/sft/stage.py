@@ -11,7 +11,7 @@ import torch
 from posttrain.data.contexts import prompts_of
 from posttrain.data.rows import RowFacts, TokenRow, encode_rows
 from posttrain.data.schemas import COMPLETIONS
-from posttrain.data.tables import read_table
+from posttrain.data.tables import read_table, refuse_nothing_solved
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.training.next_token import Corpus, fit
 from posttrain.learning.training.row_losses.base import RowLoss
@@ -21,7 +21,7 @@ from posttrain.stage.errors import UserError
 from tasks.sft.config import SftConfig
 
 _UNJUDGED = pl.col("verified").is_null()
-_COLUMNS = ["problem_id", "prompt", "text", "verified", "weight", "context"]
+_COLUMNS = ["problem_id", "source", "prompt", "text", "verified", "weight", "context"]
 
 
 def run(
@@ -32,6 +32,7 @@ def run(
 ) -> dict[str, float]:
     """Read the traces, load the policy, train it, save it."""
     traces = read_table(inputs["traces"], COMPLETIONS, columns=_COLUMNS)
+    refuse_nothing_solved(len(traces), where="sft")
     if config.require_verified:
         _refuse_unverified(traces, inputs["traces"])
     traces = _taught(traces, config.loss, inputs["traces"], context)
@@ -43,6 +44,7 @@ def run(
         traces["text"].to_list(),
         turns=config.turns,
         facts=_facts(traces, config.loss),
+        sources=traces["source"].to_list(),
     )
     measured = _Measured.of(inputs, policy, config, context)
     before = measured.nll() if measured else None

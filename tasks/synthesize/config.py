@@ -77,9 +77,13 @@ class SynthesizeConfig(StageConfig):
         return self
 
     def check_names(self) -> None:
-        """Refuse a source that cannot be read, or not be solved, as the stage does."""
+        """Refuse a source that cannot be read, as the stage does."""
         for source in self.sources:
-            source.check(self.teacher)
+            source.check()
+
+    def remarks(self) -> tuple[str, ...]:
+        """Say which sources get no solutions; see `StageConfig.remarks`."""
+        return tuple(filter(None, (source.remark(self.teacher) for source in self.sources)))
 
     def local_files(self) -> Mapping[str, str]:
         """Paths of the file sources, by source name."""

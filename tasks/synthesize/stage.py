@@ -34,7 +34,7 @@ def run(
 ) -> dict[str, float]:
     """Go through the sources in order, then write the tables, and what scored."""
     for source in config.sources:
-        source.check(config.teacher)
+        source.check()
     made = SourceRows()
     # What is held out as a whole comes first, so that nothing of it is trained on.
     ordered = sorted(config.sources, key=lambda source: not source.only_heldout)
@@ -48,6 +48,8 @@ def run(
     traces = corpus.filter(accepted)
     rejected = corpus.filter(~accepted)
     _refuse_empty(made, traces)
+    if not made.solutions:
+        context.note("no problem has a worked solution, so RL alone can learn from them")
     write_table(problems_table(made.train), outputs["problems"], PROBLEMS)
     write_table(problems_table(made.heldout), outputs["heldout"], PROBLEMS)
     verifiers = {source.name: getattr(source, "verifier", None) for source in config.sources}
@@ -60,7 +62,7 @@ def run(
         "synthesize/num_problems": len(made.train),
         "synthesize/num_heldout": len(made.heldout),
         "synthesize/num_solutions": len(corpus),
-        "synthesize/verified_fraction": len(traces) / len(corpus),
+        "synthesize/verified_fraction": len(traces) / max(1, len(corpus)),
     }
 
 
@@ -72,12 +74,7 @@ def _refuse_empty(made: SourceRows, traces: pl.DataFrame) -> None:
                 f"synthesize: there is no problem {what}; "
                 "change synthesize.heldout_fraction, or give the sources more rows"
             )
-    if not made.solutions:
-        raise UserError(
-            "synthesize: no source has a worked solution, so there is nothing to train on; "
-            "map a column to solution in a source's columns, or add a source with solutions"
-        )
-    if traces.is_empty():
+    if made.solutions and traces.is_empty():
         raise UserError(
             "synthesize: no solution was verified, so there is nothing to train on; "
             "lower synthesize.teacher.error_rate, or check the sources' verifier and answers"

@@ -175,10 +175,6 @@ def test_answers_that_the_verifier_cannot_read(dag, tmp_path):
             "synthesize.sources: reasoning-gym has no generator 'chain_sums'; did you mean 'chain",
         ),
         (
-            "{kind: reasoning_gym, name: gcd, levels: [2], graded: [min_value]}",
-            "synthesize.sources: no teacher solves 'gcd'",
-        ),
-        (
             "{kind: reasoning_gym, name: chain_sum, levels: [2], graded: [mim_terms]}",
             "synthesize.sources: options of 'chain_sum': the generator got an unexpected keyword",
         ),

@@ -7,8 +7,10 @@ import pytest
 
 from posttrain.data.schemas import COMPLETIONS, SOLVE_RATES, problems_table
 from posttrain.data.tables import read_table
-from posttrain.learning.models.load import load_policy, weights_digest
+from posttrain.learning.models.load import load_policy, save_policy, weights_digest
+from posttrain.learning.models.record import remember_lengths
 from posttrain.stage.context import StageContext
+from posttrain.stage.errors import UserError
 from tasks.probe.config import ProbeConfig
 from tasks.probe.stage import even_share, run, solve_rates
 
@@ -59,6 +61,17 @@ def test_rates_count_the_samples(probed, coins):
     assert abs(metrics["probe/solve_rate"] - 2 / 3) < 0.16
     mixed = sum(0 < solved < 6 for solved in rates["solved"])
     assert metrics["probe/share_with_signal"] == pytest.approx(mixed / 40)
+    assert metrics["probe/truncation_rate"] < 0.1
+
+
+def test_a_limit_that_cuts_what_was_taught_is_refused(guesser, coins_path, tmp_path):
+    policy = load_policy(guesser)
+    remember_lengths(policy.model, [4, 4, 4, 9], ["up"] * 4)
+    save_policy(policy.model, policy.tokenizer, tmp_path / "policy")
+    with pytest.raises(UserError, match="90% of the answers of up .* longer than max_tokens 3"):
+        probe(tmp_path / "policy", coins_path, tmp_path / "a", max_tokens=3)
+    # Nine tokens and a quarter, in eights: 16, and every answer ends before.
+    _, _, metrics = probe(tmp_path / "policy", coins_path, tmp_path / "b", max_tokens="auto")
     assert metrics["probe/truncation_rate"] < 0.1
 
 

@@ -140,7 +140,10 @@ PARTS = {
             "reinforce has no ratio, so staleness 1 would bias it.* token_weights.importance",
         ),
         (
-            {"algorithm": {"advantage": {"kind": "returns"}, "overlong": {"limit": 200}}},
+            {
+                "algorithm": {"advantage": {"kind": "returns"}, "overlong": {"limit": 200}},
+                "max_tokens": 72,
+            },
             "rl: algorithm.overlong: the penalty starts beyond 160 tokens.* lower overlong.limit",
         ),
         (

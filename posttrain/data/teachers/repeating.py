@@ -28,9 +28,9 @@ class RepeatingTeacher(Teacher):
     most: int = Field(default=3, ge=1)
     """Most repetitions; 0 to as many are drawn, each as often as the others."""
 
-    def check_generator(self, name: str) -> None:
-        """Refuse a generator that no program solves."""
-        self._programs().check_generator(name)
+    def solves(self, generator: str) -> bool:
+        """Look for a program; see `Teacher.solves`."""
+        return self._programs().solves(generator)
 
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions that repeat their answers; see `Teacher.solve`."""

@@ -14,6 +14,7 @@ from posttrain.learning.preference.config import PreferenceConfig, RoundSampling
 from posttrain.learning.preference.reference import reference_values
 from posttrain.learning.rollouts.engines.base import Prompt, SamplingParams
 from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.learning.training.pairwise import PairRows, accuracy_interval
 from posttrain.stage.context import StageContext
 from posttrain.stage.seeds import purpose_seed
@@ -51,9 +52,10 @@ def report_of(
     """
     grades = grade(policy.model, initial, rows, pairs, config=config, scratch=context.scratch)
     seed = purpose_seed(context.seed, "divergence")
+    limit = tokens_for(config.sampling.max_tokens, policy.model, note=context.note)
     return {
         **grades,
-        **divergence(policy, initial, rows, config=config.sampling, seed=seed),
+        **divergence(policy, initial, rows, config=config.sampling, limit=limit, seed=seed),
         "algorithm": config.algorithm.model_dump(mode="json"),
         "algorithm_digest": digest(config.algorithm),
     }
@@ -110,6 +112,7 @@ def divergence(
     rows: PairRows,
     *,
     config: RoundSamplingConfig,
+    limit: int,
     seed: int,
 ) -> dict[str, float]:
     """Measure KL(policy || reference) on fresh samples for held-out prompts, at temperature 1.
@@ -118,7 +121,8 @@ def divergence(
         policy: The policy, which is sampled.
         reference: What it is compared with.
         rows: Pairs whose prompts are asked, each once.
-        config: Engine and length of the samples.
+        config: Engine of the samples.
+        limit: Most tokens of a sample.
         seed: Of the samples.
 
     Returns:
@@ -129,7 +133,7 @@ def divergence(
     prompts = {row.ids[: row.start]: None for row in rows.sides[0]}
     asked = [Prompt(str(index), ids) for index, ids in enumerate(prompts)][:_NUM_PROMPTS]
     with open_engine(config.engine, policy, batch_size=config.batch_size) as engine:
-        drawn = engine.sample(asked, SamplingParams(max_tokens=config.max_tokens, seed=seed))
+        drawn = engine.sample(asked, SamplingParams(max_tokens=limit, seed=seed))
     joined = [
         TokenRow((*prompt.token_ids, *sample.token_ids), start=len(prompt.token_ids))
         for prompt, sample in zip(asked, drawn, strict=True)

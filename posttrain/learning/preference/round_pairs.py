@@ -16,6 +16,7 @@ from posttrain.learning.preference.config import PreferenceConfig
 from posttrain.learning.rewards.components.verifier import VerifierCache
 from posttrain.learning.rollouts.engines.base import RolloutEngine
 from posttrain.learning.rollouts.engines.config import open_engine
+from posttrain.learning.rollouts.limits import tokens_for
 from posttrain.learning.rollouts.scoring import ScoredSample, make_prompts, sample_and_score_all
 from posttrain.learning.training.pairwise import with_tokens
 from posttrain.stage.context import StageContext
@@ -143,11 +144,13 @@ def _sampled(
     *,
     purpose: str,
 ) -> list[ScoredSample]:
+    # Said once, by the stage's report.
+    limit = tokens_for(config.sampling.max_tokens, policy.model, note=lambda _: None)
     return sample_and_score_all(
         engine,
         problems,
         make_prompts(policy.tokenizer, problems),
-        config.sampling.params(purpose_seed(context.seed, purpose)),
+        config.sampling.params(purpose_seed(context.seed, purpose), max_tokens=limit),
         verify=VerifierCache(),
         report=lambda _done: None,
         truncated=config.sampling.truncated,

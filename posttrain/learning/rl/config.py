@@ -1,5 +1,6 @@
 """Parameters of reinforcement learning, but for what samples: that is the stage's."""
 
+import sys
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Self
 
@@ -22,6 +23,7 @@ from posttrain.learning.rl.metrics import (
 )
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.stop import StopConfig
+from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.stage.config import UNKEYED, StageConfig
 from posttrain.stage.schedule import Schedulable, schedules_in
@@ -74,8 +76,8 @@ class RlConfig(Schedulable):
     """Steps by which sampling runs ahead of learning; older rollouts are dropped and counted."""
     temperature: float = Field(1.0, gt=0.0)
     """Sampling temperature; log-probabilities are taken at the same one."""
-    max_tokens: int = Field(72, ge=1)
-    """Longest completion, in tokens."""
+    max_tokens: MaxTokens = "auto"
+    """Longest completion, in tokens; `auto` goes by the answers that the policy was taught."""
     optimization: RlOptimization = RlOptimization()
     """Optimizer, learning rate and its schedule."""
     updates: UpdatesConfig = UpdatesConfig()
@@ -97,6 +99,11 @@ class RlConfig(Schedulable):
     def updates_per_step(self) -> int:
         """Optimizer updates that a step with enough groups makes."""
         return self.updates.epochs * self.updates.minibatches
+
+    @property
+    def limit(self) -> int | None:
+        """Longest completion, in tokens; None while that is `auto`: see `generation.with_limit`."""
+        return None if self.max_tokens == "auto" else self.max_tokens
 
     @property
     def algorithm_at_work(self) -> Algorithm:
@@ -151,7 +158,8 @@ class RlConfig(Schedulable):
             self.algorithm,
             self.reward,
             group_size=self.group_size,
-            max_tokens=self.max_tokens,
+            # What a policy was taught is not known yet: no length contradicts it.
+            max_tokens=self.limit or sys.maxsize,
             updates_per_step=self.updates_per_step,
             staleness=self.staleness,
         )

@@ -1,11 +1,20 @@
 """All rollouts of one step, with the numbers that they were drawn with."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from posttrain.learning.rl.config import RlConfig
+from posttrain.learning.rl.config_checks import check_algorithm
 from posttrain.learning.rl.rollout import Group, from_plain, marked, plain
+from posttrain.learning.rollouts.limits import tokens_for
+from posttrain.stage.errors import UserError
+from posttrain.stage.schedule import ScheduledNumber, at
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Config = TypeVar("Config", bound=RlConfig)
 
 # What the engine drew by; a schedule may have moved on when the rollouts are learned from.
 _OF_THE_DRAW = ("temperature", "max_tokens", "group_size")
@@ -59,3 +68,37 @@ class Generation:
 def numbers_of_the_draw(config: RlConfig) -> dict[str, float]:
     """Return the numbers of a step's config, schedules applied, that its rollouts depend on."""
     return {name: getattr(config, name) for name in _OF_THE_DRAW}
+
+
+def with_limit(config: Config, model: "PreTrainedModel", *, note: Callable[[str], None]) -> Config:
+    """Return the config of a run whose policy is known.
+
+    Args:
+        config: Of the run.
+        model: The policy as the run begins.
+        note: Takes a sentence: why this number, or what a given one cuts.
+
+    Returns:
+        A config whose `limit` is a number.
+
+    Raises:
+        UserError: The algorithm cannot be carried out with it.
+
+    """
+    if isinstance(config.max_tokens, ScheduledNumber):
+        return config
+    limit = tokens_for(config.max_tokens, model, note=note)
+    limited = config.model_copy(update={"max_tokens": limit})
+    first = at(limited, 0, {})
+    try:
+        check_algorithm(
+            first.algorithm,
+            first.reward,
+            group_size=first.group_size,
+            max_tokens=limit,
+            updates_per_step=first.updates_per_step,
+            staleness=first.staleness,
+        )
+    except ValueError as error:
+        raise UserError(f"rl: {error}") from None
+    return limited

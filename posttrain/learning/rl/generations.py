@@ -100,7 +100,7 @@ class Buffer:
         samples = bearing_loss(earned)
         # Later a whole step may well be masked; from the first one on, no run would ever learn.
         if generation.step == 0:
-            _refuse_untaught(trained, samples, max_tokens=config.max_tokens)
+            _refuse_untaught(trained, samples, max_tokens=config.limit)
         num_masked = sum(map(len, trained)) - sum(map(len, samples))
         if num_masked:
             generation.facts["rollouts_masked"] = float(num_masked)
@@ -231,7 +231,7 @@ class Rollouter:
 
         """
         self.bench.engine.update(version)
-        self.bench.rewarder.use(config.reward, max_tokens=config.max_tokens)
+        self.bench.rewarder.use(config.reward, max_tokens=config.limit)
         chosen: list[int] = []
         groups: list[Group] = []
         rounds, wanted = 0, config.problems_per_step
@@ -260,8 +260,9 @@ class Rollouter:
     ) -> list[Group]:
         # The first round's seed is that of a step without further ones.
         purpose = ("rollouts", step, index) if index else ("rollouts", step)
+        assert config.limit is not None
         params = SamplingParams(
-            max_tokens=config.max_tokens,
+            max_tokens=config.limit,
             temperature=config.temperature,
             num_samples=config.group_size,
             seed=purpose_seed(self.seed, *purpose),
@@ -351,7 +352,7 @@ def _drop_stale(generation: Generation, *, bound: int) -> Generation:
 
 
 def _refuse_untaught(
-    trained: Sequence[Group], samples: Sequence[Sequence[TrainSample]], *, max_tokens: int
+    trained: Sequence[Group], samples: Sequence[Sequence[TrainSample]], *, max_tokens: int | None
 ) -> None:
     """Refuse, before the first update, a limit of tokens that cuts off and so masks everything."""
     if trained and not samples and all(r.truncated for group in trained for r in group):

@@ -9,7 +9,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rl.batch import bearing_loss
 from posttrain.learning.rl.build import build_learner
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.generation import Generation, numbers_of_the_draw
+from posttrain.learning.rl.generation import Generation, numbers_of_the_draw, with_limit
 from posttrain.learning.rl.generations import Buffer
 from posttrain.learning.rl.loop import measure
 from posttrain.learning.rl.store import stored_groups
@@ -43,6 +43,7 @@ def replay(
     """
     table = read_table(rollouts, ROLLOUTS)
     policy = load_policy(inputs["policy"], device=context.device)
+    config = with_limit(config, policy.model, note=context.note)
     learner = build_learner(policy, config, context, reference=inputs.get("reference"))
     buffer = Buffer(epochs=config.updates.epochs, minibatches=config.updates.minibatches)
     schedules, configs = NumberSchedules(config), dict[int, RlConfig]()

@@ -89,7 +89,7 @@ def rescore(
     for step, groups in stored_groups(table):
         asked = [_problem_of(group, problems) for group in groups]
         now = at(config, step - 1, {})
-        rewarder.use(now.reward, max_tokens=now.max_tokens)
+        rewarder.use(now.reward, max_tokens=now.limit)
         after += rewarder.rewarded(groups, asked, step=step - 1)
         before += [rollout for group in groups for rollout in group]
         report(len(before))

@@ -27,12 +27,12 @@ class Rewarder:
     def __post_init__(self) -> None:
         self.work = StackAtWork(self.known, models=self.models)
 
-    def use(self, stack: RewardStack, *, max_tokens: int) -> None:
+    def use(self, stack: RewardStack, *, max_tokens: int | None) -> None:
         """Reward from now on as the config of a step says.
 
         Args:
             stack: With its schedules applied.
-            max_tokens: Longest completion, in tokens.
+            max_tokens: Longest completion, in tokens; None where nobody knows.
 
         """
         self.stack, self.work.max_tokens = stack, max_tokens

@@ -1,7 +1,7 @@
 """How a stage samples a policy's answers to problems: the parameters that such stages share."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,9 @@ from posttrain.stage.config import StageConfig
 
 if TYPE_CHECKING:
     from posttrain.learning.rollouts.engines.base import SamplingParams
+
+MaxTokens = Annotated[int, Field(ge=1)] | Literal["auto"]
+"""Most tokens of an answer; `auto` goes by those that the policy was taught: see `limits`."""
 
 
 class SamplingConfig(StageConfig):
@@ -25,8 +28,8 @@ class SamplingConfig(StageConfig):
     temperature: float = Field(default=1.0, ge=0.0)
     """Sampling temperature; at 1 answers come with the policy's own probabilities, at 0 the
     likeliest token is taken each time (greedy), and there is one sample per problem."""
-    max_tokens: int = Field(default=72, ge=1)
-    """Longest completion, in tokens."""
+    max_tokens: MaxTokens = "auto"
+    """Longest completion, in tokens; `auto` goes by the answers that the policy was taught."""
     truncated: Truncated = "counts"
     """What becomes of an answer cut off at max_tokens: it counts as it stands (`counts`, and
     `masked` where nothing is learned), fails whatever it states (`fails`), or is not judged
@@ -53,12 +56,18 @@ class SamplingConfig(StageConfig):
             )
         return self
 
-    def params(self, seed: int) -> "SamplingParams":
-        """Return what an engine is told, with the seed of the samples."""
+    def params(self, seed: int, *, max_tokens: int) -> "SamplingParams":
+        """Return what an engine is told.
+
+        Args:
+            seed: Of the samples.
+            max_tokens: As `tokens_for` chose it for the policy.
+
+        """
         from posttrain.learning.rollouts.engines.base import SamplingParams
 
         return SamplingParams(
-            max_tokens=self.max_tokens,
+            max_tokens=max_tokens,
             temperature=self.temperature,
             num_samples=self.num_samples,
             seed=seed,

@@ -10,6 +10,7 @@ from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.metrics import HELDOUT, STEP, check_metric
 from posttrain.learning.training.stopping import StoppingConfig
 from posttrain.stage.config import UNKEYED, StageConfig
+from posttrain.stage.errors import UserError
 from posttrain.stage.schedule import Schedulable, at, schedules_in
 
 if TYPE_CHECKING:
@@ -93,6 +94,9 @@ class TrainingConfig(StageConfig):
     """Optimizer, learning rate and its schedule."""
     max_length: int = Field(512, ge=8)
     """Longest prompt and completion in tokens; longer rows (pairs) are left out and counted."""
+    most_left_out: float = Field(0.5, ge=0.0, le=1.0)
+    """Largest share of the rows (pairs) that may be left out as too long; beyond it the stage
+    refuses."""
     checkpoint_every: Annotated[int, UNKEYED] = Field(100, ge=0)
     """Steps between resumable checkpoints; 0 writes none."""
     learner: LearnerConfig = LearnerConfig()
@@ -125,6 +129,26 @@ class TrainingConfig(StageConfig):
             why = ", as learner.early_stop is not set" if unmeasured else None
             known = [f"{self.STAGE}/{name}" for name in self.metrics()]
             check_metric(metric, known, where=path, why=why)
+
+    def refuse_leaving_out(self, lengths: Sequence[int], *, what: str, where: str) -> None:
+        """Refuse a `max_length` that leaves out too much.
+
+        Args:
+            lengths: Tokens of each row or pair.
+            what: What they are, for the message: rows or pairs.
+            where: Name of the stage.
+
+        Raises:
+            UserError: More than `most_left_out` of them are longer.
+
+        """
+        share = sum(length > self.max_length for length in lengths) / max(1, len(lengths))
+        if share > self.most_left_out:
+            raise UserError(
+                f"{where}: {share:.0%} of the {what} are longer than max_length {self.max_length},"
+                f" the longest has {max(lengths)} tokens; raise {where}.max_length, or"
+                f" {where}.most_left_out to learn from the short ones alone"
+            )
 
     def metrics(self) -> dict[str, str]:
         """Describe what the steps of this config measure.

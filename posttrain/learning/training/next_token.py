@@ -19,7 +19,7 @@ from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import hold_out
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.prepare import prepare_for_training
+from posttrain.learning.training.prepare import prepare_for_training, remember_answers
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.token_batches import (
@@ -50,6 +50,8 @@ class Corpus:
     mixture: Mixture | None = None
     facts: RowFacts | None = None
     """Weights and judgments of the rows; None where all rows count alike."""
+    sources: Sequence[str] = ()
+    """Where each row comes from; () where nobody says."""
 
     def take(self, kept: Sequence[int]) -> "Corpus":
         """The rows of these indices."""
@@ -60,6 +62,7 @@ class Corpus:
             self.turns,
             self.mixture and Mixture([self.mixture.groups[i] for i in kept], self.mixture.shares),
             self.facts and self.facts.take(kept),
+            self.sources and [self.sources[index] for index in kept],
         )
 
 
@@ -73,6 +76,8 @@ def next_token_objective(
     loss_of: LossOf = cross_entropy,
 ) -> tuple[SupervisedObjective[TokenBatch], int]:
     """Encode, leave out what is too long, check, hold out, and plan every step.
+
+    The policy remembers how long the answers are that it is taught.
 
     Args:
         policy: Model and tokenizer.
@@ -95,11 +100,14 @@ def next_token_objective(
         turns=corpus.turns,
     )
     kept = fitting(rows, max_length=config.max_length, where=where)
+    config.refuse_leaving_out([len(row.ids) for row in rows], what="rows", where=where)
     # Said aloud: a limit that drops half of the data would look like a small data set.
     if len(kept) < len(rows):
         context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
     rows, corpus = [rows[index] for index in kept], corpus.take(kept)
     check_fit(policy, rows)
+    if corpus.mask_prompts:
+        remember_answers(policy.model, rows, corpus.sources or [where] * len(rows))
     part = loss_of(at(config, 0, {}))
     if "reference" in part.NEEDS:
         assert corpus.facts is not None

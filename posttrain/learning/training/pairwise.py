@@ -187,6 +187,7 @@ def encode_pairs(
     if not kept:
         raise UserError(f"{where}: no pair fits into max_length {config.max_length}; raise it")
     if len(kept) < len(pairs):
+        config.refuse_leaving_out(longest, what="pairs", where=where)
         context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
     encoded = PairRows(
         sides=[[side[index] for index in kept] for side in sides],

@@ -4,7 +4,7 @@ Every learner, supervised or not, begins with `prepare_for_training` and ends wi
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from posttrain.data.rows import TokenRow
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.load import save_policy
+from posttrain.learning.models.record import remember_lengths, remember_parent
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.progress import Stateful
 from posttrain.stage.seeds import purpose_seed
@@ -138,7 +140,7 @@ class Trainable:
 def prepare_for_training(
     model: "PreTrainedModel", config: LearnerConfig, *, seed: int
 ) -> Trainable:
-    """Choose the attention, attach adapters, recompute activations, start the average.
+    """Remember the parent, choose the attention, attach adapters, recompute, start the average.
 
     Activation checkpointing works in training mode only; see `without_dropout` for a learner whose
     log-probabilities must not be noisy.
@@ -152,6 +154,7 @@ def prepare_for_training(
         The model with its adapter and its average, where there are any.
 
     """
+    remember_parent(model)
     if config.attention:
         set_attention(model, config.attention)
     adapter = None
@@ -168,6 +171,20 @@ def prepare_for_training(
         _recompute_activations(model)
     average = MovingAverage(model, config.ema_decay) if config.ema_decay else None
     return Trainable(model, config, adapter, average)
+
+
+def remember_answers(
+    model: "PreTrainedModel", rows: Sequence[TokenRow], sources: Sequence[str]
+) -> None:
+    """Let a policy remember how long the answers are that it is taught.
+
+    Args:
+        model: The policy.
+        rows: What it is taught.
+        sources: Source of each.
+
+    """
+    remember_lengths(model, [row.num_last for row in rows], sources)
 
 
 def _recompute_activations(model: "PreTrainedModel") -> None:

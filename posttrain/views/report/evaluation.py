@@ -81,6 +81,7 @@ class EvaluatedPolicy:
     by_source: tuple[SliceShare, ...] = ()
     by_difficulty: tuple[SliceShare, ...] = ()
     solve_histogram: tuple[int, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ class Evaluation:
     num_samples: int | None = None
     temperature: float | None = None
     exhibits: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What should be seen before the figures."""
+        return [sentence for policy in self.policies for sentence in policy.warnings]
 
     def styled(self) -> Iterator[tuple[EvaluatedPolicy, str]]:
         """Each policy with the name of its color."""

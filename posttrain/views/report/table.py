@@ -27,7 +27,7 @@ def _policies(report: Evaluation) -> Table:
     columns += [f"pass@{last.pass_at[-1].k}"] if len(last.pass_at) > 1 else []
     columns += [f"maj@{last.pass_at[-1].k}"] if last.majority else []
     columns += [f"best@{last.best_of[-1].k}"] if last.best_of else []
-    columns += ["tokens", "gain", "won", "lost"]
+    columns += ["tokens", "gain", "over", "won", "lost"]
     table = Table(
         title=f"{report.stage}: {report.num_problems} problems",
         title_justify="left",
@@ -39,6 +39,9 @@ def _policies(report: Evaluation) -> Table:
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for policy in report.policies:
         table.add_row(*_cells(policy, last))
+    if report.warnings:
+        table.caption = "\n".join(report.warnings)
+        table.caption_justify = "left"
     return table
 
 
@@ -54,9 +57,10 @@ def _cells(policy: EvaluatedPolicy, last: EvaluatedPolicy) -> list[str]:
             cells.append(f"{share.value:.1%}" if share else "")
     cells.append(number(round(policy.mean_length, 1)) if policy.mean_length is not None else "")
     if policy.change is None:
-        return [*cells, "", "", ""]
+        return [*cells, "", "", "", ""]
     won, lost = len(policy.change.newly_solved), len(policy.change.newly_lost)
-    return [*cells, f"{100 * policy.change.difference.value:+.1f}", f"+{won}", f"-{lost}"]
+    gain = f"{100 * policy.change.difference.value:+.1f}"
+    return [*cells, gain, policy.change.parent, f"+{won}", f"-{lost}"]
 
 
 def _stages(stages: Sequence[StageFacts]) -> Table:

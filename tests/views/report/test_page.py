@@ -1,5 +1,6 @@
 """The page and the table: right where everything is there, and right where things are missing."""
 
+import json
 import re
 
 import polars as pl
@@ -142,8 +143,32 @@ def test_the_table_shows_every_policy(workspace):
     rows = [line.split() for line in text.splitlines() if "%" in line and "[95%]" not in line]
     assert rows[0] == ["sft", "40.0%", "[35.0,", "45.0]", "50.0%", "42.0%", "48.0%", "31.2"]
     assert rows[1] == (
-        ["rl", "80.0%", "[75.0,", "85.0]", "90.0%", "82.0%", "88.0%", "31.2", "+40.0", "+3", "-1"]
+        [
+            "rl",
+            "80.0%",
+            "[75.0,",
+            "85.0]",
+            "90.0%",
+            "82.0%",
+            "88.0%",
+            "31.2",
+            "+40.0",
+            "sft",
+            "+3",
+            "-1",
+        ]
     )
+
+
+def test_what_should_be_seen_first_stands_above_page_and_below_table(workspace, tmp_path):
+    path = workspace.artifacts["judge.report"]
+    content = json.loads(path.read_text())
+    content["policies"][1]["warnings"] = ["rl seems to guess <at> sums"]
+    path.write_text(json.dumps(content))
+    page = page_of(workspace, tmp_path)
+    assert page.index("rl seems to guess &lt;at&gt; sums") < page.index("<nav>")
+    text = rendered(summary_table(workspace.stages, workspace.artifacts))
+    assert text.rstrip().endswith("rl seems to guess <at> sums")
 
 
 def test_without_an_evaluation_the_table_shows_the_stages(workspace):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 _ARITHMETIC_ONLY = frozenset({"countdown", "puzzle24"})
 _ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[0-9+\-*/(). ]{1,200}")
 
+# Their scorers compare with a grid of tuples, which JSON does not have.
+_GRIDS = frozenset({"arc_agi", "rearc"})
+
 NOT_ARITHMETIC = Score(0.0, "not_arithmetic")
 
 
@@ -38,6 +41,8 @@ class GymVerifier(ComparingVerifier):
         generator = metadata.get("source_dataset", problem.source)
         if generator in _ARITHMETIC_ONLY and not _ARITHMETIC.fullmatch(answer):
             return NOT_ARITHMETIC
+        if generator in _GRIDS:
+            metadata["output"] = tuple(map(tuple, metadata["output"]))
         entry = {"question": problem.prompt, "answer": problem.answer, "metadata": metadata}
         score = float(_scorer(generator)(answer, entry))
         return CORRECT if score >= 1.0 else Score(max(score, 0.0), WRONG_ANSWER.reason)

@@ -1,0 +1,96 @@
+"""How long an answer may get: so many tokens, or as many as the policy was taught to need."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from posttrain.learning.models.record import (
+    TAUGHT_QUANTILE,
+    answer_lengths,
+    limit_taught,
+    share_over,
+    tokens_needed,
+)
+from posttrain.learning.rollouts.sampling import MaxTokens
+from posttrain.stage.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_MUCH = 0.1
+"""Share of a source's answers from which it is said that a limit cuts them."""
+
+
+def tokens_for(
+    max_tokens: MaxTokens, *models: "PreTrainedModel", note: Callable[[str], None]
+) -> int:
+    """Choose the limit for policies and say why; of a given one, say what it cuts.
+
+    Args:
+        max_tokens: As the recipe has it.
+        *models: What samples: of several, the one that was taught the longest answers.
+        note: Takes a sentence.
+
+    Returns:
+        Most tokens of an answer.
+
+    """
+    model = max(models, key=limit_taught)
+    taught = answer_lengths(model)
+    if max_tokens != "auto":
+        for source, share in shares_cut(taught, max_tokens).items():
+            note(
+                f"{share:.0%} of the answers of {source} that the policy was taught are longer than"
+                f" max_tokens {max_tokens}; raise it, or set it to auto"
+            )
+        return max_tokens
+    limit = limit_taught(model)
+    why = "as the policy does not say how long the answers were that it was taught"
+    if taught:
+        longest = max(taught, key=lambda source: tokens_needed(taught[source]))
+        why = (
+            f"as {TAUGHT_QUANTILE:.0%} of the answers that the policy was taught have at most"
+            f" {tokens_needed(taught[longest])} tokens, those of {longest}"
+        )
+    note(f"max_tokens auto is {limit}, {why}")
+    return limit
+
+
+def refuse_cutting(
+    max_tokens: MaxTokens, model: "PreTrainedModel", *, most: float, where: str
+) -> None:
+    """Refuse a limit that would cut too many of the answers that a policy was taught.
+
+    Args:
+        max_tokens: As the recipe has it; `auto` cuts few.
+        model: What samples.
+        most: Largest share of the answers of a source.
+        where: Name of the stage.
+
+    Raises:
+        UserError: A source has more that are longer.
+
+    """
+    if max_tokens == "auto":
+        return
+    for source, share in shares_cut(answer_lengths(model), max_tokens).items():
+        if share > most:
+            raise UserError(
+                f"{where}: {share:.0%} of the answers of {source} that the policy was taught are"
+                f" longer than max_tokens {max_tokens}, so that it would be cut off before it can"
+                f" be right; raise {where}.max_tokens, set it to auto, or raise {where}.most_cut"
+            )
+
+
+def shares_cut(taught: Mapping[str, Sequence[int]], max_tokens: int) -> dict[str, float]:
+    """Compute which share of the answers a limit would cut, where that is much.
+
+    Args:
+        taught: Quantiles of their lengths by source, as in `answer_lengths`.
+        max_tokens: The limit.
+
+    Returns:
+        The share, at most what it is, by source.
+
+    """
+    shares = {source: share_over(quantiles, max_tokens) for source, quantiles in taught.items()}
+    return {source: share for source, share in shares.items() if share >= _MUCH}

@@ -1,0 +1,90 @@
+"""Signs that a policy lost what its parent had: it guesses, or no longer ends its answers."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from posttrain.learning.rollouts.strategies.sample import SampleStrategy
+from tasks.evaluate.estimates import mean_of_problems
+from tasks.evaluate.tally import Tally
+
+FEW = 0.5
+"""Part of the reference's and the parent's number of answers below which a policy guesses."""
+
+SHORT = 0.5
+"""Part of the parent's mean length below which answers have collapsed."""
+
+CUT = 0.2
+"""Share of samples that met the token limit from which it is said."""
+
+_LEAST = 20
+"""Answers from which something can be said of how many different ones there are."""
+
+
+def effective_number(answers: Sequence[str]) -> float:
+    """Return how many equally frequent answers would be as diverse: the exponential of the entropy.
+
+    Source: Hill number of order 1 (Hill, "Diversity and Evenness", 1973, equation 3).
+    """
+    counts = Counter(answers).values()
+    total = sum(counts)
+    return math.exp(-sum(count / total * math.log(count / total) for count in counts))
+
+
+def warnings_of(tally: Tally, parent: Tally | None) -> tuple[str, ...]:
+    """Say in sentences what somebody should see before the figures.
+
+    Args:
+        tally: Of the policy.
+        parent: Of the policy that it was trained from, on the same problems.
+
+    Returns:
+        None where nothing is wrong.
+
+    """
+    found = list(_guesses(tally, parent))
+    if parent is not None:
+        found += _losses(tally, parent)
+    if (share := tally.truncation_rate()) > CUT:
+        found.append(f"{tally.name}: {share:.0%} of its samples met max_tokens before they ended")
+    return tuple(found)
+
+
+def _guesses(tally: Tally, parent: Tally | None) -> Iterator[str]:
+    stated, before = _by_source(tally), _by_source(parent) if parent else {}
+    for source, answers in stated.items():
+        reference = [each.answer for each in tally.problems if each.source == source]
+        others = [reference, *([before[source]] if before.get(source) else [])]
+        usual = min(map(effective_number, others))
+        if len(answers) >= _LEAST and effective_number(answers) < FEW * usual:
+            (most, count), *_ = Counter(answers).most_common(1)
+            yield (
+                f"{tally.name} seems to guess at {source}: {count / len(answers):.0%} of its"
+                f" answers are {most!r}; they vary as {effective_number(answers):.1f} equally"
+                f" frequent ones would, and {usual:.1f} would be usual"
+            )
+
+
+def _losses(tally: Tally, parent: Tally) -> Iterator[str]:
+    k = tally.num_samples
+    strategy = SampleStrategy()
+    now_P, before_P = (strategy.solved(each.drawn(), k) for each in (tally, parent))
+    difference = mean_of_problems(now_P - before_P, lowest=-1.0)
+    if k > 1 and difference.high < 0:
+        yield (
+            f"{tally.name} solves fewer problems in {k} tries than {parent.name}:"
+            f" {float(now_P.mean()):.1%} against {float(before_P.mean()):.1%}"
+        )
+    if tally.mean_length() < SHORT * parent.mean_length():
+        yield (
+            f"{tally.name} writes {tally.mean_length():.0f} tokens, {parent.name}"
+            f" {parent.mean_length():.0f}"
+        )
+
+
+def _by_source(tally: Tally) -> dict[str, list[str]]:
+    """The answers that are stated, by source."""
+    found: dict[str, list[str]] = {}
+    for problem, answers in zip(tally.problems, tally.drawn().answers, strict=True):
+        found.setdefault(problem.source, []).extend(each for each in answers if each)
+    return found
