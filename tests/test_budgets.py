@@ -58,6 +58,7 @@ KEPT_APART = {
     "posttrain.operations.maintenance.checks.artifacts": "the workspace is not the cache",
     "posttrain.operations.schedule.policy": "a pure function of times",
     "posttrain.pipeline.execution.local": "one of two ways to run a DAG; prefect is the other",
+    "posttrain.pipeline.execution.preload_torch": "the fork server imports it by name",
     "posttrain.pipeline.execution.preload": "the fork server imports it by name",
     "posttrain.pipeline.shared_tokenizers": "a rule over a whole DAG is no part of making one",
     "posttrain.provenance.lineage.render.mermaid": "one file a format",

@@ -83,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place).resolve()
         sys.path.insert(0, place)
-        processes = StageProcesses(threads=1, models=False)
+        processes = StageProcesses(threads=1, packages={"torch"})
         for name, share, products in STAGES:
             seconds = options.seconds * share
             body = BODY.format(seconds=seconds, products=products)

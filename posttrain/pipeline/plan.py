@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from posttrain.pipeline.recipe import Recipe
-from posttrain.pipeline.stage_keys import StageKeys
+from posttrain.pipeline.stage_keys import StageKeys, own_packages
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.key import Difference, Key
 from posttrain.provenance.ledger import Ledger
@@ -73,6 +73,10 @@ class Planner:
             }
             decisions[name] = self._foresee(name, known, lasting.get(name))
         return [decisions[name] for name in self.dag.stages]
+
+    def own_packages(self, name: str) -> frozenset[str]:
+        """Find the packages that a stage's own code imports; see `stage_keys.own_packages`."""
+        return own_packages(self.keys, name)
 
     def decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
         """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""

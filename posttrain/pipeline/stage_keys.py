@@ -266,6 +266,24 @@ class StageKeys:
         return SourceArchive(self.workspace.state / "code" / "sources")
 
 
+def own_packages(keys: StageKeys, name: str) -> frozenset[str]:
+    """Find the packages that a stage's own code imports, without those that set its process up.
+
+    Args:
+        keys: Of the recipe.
+        name: The stage.
+
+    Returns:
+        Names of distributions; of a stage that verifies answers all that are in its key.
+
+    """
+    stage, whole = keys.dag.stages[name], keys.closure(name)
+    if VERIFIES in whole.symbols:
+        return whole.packages
+    own = keys.reader.closure(stage.task.entry, *_entries(stage.config))
+    return whole.packages & own.packages
+
+
 def _verifiers(ledger: Ledger, stage: Stage, inputs: Mapping[str, str] | None) -> list[type[Part]]:
     """What scores in a stage: that of its problems' sources, and what rows name themselves."""
     if inputs is None:

@@ -28,17 +28,26 @@ _BOUND = {"torch": "AVX2", "mkl": "AVX2", "onednn": "AVX2"}
 """What a learner computes with where it does not ask which processor it is."""
 
 
-def circumstances_here(device: str = "cpu") -> dict[str, str]:
-    """What this process computes with, as its libraries say of themselves; imports torch.
+_LIBRARIES = frozenset({"torch", "mkl", "onednn", "numpy", "openblas"})
+"""What is stated of a library where it was loaded: otherwise it decided nothing."""
+
+
+def circumstances_here(device: str = "cpu", *, loaded: bool = False) -> dict[str, str]:
+    """What this process computes with, as its libraries say of themselves.
 
     Args:
         device: cpu or cuda.
+        loaded: Ask those alone that are imported here, at the end of what was computed; else torch
+            and numpy are imported.
 
     Returns:
         Value by name of a circumstance.
 
     """
-    found = bound_kernels() | {"processor": processor(), "libc": " ".join(platform.libc_ver())}
+    found = bound_kernels(loaded=loaded) | {
+        "processor": processor(),
+        "libc": " ".join(platform.libc_ver()),
+    }
     if device == "cuda":
         import torch
 
@@ -62,12 +71,23 @@ def differences(
     """
     if not before or not after:
         return []
-    portable = _BOUND.items() <= before.items() and _BOUND.items() <= after.items()
+    portable = all(_BOUND.items() <= each.items() or _is_portable(each) for each in (before, after))
     return [
         f"{said} {before.get(name, 'none')}, {after_is} {after.get(name, 'none')}"
         for name, said in NAMES.items()
-        if before.get(name) != after.get(name) and not (portable and name == "processor")
+        if before.get(name) != after.get(name)
+        and not (portable and name == "processor")
+        and not (name in _LIBRARIES and _did_without(name, before, after))
     ]
+
+
+def _did_without(library: str, *given: Mapping[str, str]) -> bool:
+    """Whether one of them asked what it computed with, and this was not loaded there."""
+    return any("kernels" in each and library not in each for each in given)
+
+
+def _is_portable(given: Mapping[str, str]) -> bool:
+    return given.get("kernels") == "portable"
 
 
 def together(verdicts: Iterable[bool | None]) -> bool | None:

@@ -9,6 +9,7 @@ import ctypes
 import importlib
 import mmap
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -85,8 +86,12 @@ def is_bound() -> bool:
     return answer is None or bool(answer())
 
 
-def bound_kernels() -> dict[str, str]:
-    """Ask the libraries of this process what they compute with; imports torch and numpy.
+def bound_kernels(*, loaded: bool = False) -> dict[str, str]:
+    """Ask the libraries of this process what they compute with.
+
+    Args:
+        loaded: Ask those alone that are imported here, as others computed nothing; else torch and
+            numpy are imported.
 
     Returns:
         torch's capability, MKL's branch, numpy's and OpenBLAS's kernels as they say themselves;
@@ -94,15 +99,17 @@ def bound_kernels() -> dict[str, str]:
         come to: `portable` where all are bound to AVX2, else `own`: those of this processor.
 
     """
-    import torch
+    found: dict[str, str] = {}
+    if not loaded or "torch" in sys.modules:
+        import torch
 
-    found = {
-        "torch": torch.backends.cpu.get_cpu_capability(),
-        "mkl": _mkl_branch(),
-        "onednn": os.environ.get("ONEDNN_MAX_CPU_ISA", "any"),
-        "numpy": _numpy_kernels(),
-        "openblas": _openblas_core(),
-    }
+        found = {
+            "torch": torch.backends.cpu.get_cpu_capability(),
+            "mkl": _mkl_branch(),
+            "onednn": os.environ.get("ONEDNN_MAX_CPU_ISA", "any"),
+        }
+    if not loaded or "numpy" in sys.modules:
+        found |= {"numpy": _numpy_kernels(), "openblas": _openblas_core()}
     portable = set(found.values()) <= {"AVX2", PORTABLE["OPENBLAS_CORETYPE"]}
     return {"kernels": "portable" if portable else "own", **found}
 

@@ -40,3 +40,20 @@ def test_portable_kernels_do_not_ask_for_the_processor():
         "MKL's kernels AVX2, here any",
         "the cap of oneDNN's kernels AVX2, here none",
     ]
+
+
+def test_a_library_that_was_not_loaded_decided_nothing():
+    without = {"kernels": "portable", "processor": "AMD EPYC 7B12"}
+    bound = {"kernels": "portable", "torch": "AVX2", "mkl": "AVX2", "onednn": "AVX2"}
+    elsewhere = {**bound, "processor": "AMD EPYC 9B45"}
+    assert differences(without, {**bound, "processor": "AMD EPYC 7B12"}) == []
+    assert differences(without, elsewhere) == []
+    own = {**elsewhere, "kernels": "own", "torch": "AVX512"}
+    assert differences(without, own) == ["the processor AMD EPYC 7B12, here AMD EPYC 9B45"]
+
+
+def test_what_is_not_loaded_is_not_asked():
+    code = "import sys\nfrom posttrain.provenance.circumstances import circumstances_here as here\n"
+    code += "print(here(loaded=True)['kernels'], sorted({'torch', 'numpy'} & {*sys.modules}))\n"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "portable []"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from posttrain.pipeline.execution import imported
 from posttrain.pipeline.execution.assignment import Assignment, Channel, Order
-from posttrain.pipeline.execution.call import perform, set_up
 from posttrain.pipeline.execution.gpus import used
 from posttrain.pipeline.execution.last_checkpoint import saving_on_request
+from posttrain.pipeline.execution.late_setup import perform, set_up_as_needed
 from posttrain.pipeline.execution.parts import checked_rows, parts_of
 from posttrain.pipeline.execution.sandboxes import circumstances_of, take_door
 from posttrain.pipeline.hermetic.guard import Guard
@@ -101,7 +101,7 @@ def concluded(
 
 
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
-    set_up(assignment)
+    set_up_as_needed(assignment)
     _require_device(assignment)
     begun = started = time.perf_counter()
     loaded: Mapping[str, object] = {}
@@ -155,14 +155,16 @@ def only_keyed(assignment: Assignment) -> Iterator[None]:
 
 
 def _require_device(assignment: Assignment) -> None:
+    if assignment.device != "cuda":
+        return
     import torch
 
-    if assignment.device == "cuda" and not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         raise UserError(
             f"stage '{assignment.stage}': run.device is cuda, and torch sees no CUDA device here; "
             "set run.device to cpu, or run where there is one"
         )
-    if assignment.device == "cuda" and torch.cuda.device_count() < assignment.processes:
+    if torch.cuda.device_count() < assignment.processes:
         raise UserError(
             f"stage '{assignment.stage}': {assignment.processes} processes need a CUDA device each,"
             f" and there are {torch.cuda.device_count()}; lower resources.processes"

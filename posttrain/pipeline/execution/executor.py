@@ -211,10 +211,10 @@ class Executor:
 
 def warm_processes(planner: Planner, decisions: Sequence[Decision]) -> StageProcesses:
     """Start the server that stages are forked from, with the libraries that these will need."""
-    running = (each.stage for each in decisions if each.action != "cached")
-    models = any("transformers" in planner.keys.closure(name).packages for name in running)
+    running = [each.stage for each in decisions if each.action != "cached"]
+    packages = frozenset[str]().union(*map(planner.own_packages, running))
     run = planner.recipe.run
-    processes = StageProcesses(run.threads, kernels=run.kernels, models=models)
+    processes = StageProcesses(run.threads, kernels=run.kernels, packages=packages)
     processes.warm()
     return processes
 

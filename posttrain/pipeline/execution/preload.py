@@ -1,4 +1,4 @@
-"""Imported once by the fork server, so that every stage starts with its heavy imports done.
+"""Imported once by the fork server, so that every stage starts with its imports done.
 
 Only modules that start no thread may be here: a forked child has none of them. (polars does.)
 """
@@ -7,17 +7,10 @@ import gc
 import os
 import sys
 
-import torch
-import torch._inductor.config
-import torch.utils.deterministic
-
 import posttrain.pipeline.execution.child
 from posttrain.pipeline.hermetic import system
 
-__all__ = ["posttrain", "torch"]
-
-# Its first call formats the stack, for which it reads source files. A stage seeds itself again.
-torch.manual_seed(0)
+__all__ = ["posttrain"]
 
 # What every stage may read is looked up once.
 for _entry in sys.path:

@@ -8,7 +8,7 @@ import transformers.models.auto.tokenization_auto
 import transformers.models.llama.modeling_llama
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-import posttrain.pipeline.execution.preload
+import posttrain.pipeline.execution.preload_torch
 
 __all__ = ["posttrain", "transformers"]
 

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing import connection
@@ -19,7 +19,11 @@ from posttrain.stage.kernels import Kernels
 
 _FIRST = "posttrain.pipeline.execution.fork_server"
 _PRELOAD = "posttrain.pipeline.execution.preload"
+_PRELOAD_TORCH = "posttrain.pipeline.execution.preload_torch"
 _PRELOAD_MODELS = "posttrain.pipeline.execution.preload_models"
+_WITHOUT_TORCH = frozenset({"numpy", "polars", "pyarrow", "pydantic", "pydantic_core", "yaml"})
+"""Packages that import no torch, of those that small stages import."""
+
 _EXIT_SECONDS = 2.0
 # A process that grew larger than this is waited for: its memory may be what the next one needs.
 _LARGE_BYTES = 1 << 30
@@ -42,6 +46,16 @@ def _environment_with(variables: Mapping[str, str]) -> Iterator[None]:
                     os.environ.pop(name, None)
                 else:
                     os.environ[name] = value
+
+
+def _preloads(packages: Collection[str] | None) -> list[str]:
+    """What the server imports for stages that import these, or any: none that is large in vain.
+
+    A package that is not known to do without torch may import it.
+    """
+    if packages is None or "transformers" in packages:
+        return [_PRELOAD, _PRELOAD_TORCH, _PRELOAD_MODELS]
+    return [_PRELOAD] if _WITHOUT_TORCH.issuperset(packages) else [_PRELOAD, _PRELOAD_TORCH]
 
 
 @dataclass(frozen=True)
@@ -84,16 +98,20 @@ class StageWorker:
 
 
 class Workers:
-    """Forks workers from a server that has torch imported, and with `models` also transformers.
-
-    One is always ready.
+    """Forks workers from a server that has imported what they need; one is always ready.
 
     Forking copies the page tables of all that is imported, and exiting gives them back: most of
     what a short stage costs. Both happen beside the stages here, not between them.
     """
 
-    def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
-        self._preload = [_FIRST, _PRELOAD, *[_PRELOAD_MODELS] * models]
+    def __init__(
+        self,
+        threads: int,
+        *,
+        kernels: Kernels = "portable",
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self._preload = [_FIRST, *_preloads(packages)]
         self._context: ForkServerContext = multiprocessing.get_context("forkserver")
         self._threads, self._kernels = threads, kernels
         self._lock = threading.Lock()

@@ -98,7 +98,7 @@ def circumstances_of(assignment: Assignment) -> dict[str, str]:
         runs its sandboxed programs, where it has a door.
 
     """
-    found = circumstances_here(assignment.device)
+    found = circumstances_here(assignment.device, loaded=True)
     if assignment.view is not None:
         found["isolation"] = isolation(held=assignment.view.held)
     if door_descriptor() is not None:

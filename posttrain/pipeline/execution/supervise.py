@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
@@ -59,11 +59,18 @@ class StageOutcome:
 class StageProcesses:
     """Starts stage processes from a fork server that has the heavy imports done.
 
-    Without `models`, transformers is left to the stages that want it after all.
+    `packages` are those that the stages may import; without it, any. What the server left out a
+    stage imports itself.
     """
 
-    def __init__(self, threads: int, *, kernels: Kernels = "portable", models: bool = True) -> None:
-        self._workers = Workers(threads, kernels=kernels, models=models)
+    def __init__(
+        self,
+        threads: int,
+        *,
+        kernels: Kernels = "portable",
+        packages: Collection[str] | None = None,
+    ) -> None:
+        self._workers = Workers(threads, kernels=kernels, packages=packages)
         self.interruption = Interruption()
 
     def warm(self) -> None:

@@ -55,7 +55,7 @@ def attempt(tmp_path, monkeypatch):
 
     def run(config="Config", *, ask=False, notice=1.5, **fields):
         own = __import__(module)
-        processes = StageProcesses(threads=1, models=False)
+        processes = StageProcesses(threads=1, packages={"torch"})
         assignment = Assignment(
             stage="steps", entry=f"{module}:run", config=getattr(own, config)(**fields), inputs={},
             outputs={"report": tmp_path / "report.json"}, types={"report": ArtifactKind.REPORT},

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from posttrain.pipeline.execution.processes import Workers
+from posttrain.pipeline.execution.processes import Workers, _preloads
 
 
 @pytest.fixture
@@ -112,3 +112,17 @@ def test_nobody_waits_for_an_executor_that_was_killed(tmp_path):
     executor.kill()
     executor.wait()
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in waiting))  # noqa: PTH110
+
+
+@pytest.mark.parametrize(
+    ("packages", "last"),
+    [
+        (None, "preload_models"),
+        ({"numpy", "transformers"}, "preload_models"),
+        ({"numpy", "nobody_knows"}, "preload_torch"),
+        ({"numpy", "polars"}, "preload"),
+        (set(), "preload"),
+    ],
+)
+def test_only_what_cannot_import_torch_goes_without_it(packages, last):
+    assert _preloads(packages)[-1].rpartition(".")[2] == last

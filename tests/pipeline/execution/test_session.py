@@ -39,17 +39,19 @@ def test_a_first_run_executes_everything_and_a_second_nothing(toy):
     assert toy.run() == {}
 
 
-@pytest.mark.parametrize(("line", "models"), [("", False), ("import transformers\n", True)])
-def test_models_are_imported_ahead_where_a_stage_works_with_them(toy, monkeypatch, line, models):
+@pytest.mark.parametrize(
+    ("line", "package"), [("", None), ("import scipy\n", "scipy"), ("import torch\n", "torch")]
+)
+def test_what_is_imported_ahead_goes_by_what_the_stages_import(toy, monkeypatch, line, package):
     stage = next(toy.root.rglob("stage.py"))
     stage.write_text(line + stage.read_text())
     told = []
     real = executor.StageProcesses
     monkeypatch.setattr(
-        executor, "StageProcesses", lambda *a, **k: told.append(k["models"]) or real(*a, **k)
+        executor, "StageProcesses", lambda *a, **k: told.append(k["packages"]) or real(*a, **k)
     )
     toy.run()
-    assert told == [models]
+    assert told == [{package} - {None}]
 
 
 def test_a_changed_parameter_runs_its_stage_and_what_depends_on_it(toy):
