@@ -13,24 +13,28 @@ PIP    := $(BIN)/python -m pip install $(QUIET) --constraint constraints.txt
 # DVC runs `python -m posttrain ...`: that must be this environment's python.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: run test test-core test-slice test-all test-engines lint clean
+.PHONY: run bytecode test test-core test-slice test-all test-engines lint clean
 
 run: $(VENV)/.installed
 	posttrain run
 
-test: $(VENV)/.installed-test
+# Once, as tests start hundreds of processes: where Python is told to write none, each would compile the tree.
+bytecode: $(VENV)/.installed-test
+	@python -m compileall -q posttrain tasks flows
+
+test: $(VENV)/.installed-test bytecode
 	python -m pytest -m "not slow" $(PARALLEL)
 
 # The long tests of what the README promises first: in every .ci/run.
-test-core: $(VENV)/.installed-test
+test-core: $(VENV)/.installed-test bytecode
 	python -m pytest -m "slow and core" $(PARALLEL) --durations 10
 
 # The other long tests, of which .ci/run takes a part by the commit.
-test-slice: $(VENV)/.installed-test
+test-slice: $(VENV)/.installed-test bytecode
 	python -m pytest -m "slow and not core" $(PARALLEL) --durations 10 $(if $(SHARD),--shard $(SHARD))
 
 # Writes how long tests took and, where a shard passed, its row of docs/shards.tsv: commit both.
-test-all: $(VENV)/.installed-test
+test-all: $(VENV)/.installed-test bytecode
 	python -m pytest $(PARALLEL) --record $(if $(SHARD),--shard $(SHARD))
 
 # In an environment of its own: vLLM wants an older transformers, and a hundred packages that nothing else needs.

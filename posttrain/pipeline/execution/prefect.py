@@ -23,10 +23,12 @@ from posttrain.pipeline.execution import die_with_parent
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import StageFailed, raise_all
 from posttrain.stage.errors import UserError, first_line
+from posttrain.views.tracking.blank import keep_blank, lay_blank
 
 if TYPE_CHECKING:
     from prefect.client.schemas.objects import TaskRun
     from prefect.futures import PrefectFuture
+    from prefect.settings import Settings
     from prefect.states import State
 
 _RETRY_SECONDS = 2
@@ -139,6 +141,8 @@ def _start_server() -> None:
     settings = get_current_settings()
     if settings.api.url is not None:
         return
+    database = _database(settings)
+    new = database is not None and not database.is_file() and not lay_blank("prefect", database)
     server = SubprocessASGIServer()
     server.port = server.find_available_port()
     environment = {
@@ -163,6 +167,18 @@ def _start_server() -> None:
             server.stop()
             raise UserError(f"Prefect's temporary server {how}; run with --local")
         time.sleep(_POLL_SECONDS)
+    if new:
+        assert database is not None
+        keep_blank("prefect", database, emptied=["configuration"])
+
+
+def _database(settings: "Settings") -> Path | None:
+    """The SQLite database that the server makes itself; None where the user named another one."""
+    url = settings.server.database.connection_url
+    place = settings.home / "prefect.db"
+    settings.home.mkdir(parents=True, exist_ok=True)
+    own = url is None or url.get_secret_value() == f"sqlite+aiosqlite:///{place}"
+    return place if own else None
 
 
 def _kept(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":

@@ -22,6 +22,8 @@ from posttrain.provenance.ledger.processes import this_process
 from posttrain.stage.errors import first_line
 
 _PR_SET_PDEATHSIG = 1
+# What MLflow imports for tables of a user's, where it finds it; mlflow-skinny does without.
+_UNUSED = ("pandas", "polars", "numpy", "pyarrow", "scipy", "sklearn", "matplotlib", "datasets")
 # The name of a method of `MlflowWriter`, and its arguments.
 Operation = tuple[str, tuple[Any, ...]]
 # MLflow's ids that are new, by handle; and what went wrong, if anything did.
@@ -108,6 +110,8 @@ def _asked(connection: Connection) -> Iterator[Any]:
 def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
     try:
         state, uri, owner = next(asked)
+        # For an import, what is None there is not installed.
+        sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
         from posttrain.views.tracking.mlflow_writer import MlflowWriter
 
         external: dict[str, str] = {}

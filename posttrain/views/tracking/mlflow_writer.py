@@ -15,6 +15,7 @@ from posttrain.provenance.ledger.records import ArtifactRecord
 from posttrain.stage.artifact_kinds import kind_named
 from posttrain.stage.interrupts import held_back
 from posttrain.views.tracking.base import Finished, Started
+from posttrain.views.tracking.blank import keep_blank, lay_blank
 from posttrain.views.tracking.sqlite import commit_sooner
 
 BATCH = 500
@@ -62,14 +63,20 @@ class MlflowWriter:
         from mlflow import MlflowClient
 
         state.mkdir(parents=True, exist_ok=True)
-        where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{state / 'mlflow.db'}"
+        database = state / "mlflow.db"
+        where = uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{database}"
         local = where.startswith("sqlite:")
         if local:
             commit_sooner()
-        new = local and not (state / "mlflow.db").is_file()
+        new = local and not database.is_file()
         # A database that is half made would be of no use: who ends this process waits for it.
         with FileLock(state / "mlflow.lock"), held_back() if new else nullcontext():
+            ours = uri is None and where == f"sqlite:///{database}"
+            new = ours and not database.is_file() and not lay_blank("mlflow", database)
             client = MlflowClient(tracking_uri=where)
+            if new:
+                # MLflow makes the experiment `Default` anew, whose folder is the project's.
+                keep_blank("mlflow", database, emptied=["experiments"])
         return cls(client, (state / "mlartifacts").as_uri() if local else None, external, owner)
 
     def start(self, handle: str, started: Started, moment: float) -> None:
