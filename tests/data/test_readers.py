@@ -8,6 +8,8 @@ import polars as pl
 import pytest
 
 from posttrain.data.sources.columns import ProblemRow
+from posttrain.stage.errors import UserError
+from tasks.synthesize.config import SynthesizeConfig
 
 GOOD = {"prompt": "2 + 3 =", "answer": "5"}
 ROW = ProblemRow("2 + 3 =", "5", "", 1)
@@ -59,7 +61,10 @@ def test_blank_lines_a_byte_order_mark_and_windows_line_ends_do_not_matter(read,
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ('{"prompt": ', "not JSON: Expecting value at column 11"),
+        (
+            '{"prompt": ',
+            "not JSON: Expecting value at column 11; each line must be one JSON object",
+        ),
         ("[1, 2]", "a row must be a JSON object, got '[1, 2]'"),
         ("[" * 100_000, "not a row: nested too deeply"),
         (b'{"prompt": "\xe9"}', "not UTF-8 text, at byte 13 of the line"),
@@ -94,11 +99,11 @@ def test_blank_lines_a_byte_order_mark_and_windows_line_ends_do_not_matter(read,
         ),
         (
             '{"prompt": "1 + 1", "answer": "2", "difficulty": "hard"}',
-            "difficulty must be a whole number, got 'hard'",
+            "difficulty must be a whole number from 0 to 999,999,999, got 'hard'",
         ),
         (
             '{"prompt": "1 + 1", "answer": "2", "difficulty": 10000000000}',
-            "difficulty must be a whole number, got '10000000000'",
+            "difficulty must be a whole number from 0 to 999,999,999, got '10000000000'",
         ),
     ],
 )
@@ -114,13 +119,14 @@ def test_a_mapped_column_must_be_there_even_if_it_is_optional(refusal, lines):
     )
 
 
-def test_a_mapping_of_a_name_that_is_not_ours_is_refused(refusal, lines):
-    path = lines(GOOD)
-    assert refusal("jsonl", path, columns={"promt": "question"}) == (
-        f"{path}: columns maps 'promt', which is none of prompt, answer, solution, difficulty,"
-        " weight, turns, tools; "
-        "did you mean 'prompt'?"
+def test_a_mapping_of_a_name_that_is_not_ours_is_refused():
+    source = {"kind": "jsonl", "name": "own", "path": "a.jsonl", "columns": {"promt": "question"}}
+    with pytest.raises(UserError) as caught:
+        SynthesizeConfig.parse({"sources": [source]}, where="synthesize")
+    assert "it maps 'promt', which is none of prompt, answer, solution, difficulty, weight" in str(
+        caught.value
     )
+    assert str(caught.value).endswith("did you mean 'prompt'?")
 
 
 @pytest.mark.parametrize("rows", [[], [""], ["", " "]])
