@@ -130,6 +130,8 @@ def shown_method(name: str, root: Path) -> ShownMethod:
         UserError: There is none of that name.
 
     """
+    if not name:
+        raise UserError("the method's name is empty; posttrain method list names them all")
     if has_method(name):
         return _of_method(name, root)
     algorithms = _algorithms()

@@ -53,14 +53,37 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
         near = difflib.get_close_matches(flow.rpartition(".")[2], flows, n=1)
         hint = f"; did you mean '{flows[near[0]]}'?" if near else f"; there are {known}"
         raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
-    except Exception as error:  # noqa: BLE001 - the user's own code, of which nothing is known
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code
         raise _broken(flow, error, where) from None
     if not callable(getattr(module, "declare", None)):
         raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
     return module
 
 
-def _broken(module: str, error: Exception, where: str) -> UserError:
+def declare(module: Any, build: Any, *, where: str) -> None:
+    """Let a flow declare its stages.
+
+    Args:
+        module: As `load_flow` gives it.
+        build: What it declares them with.
+        where: The recipe or command that names it, for errors.
+
+    Raises:
+        UserError: It declares what cannot be, or its code fails.
+
+    """
+    try:
+        module.declare(build)
+    except UserError:
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code
+        said = where_it_failed(error)
+        raise UserError(
+            f"{where}: declare of the flow '{module.__name__}' fails: {said}; correct that line"
+        ) from None
+
+
+def _broken(module: str, error: BaseException, where: str) -> UserError:
     said = where_it_failed(error)
     return UserError(f"{where}: the flow '{module}' cannot be imported: {said}; correct that line")
 

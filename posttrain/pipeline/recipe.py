@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from posttrain.methods.find import methods_of
-from posttrain.pipeline.flow import let_import, load_flow
+from posttrain.pipeline.flow import declare, let_import, load_flow
 from posttrain.pipeline.flow_builder import FlowBuilder as FlowBuilder
 from posttrain.pipeline.recipe_file import (
     DECLARED,
@@ -49,7 +49,8 @@ class Recipe(RecipeValues):
         check_plugins(parts_of_modules(self.plugins, where=where), where)
         try:
             with plugged(self.plugins), methods_of(root, self.plugins):
-                load_flow(self.flow, root, where=shown(self.path)).declare(build)
+                flow = load_flow(self.flow, root, where=shown(self.path))
+                declare(flow, build, where=shown(self.path))
                 return build.finish()
         finally:
             _notice(self.path, build.changes)

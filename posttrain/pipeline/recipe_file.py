@@ -17,6 +17,8 @@ NO_STAGES = (
 )  # fmt: skip
 """Names of a recipe that no stage may have."""
 
+_DEEPEST = 50
+_TOO_DEEP = "mappings lie too deep in each other, or an anchor in itself; write it flatter"
 _STAGE_NAME = re.compile(r"[A-Za-z][\w-]*")
 
 
@@ -47,11 +49,23 @@ def read_yaml(file: Path) -> dict[str, Any]:
         raise UserError(f"{file}:{line}: not valid YAML: {error.problem}") from None
     except (YAMLError, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{file}: not a text file: {first_line(error)}") from None
+    except RecursionError:
+        raise UserError(f"{file}: {_TOO_DEEP}") from None
+    if _depth_beyond(values, _DEEPEST):
+        raise UserError(f"{file}: {_TOO_DEEP}")
     if not isinstance(values, dict):
         raise UserError(f"{file}: a recipe is a mapping of sections, starting with 'flow:'")
     if wrong := [name for name in values if not isinstance(name, str)]:
         raise UserError(f"{file}: the name of a section must be text, got {wrong[0]!r}")
     return values
+
+
+def _depth_beyond(value: object, left: int) -> bool:
+    """Whether mappings and lists lie in each other deeper than that; an anchor in itself does."""
+    if not isinstance(value, Mapping | list):
+        return False
+    inside = value.values() if isinstance(value, Mapping) else value
+    return left == 0 or any(_depth_beyond(each, left - 1) for each in inside)
 
 
 def read_rounds(file: Path, value: object) -> int | None:
@@ -189,14 +203,17 @@ def parse_override(text: str) -> tuple[str, Any]:
 
     """
     key, equals, value = text.partition("=")
-    if not equals or not re.fullmatch(r"[\w.-]+", key):
+    if not equals or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", key):
         raise UserError(f"--set takes section.parameter=value, got '{text}'")
     if not value.strip():
         raise UserError(f"--set {key}: there is no value behind the =; write null for none")
     try:
-        return key, YAML(typ="safe").load(value)
-    except (YAMLError, ValueError):
+        read = YAML(typ="safe").load(value)
+    except (YAMLError, ValueError, RecursionError):
         raise UserError(f"--set {key}: not a YAML value: '{value}'") from None
+    if _depth_beyond(read, _DEEPEST):
+        raise UserError(f"--set {key}: {_TOO_DEEP}")
+    return key, read
 
 
 def apply_override(values: dict[str, Any], dotted: str, value: object) -> None:

@@ -346,7 +346,7 @@ def parts_in(value: Any) -> Iterator[Part]:
 def _parts_of(name: str, where: str) -> Plugins:
     try:
         module = importlib.import_module(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         from posttrain.stage.part_checks import where_it_failed
 
         missing = error.name if isinstance(error, ModuleNotFoundError) else None

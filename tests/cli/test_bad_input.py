@@ -84,6 +84,13 @@ def own_file(toy, real_tasks):
             [],
             "second.amount: it has more than 64 bits; write a smaller number",
         ),
+        ("second: &a {amount: *a}", [], "recipe.yaml: mappings lie too deep in each other, or an"),
+        (
+            f"second: {'{a: ' * 900}1{'}' * 900}",
+            [],
+            "recipe.yaml: mappings lie too deep in each other, or an anchor in itself",
+        ),
+        ("", ["--set", f"second={'[' * 900}1{']' * 900}"], "--set second: "),
         ("run: {threads: 1000000}", [], "run.threads: input should be less than or equal to 4096"),
         ("", ["--set", "second.amount="], "--set second.amount: there is no value behind the =;"),
         (

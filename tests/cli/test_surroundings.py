@@ -12,6 +12,7 @@ BROKEN = {
     "def (": "SyntaxError: invalid syntax",
     "import nowhere_to_be_found": "ModuleNotFoundError: No module named 'nowhere_to_be_found'",
     "raise ValueError('of the flow')": "ValueError: of the flow",
+    "raise SystemExit('of the flow')": "SystemExit: of the flow",
 }
 
 
@@ -217,3 +218,37 @@ def test_many_processes_on_few_cores_are_told(toy, posttrain):
     planned = posttrain("plan")
     assert planned.code == 0
     assert "note: run.threads is 4000, and this machine has " in planned.out
+
+
+@pytest.mark.parametrize("noise", ["[[[\n", "[core]\n    nobody = 1\n"])
+def test_a_configuration_that_dvc_cannot_read_is_found_before_anything_runs(
+    toy, posttrain, contents, noise
+):
+    (toy.root / ".dvc/config").write_text(noise)
+    before = contents()
+    refused = posttrain("run", "--local")
+    assert refused.code == 2
+    assert refused.sentence.startswith(f"{toy.root}/.dvc/config: ")
+    assert contents() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def declare():\n    pass\n", "TypeError: declare() takes 0 positional arguments but 1"),
+        ("def declare(build):\n    1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("def declare(build):\n    raise SystemExit(3)\n", "SystemExit: 3"),
+    ],
+)
+def test_a_flow_that_cannot_declare_is_named(toy, posttrain, contents, body, said):
+    package = toy.flow.partition(".")[0]
+    name = f"undeclared{len(body)}"
+    toy.write(f"{package}/{name}.py", body)
+    toy.write("recipes/other/recipe.yaml", f"flow: {package}.{name}\n")
+    before = contents()
+    refused = posttrain("plan", "recipes/other")
+    assert refused.code == 2
+    assert refused.sentence.startswith(
+        f"recipes/other/recipe.yaml: declare of the flow '{package}.{name}' fails: {said}"
+    )
+    assert contents() == before

@@ -129,6 +129,8 @@ def test_a_local_path_becomes_an_input_of_the_stage():
         ("tokenizer.json", "[]", "it must hold one JSON object; save the model again"),
         ("tokenizer.json", '{"version": "1.0"}', "no tokenizer: "),
         ("generation_config.json", "null", "it must hold one JSON object; save the model again"),
+        ("tokenizer_config.json", '{"tokenizer_class": 3}', "tokenizer_class must be a name"),
+        ("config.json", '{"model_type": "llama", "hidden_size": "wide"}', "Validation error for"),
         ("special_tokens_map.json", "{]", "not JSON: Expecting property name"),
     ],
 )

@@ -140,7 +140,7 @@ class TableSource(Source):
 class FileSource(TableSource):
     """One local file."""
 
-    path: str
+    path: str = Field(min_length=1)
     """Local file, relative to the recipe."""
 
     @field_validator("name")

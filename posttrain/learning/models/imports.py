@@ -115,8 +115,26 @@ def check_described(folder: Path) -> None:
             ) from None
         if not isinstance(described, dict) and file.name in _OBJECTS:
             raise UserError(f"{file}: it must hold one JSON object; save the model again")
+        if file.name == "tokenizer_config.json" and not isinstance(
+            described.get("tokenizer_class", ""), str
+        ):
+            raise UserError(f"{file}: tokenizer_class must be a name; save the tokenizer again")
+    _check_config(folder / "config.json")
     if (file := folder / "tokenizer.json").is_file():
         _check_tokenizer(file)
+
+
+def _check_config(file: Path) -> None:
+    """Refuse numbers of the wrong type, at which transformers raises an error of no known class."""
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(file.parent, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError):
+        return  # said where the model is loaded
+    except Exception as error:  # noqa: BLE001 - its checks of fields have classes of their own
+        said = " ".join(str(error).split())
+        raise UserError(f"{file}: {said}; correct it, or save the model again") from None
 
 
 def _check_tokenizer(file: Path) -> None:

@@ -47,6 +47,14 @@ def check_repository(root: Path) -> None:
     """
     if not any((each / ".git").exists() for each in (root, *root.parents)) or _is_none(root):
         raise UserError(f"{root} is not in a git repository; run `git init` there")
+    from dvc.config import Config, ConfigError
+
+    try:
+        Config(str(root / ".dvc"))
+    except ConfigError as error:
+        raise UserError(f"{root}/.dvc/config: {error}; correct it") from None
+    except OSError:
+        pass  # said below, with what to set
     home = os.environ.get("XDG_CONFIG_HOME") or Path("~/.config").expanduser()
     folder = Path(home) / "dvc"
     if not nearest_existing(folder).is_dir():
