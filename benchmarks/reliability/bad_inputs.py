@@ -140,7 +140,8 @@ def _remove(place: Path) -> None:
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
-        place.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):
+            place.unlink()
 
 
 STEPS: Mapping[str, Callable[..., None]] = {
