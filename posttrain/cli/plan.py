@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
+from posttrain.learning.models.record import answer_lengths_in, limit_for
+from posttrain.learning.rollouts.limits import limit_told
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import Session, open_session
@@ -64,7 +67,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         for each in running:
             session.dag.stages[each.stage].config.check_names()
         Console().print(_table(decisions, verbose=verbose))
-        for line in _notes(session):
+        for line in chain(_notes(session), _limits(session, decisions)):
             click.echo(f"note: {line}")
         if verbose:
             for decision in decisions:
@@ -110,6 +113,22 @@ def _notes(session: Session) -> Iterator[str]:
         yield told
     for what, line in absent_programs(programs_of(session.dag)):
         yield f"{what}; run: {line}"
+
+
+def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
+    """What `max_tokens: auto` is where the policies that say it are in place."""
+    there = {each.stage for each in decisions if each.action == "cached"}
+    for name, stage in session.dag.stages.items():
+        if getattr(stage.config, "max_tokens", None) != "auto":
+            continue
+        outputs = [
+            session.dag.stages[each.stage].outputs()[each.output]
+            for each in stage.inputs.values()
+            if each.stage in there and each.output is not None
+        ]
+        folders = [session.workspace.output(str(path)) for path in outputs]
+        if taught := [found for folder in folders if (found := answer_lengths_in(folder))]:
+            yield f"{name}: {limit_told(max(taught, key=limit_for))}"
 
 
 def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:

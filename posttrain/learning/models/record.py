@@ -4,13 +4,11 @@ It lies in the model's own `config.json`, under `posttrain`, so that it goes whe
 goes; other loaders of Hugging Face's format pass over it.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from posttrain.learning.models.load import weights_digest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -47,6 +45,8 @@ def remember_parent(model: "PreTrainedModel") -> None:
         model: Before its first update; it keeps its record.
 
     """
+    from posttrain.learning.models.load import weights_digest
+
     _write(model, ancestors=[*trained_from(model), weights_digest(model)])
 
 
@@ -60,7 +60,21 @@ def answer_lengths(model: "PreTrainedModel") -> dict[str, tuple[int, ...]]:
         The `QUANTILES` of the tokens of an answer, its end token counted, by source.
 
     """
-    return {name: tuple(each) for name, each in _record(model).get("answer_tokens", {}).items()}
+    return _lengths(_record(model))
+
+
+def answer_lengths_in(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Read the same of a policy's folder, without loading it.
+
+    Args:
+        folder: With a `config.json`, or nothing is said.
+
+    Returns:
+        As `answer_lengths`.
+
+    """
+    file = folder / "config.json"
+    return _lengths(json.loads(file.read_text()).get(_KEY, {})) if file.is_file() else {}
 
 
 def remember_lengths(
@@ -81,18 +95,17 @@ def remember_lengths(
     _write(model, answer_tokens=kept)
 
 
-def limit_taught(model: "PreTrainedModel") -> int:
-    """Return the tokens that answers of a model need, by those that it was taught.
+def limit_for(taught: Mapping[str, Sequence[int]]) -> int:
+    """Return the tokens that answers of a policy need, by those that it was taught.
 
     Args:
-        model: A policy.
+        taught: Their lengths by source, as in `answer_lengths`.
 
     Returns:
         `ROOM` times the `TAUGHT_QUANTILE` of the source with the longest answers, in eights;
-        `UNTAUGHT_LIMIT` where the model says nothing.
+        `UNTAUGHT_LIMIT` where the policy says nothing.
 
     """
-    taught = answer_lengths(model)
     if not taught:
         return UNTAUGHT_LIMIT
     return 8 * math.ceil(ROOM * max(map(tokens_needed, taught.values())) / 8)
@@ -127,8 +140,14 @@ def share_over(quantiles: Sequence[int], limit: int) -> float:
 
 
 def _quantiles(lengths: Sequence[int]) -> list[int]:
+    import numpy as np
+
     found = np.quantile(lengths, QUANTILES, method="higher")
     return [int(each) for each in found]
+
+
+def _lengths(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(each) for name, each in record.get("answer_tokens", {}).items()}
 
 
 def _record(model: "PreTrainedModel") -> Mapping[str, Any]:

@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING
 from posttrain.learning.models.record import (
     TAUGHT_QUANTILE,
     answer_lengths,
-    limit_taught,
+    limit_for,
     share_over,
     tokens_needed,
 )
-from posttrain.learning.rollouts.sampling import MaxTokens
 from posttrain.stage.errors import UserError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+    from posttrain.learning.rollouts.sampling import MaxTokens
 
 _MUCH = 0.1
 """Share of a source's answers from which it is said that a limit cuts them."""
 
 
 def tokens_for(
-    max_tokens: MaxTokens, *models: "PreTrainedModel", note: Callable[[str], None]
+    max_tokens: "MaxTokens", *models: "PreTrainedModel", note: Callable[[str], None]
 ) -> int:
     """Choose the limit for policies and say why; of a given one, say what it cuts.
 
@@ -34,8 +35,7 @@ def tokens_for(
         Most tokens of an answer.
 
     """
-    model = max(models, key=limit_taught)
-    taught = answer_lengths(model)
+    taught = max(map(answer_lengths, models), key=limit_for)
     if max_tokens != "auto":
         for source, share in shares_cut(taught, max_tokens).items():
             note(
@@ -43,7 +43,20 @@ def tokens_for(
                 f" max_tokens {max_tokens}; raise it, or set it to auto"
             )
         return max_tokens
-    limit = limit_taught(model)
+    note(limit_told(taught))
+    return limit_for(taught)
+
+
+def limit_told(taught: Mapping[str, Sequence[int]]) -> str:
+    """Say in a sentence what `auto` is, and why.
+
+    Args:
+        taught: Lengths of the answers that the policy was taught, as in `answer_lengths`.
+
+    Returns:
+        The sentence.
+
+    """
     why = "as the policy does not say how long the answers were that it was taught"
     if taught:
         longest = max(taught, key=lambda source: tokens_needed(taught[source]))
@@ -51,12 +64,11 @@ def tokens_for(
             f"as {TAUGHT_QUANTILE:.0%} of the answers that the policy was taught have at most"
             f" {tokens_needed(taught[longest])} tokens, those of {longest}"
         )
-    note(f"max_tokens auto is {limit}, {why}")
-    return limit
+    return f"max_tokens auto is {limit_for(taught)}, {why}"
 
 
 def refuse_cutting(
-    max_tokens: MaxTokens, model: "PreTrainedModel", *, most: float, where: str
+    max_tokens: "MaxTokens", model: "PreTrainedModel", *, most: float, where: str
 ) -> None:
     """Refuse a limit that would cut too many of the answers that a policy was taught.
 

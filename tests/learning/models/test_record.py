@@ -6,7 +6,8 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import load_policy, save_policy, weights_digest
 from posttrain.learning.models.record import (
     answer_lengths,
-    limit_taught,
+    answer_lengths_in,
+    limit_for,
     remember_lengths,
     remember_parent,
     share_over,
@@ -53,9 +54,9 @@ def test_the_share_over_a_limit_is_at_most_what_it_is(taught, limit, share):
 
 def test_a_limit_has_a_quarter_of_room_in_eights(taught, policy):
     # 100 tokens and a quarter are 125, in eights 128.
-    assert limit_taught(taught) == 128
+    assert limit_for(answer_lengths(taught)) == 128
     remember_lengths(policy[0], [8], ["one"])
-    assert limit_taught(policy[0]) == 16
+    assert limit_for(answer_lengths(policy[0])) == 16
 
 
 def test_it_goes_where_the_weights_go(taught, policy, tmp_path):
@@ -70,7 +71,8 @@ def test_it_goes_where_the_weights_go(taught, policy, tmp_path):
     save_policy(child, policy[1], tmp_path / "two")
     again = load_policy(tmp_path / "two").model
     assert trained_from(again) == (first, second)
-    assert answer_lengths(again) == answer_lengths(taught)
+    assert answer_lengths(again) == answer_lengths_in(tmp_path / "two") == answer_lengths(taught)
+    assert answer_lengths_in(tmp_path / "none") == {}
 
 
 def test_auto_says_why_and_a_number_says_what_it_cuts(taught):
