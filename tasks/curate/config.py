@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from posttrain.data.filters.base import Filter
 from posttrain.data.filters.bucket_size import BucketSizeFilter
@@ -81,6 +81,8 @@ class CurateConfig(StageConfig):
     order: Literal["easy_to_hard", "easy_to_hard_then_short", "mixed"] = "easy_to_hard"
     """Order of the kept rows; the second is for data that come without difficulties. Training takes
     it up where its own `order` is `as_given`."""
+    most_too_long: float = Field(0.5, ge=0.0, le=1.0)
+    """Largest share of a source's problems, or solutions, that the filters of length may take."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

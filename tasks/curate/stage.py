@@ -38,11 +38,13 @@ def run(
             problems, config.problem_filters, replace(known, parallel=parallel)
         )
     _refuse_empty(kept, dropped, "problems")
+    _refuse_cutting(kept, dropped, "problems", most=config.most_too_long)
     context.progress(1, 2, "table")
     known = replace(known, problems=kept, dropped=dropped)
     kept_traces, dropped_traces = apply_filters(traces, config.trace_filters, known)
     if len(traces):
         _refuse_empty(kept_traces, dropped_traces, "traces")
+        _refuse_cutting(kept_traces, dropped_traces, "traces", most=config.most_too_long)
     context.progress(2, 2, "table")
 
     arrange = ORDERS[config.order]
@@ -63,6 +65,19 @@ def run(
         "curate/num_traces": float(len(kept_traces)),
         "curate/num_dropped_traces": float(len(dropped_traces)),
     }
+
+
+def _refuse_cutting(kept: pl.DataFrame, dropped: pl.DataFrame, what: str, *, most: float) -> None:
+    """Stop where a limit of length takes too much of a source; less of it is in the report."""
+    long = dropped.filter(reason="too_long")["source"].value_counts(sort=True)
+    rows = pl.concat([kept.select("source"), dropped.select("source")])["source"].to_list()
+    for source, count in long.rows():
+        share = count / rows.count(source)
+        if share > most:
+            raise UserError(
+                f"curate: {share:.0%} of the {what} of {source} are longer than the length filters'"
+                " `most`; raise it, or curate.most_too_long to go on with the short ones alone"
+            )
 
 
 def _counts(config: CurateConfig, kept: pl.DataFrame, dropped: pl.DataFrame) -> dict[str, Any]:

@@ -109,6 +109,16 @@ def test_every_row_is_kept_or_dropped_with_its_reason(bench):
     }
 
 
+def test_a_limit_that_takes_most_of_a_source_is_refused(bench):
+    few = [_problem(f"1 + {n}", str(n + 1)) for n in range(2)]
+    long = [_problem("7 + " * 30 + str(n), str(210 + n)) for n in range(3)]
+    with pytest.raises(UserError, match="curate: 60% of the problems of .* are longer .*most_too"):
+        bench.run([*few, *long], [_trace(few[0], "#### 1")])
+    lenient = _CONFIG.model_copy(update={"most_too_long": 0.6})
+    bench.run([*few, *long], [_trace(few[0], "#### 1")], config=lenient)
+    assert len(bench.table("problems")) == 2
+
+
 def test_a_dropped_row_names_the_row_that_speaks_against_it(bench):
     kept, twin = _kept_twin()
     bench.run([_EASY, _TWIN, _LEAK], [_trace(kept, "#### 5")])

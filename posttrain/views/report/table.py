@@ -27,7 +27,7 @@ def _policies(report: Evaluation) -> Table:
     columns += [f"pass@{last.pass_at[-1].k}"] if len(last.pass_at) > 1 else []
     columns += [f"maj@{last.pass_at[-1].k}"] if last.majority else []
     columns += [f"best@{last.best_of[-1].k}"] if last.best_of else []
-    columns += ["tokens", "gain", "over", "won", "lost"]
+    columns += ["tokens", "gain", *(["over"] if _crosses(report) else []), "won", "lost"]
     table = Table(
         title=f"{report.stage}: {report.num_problems} problems",
         title_justify="left",
@@ -38,14 +38,20 @@ def _policies(report: Evaluation) -> Table:
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for policy in report.policies:
-        table.add_row(*_cells(policy, last))
+        table.add_row(*_cells(policy, last, over=_crosses(report)))
     if report.warnings:
         table.caption = "\n".join(report.warnings)
         table.caption_justify = "left"
     return table
 
 
-def _cells(policy: EvaluatedPolicy, last: EvaluatedPolicy) -> list[str]:
+def _crosses(report: Evaluation) -> bool:
+    """Whether a policy is compared with another one than that of the row above."""
+    pairs = zip(report.policies[1:], report.policies, strict=False)
+    return any(policy.change and policy.change.parent != above.name for policy, above in pairs)
+
+
+def _cells(policy: EvaluatedPolicy, last: EvaluatedPolicy, *, over: bool) -> list[str]:
     cells = [policy.name, str(policy.pass_at[0])]
     for shares, wanted in (
         (policy.pass_at[1:], last.pass_at[1:]),
@@ -57,10 +63,10 @@ def _cells(policy: EvaluatedPolicy, last: EvaluatedPolicy) -> list[str]:
             cells.append(f"{share.value:.1%}" if share else "")
     cells.append(number(round(policy.mean_length, 1)) if policy.mean_length is not None else "")
     if policy.change is None:
-        return [*cells, "", "", "", ""]
+        return [*cells, *[""] * (4 if over else 3)]
     won, lost = len(policy.change.newly_solved), len(policy.change.newly_lost)
     gain = f"{100 * policy.change.difference.value:+.1f}"
-    return [*cells, gain, policy.change.parent, f"+{won}", f"-{lost}"]
+    return [*cells, gain, *([policy.change.parent] if over else []), f"+{won}", f"-{lost}"]
 
 
 def _stages(stages: Sequence[StageFacts]) -> Table:

@@ -179,6 +179,14 @@ def test_wall_clock_reaches_the_tracker_but_not_the_curve(policy, tmp_path):
     assert logged - set(curve.metrics()) == {"fit/seconds_per_step"}
 
 
+def test_a_limit_that_leaves_out_most_rows_is_refused():
+    config = TrainingConfig(max_length=10)
+    config.refuse_leaving_out([10, 11], what="rows", where="sft")
+    config.refuse_leaving_out([], what="rows", where="sft")
+    with pytest.raises(UserError, match="sft: 67% of the rows .* the longest has 12 tokens; raise"):
+        config.refuse_leaving_out([10, 11, 12], what="rows", where="sft")
+
+
 def test_rows_that_are_too_long_are_left_out_but_not_all_of_them():
     rows = [TokenRow((1, 2), 1), TokenRow((1, 5, 6, 2), 1)]
     assert fitting(rows, max_length=3, where="sft") == [0]
