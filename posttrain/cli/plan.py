@@ -1,10 +1,7 @@
 """`posttrain plan`: what would run, why, and how long it took last time."""
 
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.console import Console
@@ -12,20 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
-from posttrain.learning.models.record import answer_lengths_in, limit_for
-from posttrain.learning.rollouts.limits import limit_told
-from posttrain.pipeline.connected_verifiers import without_port
+from posttrain.cli.plan_notes import notes_on
 from posttrain.pipeline.execution.compatibility import refuse_incompatible
 from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.pipeline.plan import Decision
-from posttrain.pipeline.programs import absent_programs, programs_of
-from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
 from posttrain.provenance.key import is_of_other_rules
-from posttrain.stage.config import StageConfig
 from posttrain.stage.declared import Declared
 from posttrain.stage.formatting import duration
-from posttrain.stage.spec import Dag
 
 _ACTIONS = {
     "cached": "[green]up to date[/]",
@@ -33,10 +24,6 @@ _ACTIONS = {
     "run": "[cyan]run[/]",
     "pending": "[yellow]maybe[/]",
 }
-
-_COUNTS = "counts"
-_ALIKE = {"masked": _COUNTS}
-"""Where nothing is learned, an answer that bears no loss counts like any other."""
 
 
 @click.command(cls=Documented)
@@ -67,7 +54,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         for each in running:
             session.dag.stages[each.stage].config.check_names()
         Console().print(_table(decisions, verbose=verbose))
-        for line in chain(_notes(session), _limits(session, decisions)):
+        for line in notes_on(session, decisions):
             click.echo(f"note: {line}")
         if verbose:
             for decision in decisions:
@@ -94,41 +81,6 @@ def check_release(session: Session) -> None:
         release = ReleaseConfig.parse(session.recipe.release, where="release")
         release.refuse_outdated()
         release.refuse_unknown(session.dag)
-
-
-def _notes(session: Session) -> Iterator[str]:
-    for name, stage in session.dag.stages.items():
-        for line in stage.config.remarks():
-            yield f"{name}: {line}"
-        lacks = without_port(stage, session.dag)
-        if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
-            yield f"{name}: it scores answers to problems, and {lacks}"
-    cores = len(os.sched_getaffinity(0))
-    if session.recipe.run.threads > cores:
-        yield f"run.threads is {session.recipe.run.threads}, and this machine has {cores} cores"
-    for name, stage in session.dag.stages.items():
-        if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
-            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
-    if told := disagreement(session.dag):
-        yield told
-    for what, line in absent_programs(programs_of(session.dag)):
-        yield f"{what}; run: {line}"
-
-
-def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
-    """What `max_tokens: auto` is where the policies that say it are in place."""
-    there = {each.stage for each in decisions if each.action == "cached"}
-    for name, stage in session.dag.stages.items():
-        if getattr(stage.config, "max_tokens", None) != "auto":
-            continue
-        outputs = [
-            session.dag.stages[each.stage].outputs()[each.output]
-            for each in stage.inputs.values()
-            if each.stage in there and each.output is not None
-        ]
-        folders = [session.workspace.output(str(path)) for path in outputs]
-        if taught := [found for folder in folders if (found := answer_lengths_in(folder))]:
-            yield f"{name}: {limit_told(max(taught, key=limit_for))}"
 
 
 def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:
@@ -162,36 +114,3 @@ def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
         seconds = "" if decision.seconds is None else duration(decision.seconds)
         table.add_row(decision.stage, _ACTIONS[decision.action], seconds, escape(why))
     return table
-
-
-def disagreement(dag: Dag) -> str | None:
-    """Say which stages judge an answer that was cut off in another way than others do.
-
-    Numbers of theirs are then of two kinds: a solve rate of `probe` that fails such answers does
-    not foretell what an RL stage is paid that takes them as they stand.
-
-    Args:
-        dag: Its stages may state `truncated`, or `reward.truncated`.
-
-    Returns:
-        A sentence with the remedy; None where all say the same, or none says anything.
-
-    """
-    stages: dict[str, list[str]] = {}
-    for name, stage in dag.stages.items():
-        if rule := _rule(stage.config):
-            stages.setdefault(_ALIKE.get(rule, rule), []).append(name)
-    if len(stages) < 2:  # noqa: PLR2004 - two rules are what it takes to disagree
-        return None
-    told = "; ".join(f"{', '.join(names)}: {rule}" for rule, names in stages.items())
-    return (
-        f"answers cut off at max_tokens are judged in more than one way ({told}), so that their"
-        " solve rates are not comparable; set `truncated` to one rule in all of them"
-    )
-
-
-def _rule(config: StageConfig) -> str | None:
-    values: Mapping[str, Any] = config.keyed()
-    reward = values.get("reward")
-    found = reward.get("truncated") if isinstance(reward, Mapping) else values.get("truncated")
-    return found if isinstance(found, str) else None

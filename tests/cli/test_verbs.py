@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from filelock import FileLock
 
-import posttrain.cli.plan as plan_command
+from posttrain.cli import plan_notes
 from posttrain.cli.main import VERBS, cli
 from posttrain.operations.services import process
 from posttrain.operations.services.plan import FOLDER
@@ -329,8 +329,8 @@ def test_plan_says_what_auto_is_where_the_policy_is_in_place(tmp_path):
         workspace=SimpleNamespace(output=lambda path: tmp_path / path),
     )
     made, stale = (Decision("sft", action, ()) for action in ("cached", "run"))
-    assert list(plan_command._limits(session, [made])) == [
+    assert list(plan_notes._limits(session, [made])) == [
         "probe: max_tokens auto is 56, as 99% of the answers that the policy was taught have at"
         " most 40 tokens, those of sums"
     ]
-    assert list(plan_command._limits(session, [stale])) == []
+    assert list(plan_notes._limits(session, [stale])) == []

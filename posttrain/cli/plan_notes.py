@@ -1,0 +1,102 @@
+"""What `posttrain plan` notes beside its table: values that may well be meant, and what follows."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from posttrain.learning.models.record import answer_lengths_in, limit_for
+from posttrain.learning.rollouts.limits import limit_told
+from posttrain.pipeline.connected_verifiers import without_port
+from posttrain.pipeline.execution.session import Session
+from posttrain.pipeline.plan import Decision
+from posttrain.pipeline.programs import absent_programs, programs_of
+from posttrain.pipeline.verifiers import VERIFIES
+from posttrain.stage.config import StageConfig
+from posttrain.stage.spec import Dag
+
+_COUNTS = "counts"
+_ALIKE = {"masked": _COUNTS}
+"""Where nothing is learned, an answer that bears no loss counts like any other."""
+
+
+def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
+    """Say what somebody should know of a recipe though nothing is refused.
+
+    Args:
+        session: Of the recipe.
+        decisions: What its plan decided.
+
+    Yields:
+        Sentences.
+
+    """
+    yield from chain(_of_values(session), _limits(session, decisions))
+
+
+def _of_values(session: Session) -> Iterator[str]:
+    for name, stage in session.dag.stages.items():
+        for line in stage.config.remarks():
+            yield f"{name}: {line}"
+        lacks = without_port(stage, session.dag)
+        if lacks and VERIFIES in session.planner.keys.closure(name).symbols:
+            yield f"{name}: it scores answers to problems, and {lacks}"
+    cores = len(os.sched_getaffinity(0))
+    if session.recipe.run.threads > cores:
+        yield f"run.threads is {session.recipe.run.threads}, and this machine has {cores} cores"
+    for name, stage in session.dag.stages.items():
+        if session.recipe.run.device == "cpu" and stage.resources.processes > cores:
+            yield f"{name} asks for {stage.resources.processes} processes on {cores} cores"
+    if told := disagreement(session.dag):
+        yield told
+    for what, line in absent_programs(programs_of(session.dag)):
+        yield f"{what}; run: {line}"
+
+
+def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
+    """What `max_tokens: auto` is where the policies that say it are in place."""
+    there = {each.stage for each in decisions if each.action == "cached"}
+    for name, stage in session.dag.stages.items():
+        if getattr(stage.config, "max_tokens", None) != "auto":
+            continue
+        outputs = [
+            session.dag.stages[each.stage].outputs()[each.output]
+            for each in stage.inputs.values()
+            if each.stage in there and each.output is not None
+        ]
+        folders = [session.workspace.output(str(path)) for path in outputs]
+        if taught := [found for folder in folders if (found := answer_lengths_in(folder))]:
+            yield f"{name}: {limit_told(max(taught, key=limit_for))}"
+
+
+def disagreement(dag: Dag) -> str | None:
+    """Say which stages judge an answer that was cut off in another way than others do.
+
+    Numbers of theirs are then of two kinds: a solve rate of `probe` that fails such answers does
+    not foretell what an RL stage is paid that takes them as they stand.
+
+    Args:
+        dag: Its stages may state `truncated`, or `reward.truncated`.
+
+    Returns:
+        A sentence with the remedy; None where all say the same, or none says anything.
+
+    """
+    stages: dict[str, list[str]] = {}
+    for name, stage in dag.stages.items():
+        if rule := _rule(stage.config):
+            stages.setdefault(_ALIKE.get(rule, rule), []).append(name)
+    if len(stages) < 2:  # noqa: PLR2004 - two rules are what it takes to disagree
+        return None
+    told = "; ".join(f"{', '.join(names)}: {rule}" for rule, names in stages.items())
+    return (
+        f"answers cut off at max_tokens are judged in more than one way ({told}), so that their"
+        " solve rates are not comparable; set `truncated` to one rule in all of them"
+    )
+
+
+def _rule(config: StageConfig) -> str | None:
+    values: Mapping[str, Any] = config.keyed()
+    reward = values.get("reward")
+    found = reward.get("truncated") if isinstance(reward, Mapping) else values.get("truncated")
+    return found if isinstance(found, str) else None
