@@ -1,6 +1,7 @@
 """What `posttrain plan` notes beside its table: values that may well be meant, and what follows."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -14,6 +15,9 @@ from posttrain.pipeline.programs import absent_programs, programs_of
 from posttrain.pipeline.verifiers import VERIFIES
 from posttrain.stage.config import StageConfig
 from posttrain.stage.spec import Dag
+
+_SAMPLED = re.compile(r"policy$|policies\.")
+"""Ports of the policies that a stage samples."""
 
 _COUNTS = "counts"
 _ALIKE = {"masked": _COUNTS}
@@ -59,13 +63,15 @@ def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
     for name, stage in session.dag.stages.items():
         if getattr(stage.config, "max_tokens", None) != "auto":
             continue
-        outputs = [
-            session.dag.stages[each.stage].outputs()[each.output]
-            for each in stage.inputs.values()
-            if each.stage in there and each.output is not None
+        policies = [ref for port, ref in stage.inputs.items() if _SAMPLED.match(port)]
+        folders = [
+            session.workspace.output(str(session.dag.stages[ref.stage].outputs()[ref.output]))
+            for ref in policies
+            if ref.stage in there and ref.output is not None
         ]
-        folders = [session.workspace.output(str(path)) for path in outputs]
-        if taught := [found for folder in folders if (found := answer_lengths_in(folder))]:
+        # One that is still to be made may be the one that decides.
+        if folders and len(folders) == len(policies):
+            taught = [answer_lengths_in(folder) for folder in folders]
             yield f"{name}: {limit_told(max(taught, key=limit_for))}"
 
 

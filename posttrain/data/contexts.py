@@ -136,7 +136,9 @@ class PromptContext(StageConfig):
             yield {"role": "user", "content": self.message(shot.prompt)}
             yield {"role": "assistant", "content": shot.answer}
         for turn in self.turns:
-            yield turn.said() | {"content": without_thinking(turn.content)}
+            said = turn.said()
+            thought = turn.role == "assistant"
+            yield said | {"content": without_thinking(turn.content)} if thought else said
 
 
 class PromptInContext(NamedTuple):

@@ -20,6 +20,11 @@ SEVERAL_LINES = frozenset(
 )
 """The answer has more than one line."""
 
+STATES_NO_ANSWER = frozenset(
+    {"boxnet", "graph_color", "propositional_logic", "rubiks_cube", "rush_hour"}
+)
+"""It states no answer, and scores what is given."""
+
 LITERAL = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 """The scorer hands the answer to Python's eval, as it may be a list in Python's spelling."""
 

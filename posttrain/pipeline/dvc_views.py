@@ -33,11 +33,14 @@ def keep_views(folder: Path, records: Mapping[str, StageRun], stages: Collection
         name: _numbers(records[name]) if name in records else stood.get(name, {}) for name in stages
     }
     said = {name: numbers for name, numbers in said.items() if numbers}
-    if said and said != stood:
+    if said != stood:
         _write(folder / METRICS_FILE, json.dumps(said, indent=1) + "\n")
     for name in stages:
         if name in records:
             _keep_curves(folder, records[name])
+    for left in sorted((folder / PLOTS_FOLDER).glob("*/*.tsv")):
+        if left.parent.name not in stages:
+            left.unlink()
 
 
 def _numbers(record: StageRun) -> dict[str, float]:
@@ -61,11 +64,15 @@ def _keep_curves(folder: Path, record: StageRun) -> None:
     curves = [folder / each.path for each in record.outputs if each.type == ArtifactKind.CURVE]
     if record.status == "cached" and plots.is_dir():
         return
+    there = set(plots.glob("*.tsv"))
     for curve in filter(Path.is_file, curves):
         for metric, points in _points_by_metric(curve).items():
             named = metric.partition("/")[2] or metric
             rows = "".join(f"{step}\t{value!r}\n" for step, value in _thinned(points))
             _write(plots / f"{named}.tsv", f"step\t{named}\n{rows}")
+            there.discard(plots / f"{named}.tsv")
+    for left in there:
+        left.unlink()
 
 
 def _points_by_metric(curve: Path) -> dict[str, list[tuple[int, float]]]:

@@ -52,6 +52,9 @@ def sentence(error: BaseException) -> str:
     return str(error) if known else f"{type(error).__name__}: {first_line(error)}"
 
 
+_SHORT = 4
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str:
     """Suggest the closest candidate to a name that is unknown.
 
@@ -63,7 +66,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str:
         ``; did you mean 'x'?``, to be put at the end of a message; empty where nothing is close.
 
     """
-    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=0.6)
+    # Of a short name one letter is much: two that changed places leave half of it alike.
+    cutoff = 0.6 if len(name) > _SHORT else 0.5
+    matches = difflib.get_close_matches(name, list(candidates), n=1, cutoff=cutoff)
     return f"; did you mean '{matches[0]}'?" if matches else ""
 
 

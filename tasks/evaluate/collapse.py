@@ -2,8 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from posttrain.data.schemas import Problem
+from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.strategies.sample import SampleStrategy
 from tasks.evaluate.estimates import mean_of_problems
 from tasks.evaluate.tally import Tally
@@ -51,10 +53,13 @@ def warnings_of(tally: Tally, parent: Tally | None) -> tuple[str, ...]:
 
 
 def _guesses(tally: Tally, parent: Tally | None) -> Iterator[str]:
-    stated, before = _by_source(tally), _by_source(parent) if parent else {}
+    # Only of problems that it answers at all: who is silent on most has few answers, not few kinds.
+    answered = {problem.id for problem, given in _given(tally) if given}
+    stated = _by_source(tally, answered)
+    before = _by_source(parent, answered) if parent else {}
+    references = _references(tally)
     for source, answers in stated.items():
-        reference = [each.answer for each in tally.problems if each.source == source]
-        others = [reference, *([before[source]] if before.get(source) else [])]
+        others = [references[source], *([before[source]] if before.get(source) else [])]
         usual = min(map(effective_number, others))
         if len(answers) >= _LEAST and effective_number(answers) < FEW * usual:
             (most, count), *_ = Counter(answers).most_common(1)
@@ -82,9 +87,27 @@ def _losses(tally: Tally, parent: Tally) -> Iterator[str]:
         )
 
 
-def _by_source(tally: Tally) -> dict[str, list[str]]:
-    """The answers that are stated, by source."""
-    found: dict[str, list[str]] = {}
+def _given(tally: Tally) -> Iterator[tuple[Problem, list[str]]]:
+    """Each problem with the answers that are stated to it."""
     for problem, answers in zip(tally.problems, tally.drawn().answers, strict=True):
-        found.setdefault(problem.source, []).extend(each for each in answers if each)
+        yield problem, [each for each in answers if each is not None]
+
+
+def _by_source(tally: Tally, answered: Collection[str]) -> dict[str, list[str]]:
+    """The answers that are stated to the problems of these ids, by source."""
+    found: dict[str, list[str]] = {}
+    for problem, given in _given(tally):
+        if problem.id in answered and given:
+            found.setdefault(problem.source, []).extend(given)
+    return found
+
+
+def _references(tally: Tally) -> dict[str, list[str]]:
+    """What would have been right, once for each answer that is stated, by source."""
+    found: dict[str, list[str]] = {}
+    for problem, given in _given(tally):
+        if given:
+            # A problem may state a whole solution, with its answer behind the marker.
+            right = final_answer(problem.answer) or problem.answer
+            found.setdefault(problem.source, []).extend([right] * len(given))
     return found

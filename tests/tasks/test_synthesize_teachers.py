@@ -64,6 +64,11 @@ def worked(name, metadata, *, error_rate=0.0, seed=0):
             {"transformed_words": ["pear", "Fig", "apple"], "direction": "ascending"},
             "#### Fig, apple, pear",
         ),
+        (
+            "number_sorting",
+            {"original_numbers": ["1234567.0", "-0.0", "12345.67"], "direction": "ascending"},
+            "#### [0, 12345.67, 1234567]",
+        ),
         # 84 = 2 * 36 + 12, and 36 = 3 * 12.
         ("gcd", {"numbers": [84, 36]}, "84 % 36 = 12\n36 % 12 = 0\n#### 12"),
         ("gcd", {"numbers": [4, 6]}, "4 % 6 = 4\n6 % 4 = 2\n4 % 2 = 0\n#### 2"),

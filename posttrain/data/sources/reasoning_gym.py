@@ -61,7 +61,7 @@ class ReasoningGymSource(Source):
     def _choose_scorer(cls, values: Any) -> Any:
         if not isinstance(values, Mapping):
             return values
-        name = values.get("name")
+        name = str(values.get("name"))
         kind = "reasoning_gym_sandboxed" if name in SANDBOXED else "reasoning_gym"
         scorer = {"kind": kind} | ({"answer": _TO_THE_END} if name in SEVERAL_LINES else {})
         return {"verifier": scorer, **values}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from posttrain.data.gym_generators import STATES_NO_ANSWER
 from posttrain.data.teachers.base import Solution, Teacher, TeacherRequest
 from posttrain.data.teachers.notes import Metadata, Notes
 from posttrain.data.teachers.worked_solutions import (
@@ -62,7 +63,9 @@ class ProgramTeacher(Teacher):
 
     def solves(self, generator: str) -> bool:
         """Look for a program, or a solution that comes along; see `Teacher.solves`."""
-        return {generator} <= PROGRAMS.keys() | WORKED.keys() or self.without_program == "answer"
+        if generator in PROGRAMS or generator in WORKED:
+            return True
+        return self.without_program == "answer" and generator not in STATES_NO_ANSWER
 
     def solve(self, problems: "Sequence[Problem]", request: TeacherRequest) -> Iterator[Solution]:
         """Write solutions of the generated problems among `problems`; see `Teacher.solve`."""
@@ -89,6 +92,5 @@ def _as_it_comes(problem: "Problem", metadata: Metadata) -> Iterator[Solution]:
     """The generator's own solution, or its bare answer: one, as a second would be the same."""
     if problem.source in WORKED:
         yield Solution(problem, metadata[WORKED[problem.source]], "generator")
-    # Some generators only score: rush_hour and a few more state no answer.
-    elif problem.answer != str(None):
+    else:
         yield Solution(problem, f"#### {problem.answer}", "generator:answer")

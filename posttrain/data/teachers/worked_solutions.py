@@ -97,9 +97,10 @@ def solve_count_bits(metadata: Metadata, notes: Notes) -> str:
 
 def solve_number_sorting(metadata: Metadata, notes: Notes) -> str:
     """Write the sorted list; a slip picks any number that is left."""
-    numbers = [float(number) for number in metadata["original_numbers"]]
+    written = {float(text): text.removesuffix(".0") for text in metadata["original_numbers"]}
+    numbers = [float(text) for text in metadata["original_numbers"]]
     picked = _picked(numbers, metadata, notes)
-    return f"[{', '.join(f'{number:g}' for number in picked)}]"
+    return f"[{', '.join(written[number] if number else '0' for number in picked)}]"
 
 
 def solve_word_sorting(metadata: Metadata, notes: Notes) -> str:

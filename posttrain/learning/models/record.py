@@ -60,7 +60,7 @@ def answer_lengths(model: "PreTrainedModel") -> dict[str, tuple[int, ...]]:
         The `QUANTILES` of the tokens of an answer, its end token counted, by source.
 
     """
-    return _lengths(_record(model))
+    return _lengths(getattr(model.config, _KEY, None))
 
 
 def answer_lengths_in(folder: Path) -> dict[str, tuple[int, ...]]:
@@ -74,7 +74,10 @@ def answer_lengths_in(folder: Path) -> dict[str, tuple[int, ...]]:
 
     """
     file = folder / "config.json"
-    return _lengths(json.loads(file.read_text()).get(_KEY, {})) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    config = json.loads(file.read_text(encoding="utf-8"))
+    return _lengths(config.get(_KEY) if isinstance(config, Mapping) else None)
 
 
 def remember_lengths(
@@ -85,9 +88,11 @@ def remember_lengths(
     Args:
         model: It keeps the rest of its record.
         lengths: Tokens of each answer, its end token counted.
-        sources: Source of each.
+        sources: Source of each; without any, the record stays as it is.
 
     """
+    if not lengths:
+        return
     by_source: dict[str, list[int]] = {}
     for length, source in zip(lengths, sources, strict=True):
         by_source.setdefault(source, []).append(length)
@@ -146,8 +151,16 @@ def _quantiles(lengths: Sequence[int]) -> list[int]:
     return [int(each) for each in found]
 
 
-def _lengths(record: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(each) for name, each in record.get("answer_tokens", {}).items()}
+def _lengths(record: object) -> dict[str, tuple[int, ...]]:
+    """What a record says of lengths; nothing where the name is somebody else's."""
+    kept = record.get("answer_tokens") if isinstance(record, Mapping) else None
+    if not isinstance(kept, Mapping):
+        return {}
+    return {
+        name: tuple(each)
+        for name, each in kept.items()
+        if isinstance(each, Sequence) and len(each) == len(QUANTILES)
+    }
 
 
 def _record(model: "PreTrainedModel") -> Mapping[str, Any]:

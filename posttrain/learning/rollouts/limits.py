@@ -35,14 +35,18 @@ def tokens_for(
         Most tokens of an answer.
 
     """
-    taught = max(map(answer_lengths, models), key=limit_for)
+    known = [answer_lengths(model) for model in models]
     if max_tokens != "auto":
-        for source, share in shares_cut(taught, max_tokens).items():
-            note(
-                f"{share:.0%} of the answers of {source} that the policy was taught are longer than"
-                f" max_tokens {max_tokens}; raise it, or set it to auto"
-            )
+        told = [
+            f"{share:.0%} of the answers of {source} that the policy was taught are longer than"
+            f" max_tokens {max_tokens}; raise it, or set it to auto"
+            for taught in known
+            for source, share in shares_cut(taught, max_tokens).items()
+        ]
+        for sentence in dict.fromkeys(told):
+            note(sentence)
         return max_tokens
+    taught = max(known, key=limit_for)
     note(limit_told(taught))
     return limit_for(taught)
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posttrain.data.batching import Mixture
-from posttrain.data.contexts import AnyPrompt, LearnedTurns, prompt_keys
+from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext, prompt_keys
 from posttrain.data.rows import (
     RowFacts,
     TokenBatch,
@@ -107,7 +108,12 @@ def next_token_objective(
     rows, corpus = [rows[index] for index in kept], corpus.take(kept)
     check_fit(policy, rows)
     if corpus.mask_prompts:
-        remember_answers(policy.model, rows, corpus.sources or [where] * len(rows))
+        sources = corpus.sources or [where] * len(rows)
+        has_prompt = [bool(PromptInContext.of(prompt).text) for prompt in corpus.prompts]
+        # A plain text answers nothing: how long it is says nothing of answers.
+        remember_answers(
+            policy.model, list(compress(rows, has_prompt)), list(compress(sources, has_prompt))
+        )
     part = loss_of(at(config, 0, {}))
     if "reference" in part.NEEDS:
         assert corpus.facts is not None

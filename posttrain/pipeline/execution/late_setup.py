@@ -61,6 +61,7 @@ class _Once(MetaPathFinder, Loader):
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name, self._then = name, then
         self._loader: Loader | None = None
+        self._asking = False
 
     def find_spec(
         self,
@@ -68,11 +69,17 @@ class _Once(MetaPathFinder, Loader):
         path: Sequence[str] | None,  # noqa: ARG002 - as the interface says
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Find the module where the others find it, and come in between."""
-        if fullname != self._name:
+        """Find the module where the others find it, and come in between.
+
+        That it is looked for is no import yet: polars asks whether torch is there.
+        """
+        if fullname != self._name or self._asking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        self._asking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._asking = False
         if spec is not None and spec.loader is not None:
             self._loader, spec.loader = spec.loader, self
         return spec
@@ -86,6 +93,7 @@ class _Once(MetaPathFinder, Loader):
         """Let its own loader import it, as if nobody had come in between; then do the rest."""
         assert self._loader is not None
         assert module.__spec__ is not None
+        sys.meta_path.remove(self)
         module.__spec__.loader = module.__loader__ = self._loader
         self._loader.exec_module(module)
         self._then()

@@ -91,6 +91,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(sys.argv[2]):
         return  # it was ended before the kernel could tell
+    # For an import, what is None there is not installed; of this process alone.
+    sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
     with Connection(int(sys.argv[1])) as connection:
         try:
             for answer in _answers(_asked(connection)):
@@ -110,8 +112,6 @@ def _asked(connection: Connection) -> Iterator[Any]:
 def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
     try:
         state, uri, owner = next(asked)
-        # For an import, what is None there is not installed.
-        sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
         from posttrain.views.tracking.mlflow_writer import MlflowWriter
 
         external: dict[str, str] = {}

@@ -118,12 +118,6 @@ def test_problems_of_a_file_without_solutions_are_solved_and_judged(synthesize, 
     assert own["verified"].any()
 
 
-def test_a_generator_that_no_program_solves_needs_a_teacher(synthesize):
-    gcd = {"kind": "reasoning_gym", "name": "gcd", "levels": [2], "graded": ["min_numbers"]}
-    with pytest.raises(UserError, match="or give synthesize.teacher a model"):
-        synthesize(sources=[gcd], teacher={"kind": "programs"})
-
-
 def test_a_judge_without_an_endpoint_is_refused(synthesize):
     source = {"kind": "jsonl", "name": "own", "path": "own.jsonl", "verifier": "judge"}
     with pytest.raises(UserError, match="verifier.endpoint: a value is required"):

@@ -75,6 +75,20 @@ def test_it_goes_where_the_weights_go(taught, policy, tmp_path):
     assert answer_lengths_in(tmp_path / "none") == {}
 
 
+@pytest.mark.parametrize("foreign", ["null", "[]", '{"answer_tokens": {"sums": [3]}}', '"x"'])
+def test_what_others_keep_under_the_name_is_passed_over(tmp_path, foreign):
+    (tmp_path / "config.json").write_text(f'{{"posttrain": {foreign}}}')
+    assert answer_lengths_in(tmp_path) == {}
+
+
+def test_of_several_policies_each_says_what_a_number_cuts(taught, policy):
+    elsewhere = build_llama(policy[1], hidden=16, layers=1, heads=2, seed=1)
+    notes = []
+    assert tokens_for(60, elsewhere, taught, note=notes.append) == 60
+    assert len(notes) == 2
+    assert tokens_for("auto", elsewhere, taught, note=notes.append) == 512
+
+
 def test_auto_says_why_and_a_number_says_what_it_cuts(taught):
     notes = []
     assert tokens_for("auto", taught, note=notes.append) == 128

@@ -127,7 +127,7 @@ def test_paused_resumed_asked_for_and_cancelled(run, project):
     run("apply")
     run("pause", "nightly")
     assert "paused" in run("list")
-    assert run("next", "nightly") == ""
+    assert run("next", "nightly") == "Nothing runs next: every schedule is paused.\n"
     assert "nightly: next " in run("resume", "nightly")
     assert run("next", "nightly", "-n", "3").count(" 02:00 UTC  nightly") == 3
     said = run("run", "nightly")

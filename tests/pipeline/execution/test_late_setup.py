@@ -1,6 +1,7 @@
 """A stage that may do without torch: set up without it, and to the same bits where it comes."""
 
 import importlib
+import importlib.util
 import json
 import os
 import random
@@ -21,6 +22,9 @@ from posttrain.pipeline.execution.late_setup import set_up_as_needed
 set_up_as_needed(SimpleNamespace(seed=7, threads=1, kernels="portable", processes=1))
 assert not {"torch", "numpy"} & sys.modules.keys()
 drawn = [random.random()]
+# It looks for numpy and torch without importing them.
+import polars
+assert not {"torch", "numpy"} & sys.modules.keys()
 import numpy
 drawn.append(numpy.random.random())
 assert "torch" not in sys.modules
@@ -61,11 +65,13 @@ def test_what_comes_after_an_import_is_done_once_and_nothing_of_it_stays(tmp_pat
     assert heard == [1]
 
 
-def test_what_is_not_there_is_missed_as_ever():
-    sys.meta_path.insert(0, _Once("no_such_module_anywhere", lambda: None))
+def test_what_is_not_there_is_missed_as_ever(monkeypatch):
+    once = _Once("no_such_module_anywhere", lambda: None)
+    monkeypatch.setattr(sys, "meta_path", [once, *sys.meta_path])
     with pytest.raises(ModuleNotFoundError) as error:
         importlib.import_module("no_such_module_anywhere")
     assert error.value.name == "no_such_module_anywhere"
+    assert importlib.util.find_spec("no_such_module_anywhere") is None
 
 
 def test_a_small_stage_loads_no_torch(toy):
