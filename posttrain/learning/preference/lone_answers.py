@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 TAKES_LONE_ANSWERS = frozenset({"kto"})
 """Losses in which each answer enters by itself, so that good and bad ones need not share prompts.
 Here and not in their records, which are in the keys of stages that learn from no pairs."""
-_ALONE = (pl.col("chosen") == "") | (pl.col("rejected") == "")
+# A pair of two samples has both as parents, and one of them may well be empty.
+_ALONE = ((pl.col("chosen") == "") | (pl.col("rejected") == "")) & (
+    pl.col("parents").list.len() < 2  # noqa: PLR2004 - two samples make a pair
+)
 _OTHER = {"rejected_prompt": "prompt", "rejected_context": "context"}
 """Columns of a rejected answer to another prompt, and what they stand for."""
 
