@@ -52,7 +52,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         check_release(session)
         running = [d for d in decisions if d.action in ("run", "pending")]
         for each in running:
-            session.dag.stages[each.stage].config.check_names()
+            session.dag.stages[each.stage].config.check_names(each.stage)
         Console().print(_table(decisions, verbose=verbose))
         for line in notes_on(session, decisions):
             click.echo(f"note: {line}")

@@ -106,10 +106,13 @@ class StageConfig(BaseModel):
         """
         return ()
 
-    def check_names(self) -> None:
+    def check_names(self, where: str) -> None:
         """Refuse what only a library knows that there is not, such as a generator of problems.
 
         `posttrain plan` asks the stages that would run, as this may import the library.
+
+        Args:
+            where: The stage's section of the recipe, with which the sentence begins.
 
         Raises:
             UserError: With the nearest name.

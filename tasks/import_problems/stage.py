@@ -23,6 +23,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Read all sources, look at their answers, and write them with what scores them."""
+    config.check_names("import_problems")
     problems: dict[str, Problem] = {}
     num_rows = 0
     for source in config.sources:

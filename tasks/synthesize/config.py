@@ -1,19 +1,18 @@
 """Parameters of problem synthesis: sources of problems, and how well the teacher solves them."""
 
-from collections.abc import Mapping
-from typing import Annotated, Self
+from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 # Sources name their verifiers by the slot, which is there once its registry is imported.
 import posttrain.learning.rewards.verifiers.registry  # noqa: F401
 from posttrain.data.sources.base import Source
+from posttrain.data.sources.config import SourcesConfig
 from posttrain.data.sources.reasoning_gym import ReasoningGymSource
 from posttrain.data.sources.registry import SOURCES
 from posttrain.data.teachers.base import Teacher
 from posttrain.data.teachers.programs import ProgramTeacher
 from posttrain.data.teachers.registry import TEACHERS
-from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
 
 DEFAULT_SOURCES: tuple[Source, ...] = (
@@ -50,7 +49,7 @@ DEFAULT_SOURCES: tuple[Source, ...] = (
 )
 
 
-class SynthesizeConfig(StageConfig):
+class SynthesizeConfig(SourcesConfig):
     """Sources of problems, how many of each, and the teacher that solves them."""
 
     sources: tuple[Annotated[Source, InSlot(SOURCES)], ...] = Field(
@@ -68,24 +67,6 @@ class SynthesizeConfig(StageConfig):
     teacher: Annotated[Teacher, InSlot(TEACHERS)] = ProgramTeacher()
     """What writes the solutions: programs, which solve generated problems, or a served model."""
 
-    @model_validator(mode="after")
-    def _names_are_unique(self) -> Self:
-        names = [source.name for source in self.sources]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"two sources are called '{twice}'; give each a name of its own")
-        return self
-
-    def check_names(self) -> None:
-        """Refuse a source that cannot be read, as the stage does."""
-        for source in self.sources:
-            source.check()
-
     def remarks(self) -> tuple[str, ...]:
         """Say which sources get no solutions; see `StageConfig.remarks`."""
         return tuple(filter(None, (source.remark(self.teacher) for source in self.sources)))
-
-    def local_files(self) -> Mapping[str, str]:
-        """Paths of the file sources, by source name."""
-        paths = {source.name: source.local_path() for source in self.sources}
-        return {name: path for name, path in paths.items() if path is not None}

@@ -33,8 +33,7 @@ def run(
     context: StageContext,
 ) -> dict[str, float]:
     """Go through the sources in order, then write the tables, and what scored."""
-    for source in config.sources:
-        source.check()
+    config.check_names("synthesize")
     made = SourceRows()
     # What is held out as a whole comes first, so that nothing of it is trained on.
     ordered = sorted(config.sources, key=lambda source: not source.only_heldout)

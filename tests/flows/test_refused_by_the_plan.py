@@ -172,11 +172,11 @@ def test_answers_that_the_verifier_cannot_read(dag, tmp_path):
     [
         (
             "{kind: reasoning_gym, name: chain_sums, levels: [2], graded: [min_terms]}",
-            "synthesize.sources: reasoning-gym has no generator 'chain_sums'; did you mean 'chain",
+            "synthesize.sources.0: reasoning-gym has no generator 'chain_sums'; did you mean 'ch",
         ),
         (
             "{kind: reasoning_gym, name: chain_sum, levels: [2], graded: [mim_terms]}",
-            "synthesize.sources: options of 'chain_sum': the generator got an unexpected keyword",
+            "synthesize.sources.0: options of 'chain_sum': the generator got an unexpected keyword",
         ),
         (
             "{kind: jsonl, name: own, path: own.jsonl, columns: {promt: q}}",

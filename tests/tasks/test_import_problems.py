@@ -74,3 +74,19 @@ def test_two_sources_want_two_names():
     source = {"kind": "jsonl", "name": "own", "path": "a.jsonl"}
     with pytest.raises(UserError, match="two sources are called 'own'; give each a name of its"):
         TASK.config.parse({"sources": [source, source]}, where="import_problems")
+
+
+def test_a_generator_that_is_not_there_is_named_by_the_section_that_names_it(tmp_path):
+    sources = [
+        {"kind": "jsonl", "name": "own", "path": "a.jsonl"},
+        {"kind": "reasoning_gym", "name": "chain_sums"},
+    ]
+    config = TASK.config.parse({"sources": sources}, where="hard_problems")
+    with pytest.raises(UserError) as caught:
+        config.check_names("hard_problems")
+    assert str(caught.value) == (
+        "hard_problems.sources.1: reasoning-gym has no generator 'chain_sums'; did you mean"
+        " 'chain_sum'?"
+    )
+    with pytest.raises(UserError, match=r"^import_problems\.sources\.1: reasoning-gym has no"):
+        run(config, {}, {}, StageContext.quiet(tmp_path))

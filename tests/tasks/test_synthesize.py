@@ -322,14 +322,17 @@ def test_gsm8k_passes_through_synthesize_and_curate(synthesize, tmp_path):
     [
         (
             {**sums(2), "name": "chain_sums"},
-            "synthesize.sources: reasoning-gym has no generator 'chain_sums'; "
+            "synthesize.sources.0: reasoning-gym has no generator 'chain_sums'; "
             "did you mean 'chain_sum'?",
         ),
-        (sums(2, min_digit=1), "synthesize.sources: options of 'chain_sum': "),
-        (sums(2, min_digits=0), "synthesize.sources: options of 'chain_sum': min_digits must be"),
-        (sums(-1), "synthesize.sources: options of 'chain_sum': min_terms must be positive"),
-        (sums(2, size=5), "synthesize.sources: options of 'chain_sum': "),
-        ({**sums(2), "graded": ["terms"]}, "synthesize.sources: options of 'chain_sum': "),
+        (sums(2, min_digit=1), "synthesize.sources.0: options of 'chain_sum': "),
+        (sums(2, min_digits=0), "synthesize.sources.0: options of 'chain_sum': min_digits must be"),
+        (sums(-1), "synthesize.sources.0: options of 'chain_sum': min_terms must be positive"),
+        (
+            sums(2, size=5),
+            "synthesize.sources.0: options of 'chain_sum': the stage sets its size; leave it out",
+        ),
+        ({**sums(2), "graded": ["terms"]}, "synthesize.sources.0: options of 'chain_sum': "),
         (
             {**sums(2), "levels": []},
             "synthesize.sources.0: 'chain_sum' needs both levels an",

@@ -91,9 +91,11 @@ class ReasoningGymSource(Source):
 
         if self.name not in DATASETS:
             raise UserError(
-                f"synthesize.sources: reasoning-gym has no generator '{self.name}'"
-                f"{nearest(self.name, DATASETS)}"
+                f"reasoning-gym has no generator '{self.name}'{nearest(self.name, DATASETS)}"
             )
+        own = next((each for each in ("size", "seed") if each in self._options()[0]), None)
+        if own is not None:
+            raise UserError(f"options of '{self.name}': the stage sets its {own}; leave it out")
         _, options_of = DATASETS[self.name]
         for options in self._options():
             with _sentence_of_options(self.name):
@@ -180,7 +182,7 @@ def _sentence_of_options(name: str) -> Iterator[None]:
     except (TypeError, AssertionError, ValueError) as error:
         said = first_line(error).removeprefix(f"{type(error).__name__}: ")
         said = re.sub(r"^\w+\.__init__\(\) got", "the generator got", said)
-        raise UserError(f"synthesize.sources: options of '{name}': {said}") from None
+        raise UserError(f"options of '{name}': {said}") from None
 
 
 def _prompt(name: str, question: str) -> str:
