@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -9,10 +10,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
-from posttrain.pipeline.adoption import Candidate, adopt, find_candidates
-from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import duration
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.adoption import Candidate
+    from posttrain.pipeline.execution.session import Session
 
 _ACTIONS = {
     "up to date": "[green]up to date[/]",
@@ -57,6 +60,9 @@ def adopt_(
       posttrain adopt --yes --anyway pretrain --reason "only the names of parameters changed"
 
     """
+    from posttrain.pipeline.adoption import adopt, find_candidates
+    from posttrain.pipeline.execution.session import open_session
+
     if anyway and not reason.strip():
         raise UserError("--anyway needs --reason: say why what differs changes no byte")
     with open_session(recipe, overrides) as session:
@@ -78,7 +84,7 @@ def adopt_(
         click.echo(f"{len(done)} of {len(found)} stages adopted: {_names(adopted) or 'none'}.")
 
 
-def _table(session: Session, found: Sequence[Candidate], *, verbose: bool) -> Table:
+def _table(session: "Session", found: "Sequence[Candidate]", *, verbose: bool) -> Table:
     lasting = session.ledger.history.durations([each.stage for each in found], session.recipe.name)
     table = plain_table("stage", "result", "last took", "why", right=("last took",))
     for each in found:
@@ -93,7 +99,7 @@ def _table(session: Session, found: Sequence[Candidate], *, verbose: bool) -> Ta
     return table
 
 
-def _foot(found: Sequence[Candidate]) -> str:
+def _foot(found: "Sequence[Candidate]") -> str:
     adopted, asked = ([e for e in found if e.action == action] for action in ("adopt", "ask"))
     if not adopted and not asked:
         return "Nothing to adopt."
@@ -106,5 +112,5 @@ def _foot(found: Sequence[Candidate]) -> str:
     return "\n".join(says)
 
 
-def _names(candidates: Sequence[Candidate]) -> str:
+def _names(candidates: "Sequence[Candidate]") -> str:
     return ", ".join(each.stage for each in candidates)

@@ -6,8 +6,6 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import Documented, overrides_option, recipe_argument
-from posttrain.pipeline.execution.session import open_session
-from posttrain.pipeline.generate import stale_files, write_generated
 from posttrain.stage.errors import UserError
 
 
@@ -19,6 +17,9 @@ from posttrain.stage.errors import UserError
 )
 def compile_(recipe: Path, overrides: Sequence[str], check: bool) -> None:
     """Write dvc.yaml and params.yaml of RECIPE from its flow and its parameters."""
+    from posttrain.pipeline.execution.session import open_session
+    from posttrain.pipeline.generate import stale_files, write_generated
+
     with open_session(recipe, overrides) as session:
         files, directory = session.generated(), session.recipe.directory
         if check:

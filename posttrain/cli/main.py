@@ -1,5 +1,6 @@
 """`posttrain`: finds the verb, runs it, and turns a `UserError` into a sentence and exit code 2."""
 
+import gc
 import importlib
 import io
 import signal
@@ -13,12 +14,23 @@ from posttrain import __version__
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.interrupts import SENTENCE, Interrupted, end_now, hear, interrupt
 
+_SESSION = "posttrain.pipeline.execution.session"
+_EXECUTOR = "posttrain.pipeline.execution.executor"
+_SCHEMA = "posttrain.pipeline.recipe_schema"
+_METHODS = "posttrain.methods.find"
+_SCHEDULES = "posttrain.operations.schedule.recipes"
+
 
 class Verb(NamedTuple):
-    """Where a command is in this package, and the line that `--help` shows without its import."""
+    """Where a command is in this package, and the line that `--help` shows without its import.
+
+    What its work needs, which its help page does not, is imported `ahead` of the work: in the midst
+    of an import a signal can only end all.
+    """
 
     target: str
     help: str
+    ahead: str = ""
 
     def load(self) -> click.Command:
         """Import the command."""
@@ -33,19 +45,25 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "init": Verb("init:init", "Write a new project: recipe, flow, task and tests."),
     },
     "Run": {
-        "run": Verb("run:run", "Run a recipe: only the stages that are not up to date."),
-        "plan": Verb("plan:plan", "Show what would run, why, and how long it took last."),
-        "adopt": Verb("adopt:adopt_", "Take over what an older posttrain recorded."),
-        "status": Verb("status:status", "Show each stage's state and its artifacts."),
-        "compile": Verb("compile:compile_", "Write dvc.yaml and params.yaml from the recipe."),
-        "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does."),
+        "run": Verb("run:run", "Run a recipe: only the stages that are not up to date.", _EXECUTOR),
+        "plan": Verb("plan:plan", "Show what would run, why, and how long it took last.", _SESSION),
+        "adopt": Verb("adopt:adopt_", "Take over what an older posttrain recorded.", _SESSION),
+        "status": Verb("status:status", "Show each stage's state and its artifacts.", _SESSION),
+        "compile": Verb(
+            "compile:compile_", "Write dvc.yaml and params.yaml from the recipe.", _SESSION
+        ),
+        "stage": Verb("stage:stage", "Run one stage, as the generated dvc.yaml does.", _EXECUTOR),
     },
     "Look": {
-        "why": Verb("why:why", "Name what made a stage run again, or will make it."),
+        "why": Verb("why:why", "Name what made a stage run again, or will make it.", _SESSION),
         "lineage": Verb("lineage:lineage", "Follow artifacts; impact, diff, recall."),
-        "method": Verb("method:method", "List, show and test the catalog of published methods."),
-        "parts": Verb("parts:parts", "List what a recipe's slots take: kind, purpose, source."),
-        "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors."),
+        "method": Verb(
+            "method:method", "List, show and test the catalog of published methods.", _METHODS
+        ),
+        "parts": Verb(
+            "parts:parts", "List what a recipe's slots take: kind, purpose, source.", _SCHEMA
+        ),
+        "schema": Verb("schema:schema", "Print the JSON schema of recipes, for editors.", _SCHEMA),
         "data": Verb("data:data", "Look at a file of rows: its format, its lengths, a row."),
         "rows": Verb("rows:rows", "Look at rows of a table and trace their origin."),
         "audit": Verb("ledger:audit", "List stages that one key gave two results."),
@@ -55,7 +73,9 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "sandbox": Verb("sandbox:sandbox", "Run one program where it can reach nothing."),
     },
     "Schedule": {
-        "schedule": Verb("schedule:schedule", "Run recipes by the clock; see what became of each."),
+        "schedule": Verb(
+            "schedule:schedule", "Run recipes by the clock; see what became of each.", _SCHEDULES
+        ),
         "up": Verb("up:up", "Start Prefect, MLflow and the worker on this machine."),
         "down": Verb("up:down", "Stop what `up` started."),
         "worker": Verb("up:worker", "Run what is due of the schedules."),
@@ -69,7 +89,7 @@ VERBS: Mapping[str, Mapping[str, Verb]] = {
         "gc": Verb("gc:gc", "Free disk space: what nothing needs goes, by budget."),
         "release": Verb("release:release", "Make, verify, rebuild and promote signed releases."),
         "ledger": Verb("ledger:ledger", "Export or import the ledger as JSON lines."),
-        "mlflow": Verb("mlflow:mlflow", "Make the MLflow view anew from the ledger."),
+        "mlflow": Verb("mlflow:mlflow", "Make the MLflow view anew from the ledger.", _SESSION),
     },
 }
 
@@ -139,10 +159,13 @@ def main() -> None:
         # Nothing is begun while a verb is imported: it may end on the spot.
         hear(end_now)
         _write_what_cannot_be_spelled()
-        if (
-            verb := _find(next((word for word in sys.argv[1:] if word[:1] != "-"), ""))
-        ) is not None:
+        words = sys.argv[1:]
+        if (verb := _find(next((word for word in words if word[:1] != "-"), ""))) is not None:
             verb.load()
+            if verb.ahead and not {"-h", "--help"}.intersection(words):
+                importlib.import_module(verb.ahead)
+        gc.freeze()
+        gc.enable()
         hear(interrupt)
         cli.main(standalone_mode=False)
     except UserError as error:

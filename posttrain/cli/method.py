@@ -4,22 +4,18 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.markup import escape
 
-from posttrain.cli.method_check import check_gradients, check_switches
-from posttrain.cli.method_run import run_claims
-from posttrain.cli.method_shown import print_method, shown_method, switch_value
 from posttrain.cli.options import DocumentedGroup, plain_table
-from posttrain.cli.schema import recipe_and_root
-from posttrain.methods.find import FoundMethod, every_method, find_method, methods_of
-from posttrain.methods.method import FAMILIES
-from posttrain.methods.systems import COLUMNS, ListedSystem, claims_told, listed_systems
-from posttrain.pipeline.method_checks import checks_of, passed_checks
-from posttrain.pipeline.verdicts import standing_verdicts, verdicts_of
 from posttrain.stage.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from posttrain.methods.find import FoundMethod
+    from posttrain.methods.systems import ListedSystem
 
 _output_option = click.option(
     "-o",
@@ -63,6 +59,12 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
 
     Of a hundred claims that are decided at 95%, two or three are decided wrongly.
     """
+    from posttrain.methods.find import every_method
+    from posttrain.methods.method import FAMILIES
+    from posttrain.methods.systems import COLUMNS, listed_systems
+    from posttrain.pipeline.method_checks import passed_checks
+    from posttrain.pipeline.verdicts import standing_verdicts
+
     if family is not None and family not in FAMILIES:
         hint = nearest(family, FAMILIES) or f"; there are {', '.join(FAMILIES)}"
         raise UserError(f"there is no family '{family}'{hint}")
@@ -89,6 +91,10 @@ def list_(family: str | None, state: str | None, tsv: bool) -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Say of each switch what it does.")
 def show(name: str, output: str, verbose: bool) -> None:
     """Show the method NAME: source, equation, every switch against the default, claims."""
+    from posttrain.cli.method_shown import print_method, shown_method
+    from posttrain.pipeline.method_checks import checks_of
+    from posttrain.pipeline.verdicts import verdicts_of
+
     with _of_project() as root:
         found = shown_method(name, root)
         verdicts = verdicts_of(found.method, root) if found.method else {}
@@ -106,6 +112,8 @@ def show(name: str, output: str, verbose: bool) -> None:
 @_output_option
 def diff(before: str, after: str, output: str) -> None:
     """Show the switches in which the methods NAME and OTHER differ."""
+    from posttrain.cli.method_shown import shown_method, switch_value
+
     with _of_project() as root:
         one, other = shown_method(before, root), shown_method(after, root)
     if not one.sections.keys() & other.sections.keys():
@@ -145,6 +153,9 @@ def run(name: str, claims: Sequence[str], seeds: int | None) -> None:
     the claim, the code of its stages or their parameters change. With other --seeds than the
     claim's it is a trial, and nothing is kept.
     """
+    from posttrain.cli.method_run import run_claims
+    from posttrain.methods.find import find_method
+
     with _of_project() as root:
         run_claims(find_method(name).method, claims, root, seeds=seeds)
 
@@ -179,6 +190,9 @@ def check(names: Sequence[str], gradients: bool) -> None:
       posttrain method check --gradients dapo
 
     """
+    from posttrain.cli.method_check import check_gradients, check_switches
+    from posttrain.methods.find import every_method, find_method
+
     with _of_project() as root:
         methods = [find_method(name) for name in names] or [*every_method().values()]
         look = check_gradients if gradients else check_switches
@@ -194,16 +208,22 @@ def check(names: Sequence[str], gradients: bool) -> None:
 @contextmanager
 def _of_project() -> Iterator[Path]:
     """Let the methods of the project that this folder is in be found; give its root."""
+    from posttrain.cli.schema import recipe_and_root
+    from posttrain.methods.find import methods_of
+
     recipe, root = recipe_and_root(None)
     with methods_of(root, recipe.plugins if recipe else ()):
         yield root
 
 
 def _print_families(
-    systems: Sequence[ListedSystem],
-    methods: Sequence[FoundMethod],
+    systems: "Sequence[ListedSystem]",
+    methods: "Sequence[FoundMethod]",
     verdicts: Mapping[tuple[str, str], str],
 ) -> None:
+    from posttrain.methods.method import FAMILIES
+    from posttrain.methods.systems import claims_told
+
     console = Console(highlight=False)
     for family, about in FAMILIES.items():
         of_systems = [each for each in systems if each.family == family]

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import DocumentedGroup, recipe_argument
-from posttrain.pipeline.execution.session import open_session
 from posttrain.stage.errors import UserError, masked
 from posttrain.stage.formatting import counted
 
@@ -34,6 +33,7 @@ def rebuild(recipe: Path, uri: str | None) -> None:
       posttrain mlflow rebuild --uri sqlite:////tmp/view.db
 
     """
+    from posttrain.pipeline.execution.session import open_session
     from posttrain.publishing.release.pointers import locked, mirror_again
     from posttrain.publishing.release.registry import Registry
     from posttrain.views.tracking.projection import rebuild as replay

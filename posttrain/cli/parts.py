@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -9,15 +10,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, plain_table
-from posttrain.cli.schema import recipe_and_root
-from posttrain.pipeline.recipe_schema import schedulable_fields
-from posttrain.pipeline.slots import (
-    SLOTS,
-    OfferedPart,
-    find_slot,
-    first_sentence,
-    offered_parts,
-)
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.slots import (
+        OfferedPart,
+    )
 
 _COLUMNS = ("slot", "kind", "what it does", "source", "from")
 
@@ -53,6 +50,10 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
       posttrain parts --tsv | cut -f1,2
 
     """
+    from posttrain.cli.schema import recipe_and_root
+    from posttrain.pipeline.recipe_schema import schedulable_fields
+    from posttrain.pipeline.slots import find_slot, offered_parts
+
     names = [find_slot(name).name for name in slots]
     of, root = recipe_and_root(recipe)
     found = list(offered_parts(names, of.plugins if of else ()))
@@ -70,7 +71,9 @@ def parts(slots: Sequence[str], recipe: Path | None, tsv: bool) -> None:
             console.print(f"  {place}{f' ({kind})' if kind else ''}: {', '.join(fields)}")
 
 
-def _table(found: Sequence[OfferedPart]) -> Table:
+def _table(found: "Sequence[OfferedPart]") -> Table:
+    from posttrain.pipeline.slots import SLOTS, find_slot, first_sentence
+
     table = plain_table("kind", "what it does", "source", "from", unbroken=("from",))
     table.padding = (0, 2, 0, 0)
     # Of a long kind, the end goes to the next line: what it does is what people come for.

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -9,14 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
-from posttrain.cli.plan_notes import notes_on
-from posttrain.pipeline.execution.compatibility import refuse_incompatible
-from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.pipeline.plan import Decision
-from posttrain.provenance.code import COMPUTED, FRAMEWORK, CodeClosure
-from posttrain.provenance.key import is_of_other_rules
-from posttrain.stage.declared import Declared
 from posttrain.stage.formatting import duration
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.execution.session import Session
+    from posttrain.pipeline.plan import Decision
+    from posttrain.provenance.code import CodeClosure
+    from posttrain.stage.declared import Declared
 
 _ACTIONS = {
     "cached": "[green]up to date[/]",
@@ -44,6 +44,11 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                                                   training stages in two processes
 
     """
+    from posttrain.cli.plan_notes import notes_on
+    from posttrain.pipeline.execution.compatibility import refuse_incompatible
+    from posttrain.pipeline.execution.session import open_session
+    from posttrain.provenance.key import is_of_other_rules
+
     with open_session(recipe, overrides) as session:
         if start:
             session.force(start)
@@ -73,7 +78,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
         session.refuse_places(makes=bool(running))
 
 
-def check_release(session: Session) -> None:
+def check_release(session: "Session") -> None:
     """Say what no release would pass before the hours that it takes to get there."""
     if session.recipe.release:
         from posttrain.publishing.release.config import ReleaseConfig
@@ -83,8 +88,10 @@ def check_release(session: Session) -> None:
         release.refuse_unknown(session.dag)
 
 
-def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:
+def _unseen(closure: "CodeClosure", declared: "Declared") -> Iterator[str]:
     """Where code analysis took more than it saw, and what it saw that is in no key."""
+    from posttrain.provenance.code import COMPUTED, FRAMEWORK
+
     for module, reason in closure.opaque.items():
         yield f"all of {module} counts ({reason})"
     known = {*declared.environment, *declared.secrets}
@@ -96,7 +103,7 @@ def _unseen(closure: CodeClosure, declared: Declared) -> Iterator[str]:
             yield f"{', '.join(own)} reads {read}, which `environment:` does not declare"
 
 
-def _total(running: Sequence[Decision], num_stages: int) -> str:
+def _total(running: "Sequence[Decision]", num_stages: int) -> str:
     known = [d.seconds for d in running if d.seconds is not None]
     text = f"{len(running)} of {num_stages} stages to run"
     if not known:
@@ -105,7 +112,7 @@ def _total(running: Sequence[Decision], num_stages: int) -> str:
     return f"{text}; last time {which} took {duration(sum(known))}."
 
 
-def _table(decisions: Sequence[Decision], *, verbose: bool) -> Table:
+def _table(decisions: "Sequence[Decision]", *, verbose: bool) -> Table:
     table = plain_table("stage", "action", "last took", "why", right=("last took",))
     for decision in decisions:
         reasons = decision.reasons if verbose else decision.reasons[:1]

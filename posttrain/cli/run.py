@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -17,17 +18,14 @@ from posttrain.cli.options import (
     recipe_argument,
     slots_option,
 )
-from posttrain.cli.plan import check_release
-from posttrain.pipeline.execution.compatibility import refuse_incompatible
-from posttrain.pipeline.execution.display import Display, LiveDisplay, PlainDisplay
-from posttrain.pipeline.execution.executor import Executor
-from posttrain.pipeline.execution.failures import StageFailed
-from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.pipeline.plan import Decision
 from posttrain.stage.errors import UserError
 from posttrain.stage.interrupts import Interrupted, end_now, hear
-from posttrain.views.tracking import open_tracker
-from posttrain.views.tracking.base import CLOSE_SECONDS
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.execution.display import Display
+    from posttrain.pipeline.execution.executor import Executor
+    from posttrain.pipeline.execution.session import Session
+    from posttrain.pipeline.plan import Decision
 
 # After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
 _HURRIED_SECONDS = 0.2
@@ -66,6 +64,10 @@ def run(
       posttrain run --set rl.resources.ray=auto   rollouts drawn and verified on a Ray cluster
 
     """
+    from posttrain.cli.plan import check_release
+    from posttrain.pipeline.execution.compatibility import refuse_incompatible
+    from posttrain.pipeline.execution.session import open_session
+
     if start and only:
         raise UserError("--from and --only exclude each other; give one of them")
     began = time.monotonic()
@@ -93,15 +95,19 @@ def run(
 
 
 def execute(
-    session: Session,
-    decisions: Sequence[Decision],
+    session: "Session",
+    decisions: "Sequence[Decision]",
     *,
     local: bool,
     slots: int,
     command: str,
-    shown: Display | None = None,
+    shown: "Display | None" = None,
 ) -> None:
     """Bring stages up to date, at most `slots` at once, and show how far they are."""
+    from posttrain.pipeline.execution.failures import StageFailed
+    from posttrain.views.tracking import open_tracker
+    from posttrain.views.tracking.base import CLOSE_SECONDS
+
     tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
         try:
@@ -126,7 +132,7 @@ def execute(
                 click.echo(f"note: {complaint}", err=True)
 
 
-def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], None]:
+def _runner(*, local: bool, slots: int) -> "Callable[[Executor, Sequence[str]], None]":
     if local:
         from posttrain.pipeline.execution.local import run_locally
 
@@ -137,8 +143,10 @@ def _runner(*, local: bool, slots: int) -> Callable[[Executor, Sequence[str]], N
 
 
 @contextmanager
-def progress_display() -> Iterator[Display]:
+def progress_display() -> Iterator["Display"]:
     """Live bars on a terminal, plain lines elsewhere; both on standard error."""
+    from posttrain.pipeline.execution.display import LiveDisplay, PlainDisplay
+
     if sys.stderr.isatty():
         with LiveDisplay(Console(stderr=True)) as display:
             yield display

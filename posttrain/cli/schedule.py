@@ -3,6 +3,7 @@
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -10,12 +11,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from posttrain.cli.options import DocumentedGroup, plain_table
-from posttrain.operations.schedule.clock import instant
-from posttrain.operations.schedule.notes import ScheduleNotes, Tick, open_notes
-from posttrain.operations.schedule.recipes import Schedule, apply, read_schedules
 from posttrain.provenance.ledger.location import project_root
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.formatting import duration
+
+if TYPE_CHECKING:
+    from posttrain.operations.schedule.notes import ScheduleNotes, Tick
+    from posttrain.operations.schedule.recipes import Schedule
 
 _COLORS = {
     "succeeded": "green",
@@ -50,6 +52,8 @@ def apply_() -> None:
 
     What is right is applied, each that is wrong is one sentence, and then the exit code is 2.
     """
+    from posttrain.operations.schedule.recipes import apply
+
     root = project_root(Path.cwd())
     said, wrong = apply(root)
     if not said and not wrong:
@@ -66,6 +70,10 @@ def apply_() -> None:
 @schedule.command("list")
 def list_() -> None:
     """Every schedule: its clock, what came out last, what comes next."""
+    from posttrain.operations.schedule.clock import instant
+    from posttrain.operations.schedule.notes import open_notes
+    from posttrain.operations.schedule.recipes import Schedule, read_schedules
+
     root = project_root(Path.cwd())
     table = plain_table("name", "recipe", "cron", "missed", "last", "next")
     with open_notes(root) as notes:
@@ -107,7 +115,9 @@ def resume(name: str) -> None:
     click.echo(f"{name}: next {_next(_set_paused(name, 'resumed'))}")
 
 
-def _set_paused(name: str, event: str) -> Schedule:
+def _set_paused(name: str, event: str) -> "Schedule":
+    from posttrain.operations.schedule.notes import open_notes
+
     with open_notes(project_root(Path.cwd())) as notes:
         found = _required(notes, name)
         notes.add(name, 0.0, event, f"{event} by hand")
@@ -118,6 +128,8 @@ def _set_paused(name: str, event: str) -> Schedule:
 @name_argument
 def run(name: str) -> None:
     """Run NAME once, now; only_if_moved does not hold it back."""
+    from posttrain.operations.schedule.notes import open_notes
+
     root = project_root(Path.cwd())
     with open_notes(root) as notes:
         _required(notes, name)
@@ -136,6 +148,8 @@ def run(name: str) -> None:
 @name_argument
 def cancel(name: str) -> None:
     """End the run of NAME that is under way, and what waits behind it."""
+    from posttrain.operations.schedule.notes import open_notes
+
     with open_notes(project_root(Path.cwd())) as notes:
         live = [tick for tick in notes.live() if tick.schedule == name]
         if not live:
@@ -155,6 +169,10 @@ def cancel(name: str) -> None:
 @click.option("-v", "--verbose", is_flag=True, help="Everything that happened to each.")
 def history(name: str | None, limit: int, verbose: bool) -> None:
     """What was due, what was decided about it and why, what ran and how it ended."""
+    from posttrain.operations.schedule.clock import instant
+    from posttrain.operations.schedule.notes import open_notes
+    from posttrain.operations.schedule.recipes import Schedule
+
     table = plain_table("due", "schedule", "outcome", "took", "why")
     with open_notes(project_root(Path.cwd())) as notes:
         zones = {each.name: Schedule.from_text(each.text).config.timezone
@@ -174,7 +192,9 @@ def history(name: str | None, limit: int, verbose: bool) -> None:
         click.echo("Nothing was due yet.")
 
 
-def _explain(tick: Tick, zone: str, *, verbose: bool) -> str:
+def _explain(tick: "Tick", zone: str, *, verbose: bool) -> str:
+    from posttrain.operations.schedule.clock import instant
+
     if verbose:
         return "\n".join(f"{instant(at, zone, seconds=True)} {said}" for at, said in tick.story)
     # What was frozen at the start and is not as it was belongs to the answer.
@@ -194,6 +214,9 @@ def _explain(tick: Tick, zone: str, *, verbose: bool) -> str:
               help="How many times of each schedule.")  # fmt: skip
 def next_(name: str | None, count: int) -> None:
     """When NAME, or everything, runs next."""
+    from posttrain.operations.schedule.clock import instant
+    from posttrain.operations.schedule.notes import open_notes
+    from posttrain.operations.schedule.recipes import Schedule
     from posttrain.operations.schedule.times import next_ticks
 
     with open_notes(project_root(Path.cwd())) as notes:
@@ -212,7 +235,9 @@ def next_(name: str | None, count: int) -> None:
         click.echo(f"{instant(moment, zone)} {zone}  {called}")
 
 
-def _required(notes: ScheduleNotes, name: str) -> Schedule:
+def _required(notes: "ScheduleNotes", name: str) -> "Schedule":
+    from posttrain.operations.schedule.recipes import Schedule
+
     known = notes.declarations()
     if name not in known:
         raise UserError(f"there is no schedule '{name}'{nearest(name, known)}; a recipe declares "
@@ -220,7 +245,8 @@ def _required(notes: ScheduleNotes, name: str) -> Schedule:
     return Schedule.from_text(known[name].text)
 
 
-def _next(each: Schedule) -> str:
+def _next(each: "Schedule") -> str:
+    from posttrain.operations.schedule.clock import instant
     from posttrain.operations.schedule.times import next_ticks
 
     coming = next_ticks(each.clock, time.time(), 1)
@@ -228,12 +254,12 @@ def _next(each: Schedule) -> str:
     return f"{instant(coming[0], zone)} {zone}" if coming else "never"
 
 
-def _status(tick: Tick) -> str:
+def _status(tick: "Tick") -> str:
     color = _COLORS.get(tick.status)
     return f"[{color}]{tick.status}[/]" if color else tick.status
 
 
-def _took(tick: Tick) -> str:
+def _took(tick: "Tick") -> str:
     if tick.started is None or tick.ended is None:
         return ""
     return duration(max(0.0, tick.ended - tick.started))

@@ -3,17 +3,17 @@
 import contextlib
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli.files import replacing
 from posttrain.cli.options import Documented
-from posttrain.pipeline.flow import let_import
-from posttrain.pipeline.recipe import Recipe, load_recipe
-from posttrain.pipeline.recipe_schema import recipe_schema
-from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.ledger.location import RECIPE_FILE, project_root
 from posttrain.stage.errors import UserError, shown
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.recipe import Recipe
 
 
 @click.command(cls=Documented)
@@ -48,6 +48,7 @@ def schema(flow: str | None, recipe: Path | None, output: Path | None) -> None:
       posttrain schema --recipe recipes/mine -o recipes/mine/recipe.schema.json
 
     """
+    from posttrain.pipeline.recipe_schema import recipe_schema
     from posttrain.publishing.release.config import ReleaseConfig
 
     of, root = recipe_and_root(recipe)
@@ -63,7 +64,7 @@ def schema(flow: str | None, recipe: Path | None, output: Path | None) -> None:
     click.echo(f"written to {output}", err=True)
 
 
-def recipe_and_root(given: Path | None) -> tuple[Recipe | None, Path]:
+def recipe_and_root(given: Path | None) -> "tuple[Recipe | None, Path]":
     """Load the recipe that an option names, or the nearest one at or above this folder.
 
     The code of its project can be imported afterwards.
@@ -76,6 +77,10 @@ def recipe_and_root(given: Path | None) -> tuple[Recipe | None, Path]:
         the root is this folder.
 
     """
+    from posttrain.pipeline.flow import let_import
+    from posttrain.pipeline.recipe import load_recipe
+    from posttrain.pipeline.workspace import Workspace
+
     if given is None:
         here = Path.cwd()
         root = here

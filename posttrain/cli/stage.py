@@ -6,10 +6,7 @@ from pathlib import Path
 import click
 
 from posttrain.cli.options import DocumentedGroup
-from posttrain.cli.run import execute
-from posttrain.pipeline.execution.compatibility import refuse_incompatible
-from posttrain.pipeline.execution.session import open_session
-from posttrain.pipeline.recipe import PARAMS_FILE
+from posttrain.provenance.ledger.location import PARAMS_FILE
 
 
 @click.group(cls=DocumentedGroup)
@@ -31,6 +28,10 @@ def run_stage(name: str, params: Path) -> None:
 
     Parameters come from params.yaml, so that `dvc repro` and `dvc exp run -S` decide what runs.
     """
+    from posttrain.cli.run import execute
+    from posttrain.pipeline.execution.compatibility import refuse_incompatible
+    from posttrain.pipeline.execution.session import open_session
+
     with open_session(params) as session, session.workspace.locked(f"posttrain stage run {name}"):
         session.planner.forced = frozenset({session.require(name)})
         # DVC writes its own lock entry when the stage that it launched returns.

@@ -2,14 +2,17 @@
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from posttrain.cli.options import Documented, overrides_option, plain_table, recipe_argument
-from posttrain.pipeline.execution.session import Session, open_session
 from posttrain.stage.formatting import bytesize, duration
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.execution.session import Session
 
 _STATES = {
     "cached": "[green]up to date[/]",
@@ -25,6 +28,8 @@ _NUM_RUNS = 5
 @overrides_option
 def status(recipe: Path, overrides: tuple[str, ...]) -> None:
     """Show the state of every stage of RECIPE and what it made."""
+    from posttrain.pipeline.execution.session import open_session
+
     with open_session(recipe, overrides) as session:
         console = Console()
         console.print(_stages(session))
@@ -34,7 +39,7 @@ def status(recipe: Path, overrides: tuple[str, ...]) -> None:
             console.print(runs)
 
 
-def _stages(session: Session) -> Table:
+def _stages(session: "Session") -> Table:
     headings = ("stage and artifacts", "rows", "size", "digest")
     table = plain_table(*headings, right=("rows", "size"), unbroken=headings)
     for decision in session.planner.plan():
@@ -47,7 +52,7 @@ def _stages(session: Session) -> Table:
     return table
 
 
-def _runs(session: Session) -> Table:
+def _runs(session: "Session") -> Table:
     """The last runs of this recipe, newest first."""
     headings = ("run", "started", "took", "status")
     table = plain_table(*headings, "command", unbroken=headings)

@@ -10,7 +10,6 @@ import click
 
 from posttrain.cli.ledger import existing_ledger, ledger_option, workspace_root
 from posttrain.cli.options import Documented
-from posttrain.cli.run import progress_display
 from posttrain.cli.tables import colored, print_table
 from posttrain.stage.errors import UserError
 from posttrain.stage.formatting import shortened
@@ -78,6 +77,7 @@ def verify(
       posttrain verify latest --level L3 --metric evaluate/sft/pass_at_1 --within 0.02
 
     """
+    from posttrain.cli.run import progress_display
     from posttrain.publishing.reproduction.seeds import SeedQuestion
     from posttrain.publishing.reproduction.verification import (
         verify_bytes,

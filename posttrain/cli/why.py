@@ -3,16 +3,18 @@
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from posttrain.cli.options import Documented, overrides_option, recipe_argument
-from posttrain.pipeline.execution.session import Session, open_session
-from posttrain.pipeline.explain import ComparedKey, Explanation, Sources
-from posttrain.pipeline.plan import Decision
-from posttrain.provenance.ledger import StageRun, explain_conflict
-from posttrain.provenance.lineage.names import find_run
 from posttrain.stage.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from posttrain.pipeline.execution.session import Session
+    from posttrain.pipeline.explain import ComparedKey, Explanation
+    from posttrain.pipeline.plan import Decision
+    from posttrain.provenance.ledger import StageRun
 
 _MAX_LINES = 60
 _VERBS = {"run": "will run", "pending": "may run", "restore": "will come from the cache"}
@@ -50,6 +52,8 @@ def why(
       posttrain why rl --between latest~1 latest
 
     """
+    from posttrain.pipeline.execution.session import open_session
+
     with open_session(recipe, overrides) as session:
         if between:
             before, after = (_of_run(session, stage, name) for name in between)
@@ -58,7 +62,7 @@ def why(
             _explain_now(session, session.require(stage), verbose=verbose)
 
 
-def _explain_now(session: Session, stage: str, *, verbose: bool) -> None:
+def _explain_now(session: "Session", stage: str, *, verbose: bool) -> None:
     decisions = {decision.stage: decision for decision in session.planner.plan()}
     executions = session.ledger.history.executions(stage, session.recipe.name, limit=2)
     last = session.ledger.history.latest(stage, session.recipe.name) or next(iter(executions), None)
@@ -75,7 +79,7 @@ def _explain_now(session: Session, stage: str, *, verbose: bool) -> None:
         _compare(session, executions[1], executions[0], verbose=verbose)
 
 
-def _adopted(session: Session, record: StageRun | None) -> bool:
+def _adopted(session: "Session", record: "StageRun | None") -> bool:
     """Say of a result that was taken over from an older version from where, and why."""
     if record is None:
         return False
@@ -90,7 +94,9 @@ def _adopted(session: Session, record: StageRun | None) -> bool:
     return True
 
 
-def _of_run(session: Session, stage: str, name: str) -> StageRun:
+def _of_run(session: "Session", stage: str, name: str) -> "StageRun":
+    from posttrain.provenance.lineage.names import find_run
+
     run = find_run(session.ledger, name)
     records = session.ledger.stage_runs(run.id)
     of_stage = [record for record in records if record.stage == stage]
@@ -100,7 +106,10 @@ def _of_run(session: Session, stage: str, name: str) -> StageRun:
     return of_stage[-1]
 
 
-def _compare(session: Session, before: StageRun, after: StageRun, *, verbose: bool) -> None:
+def _compare(session: "Session", before: "StageRun", after: "StageRun", *, verbose: bool) -> None:
+    from posttrain.pipeline.explain import Explanation
+    from posttrain.provenance.ledger import explain_conflict
+
     found = Explanation.between(_side(session, before), _side(session, after))
     click.echo(f"{after.stage}: from run {_named(before)} to run {_named(after)}")
     if found.differences:
@@ -115,13 +124,15 @@ def _compare(session: Session, before: StageRun, after: StageRun, *, verbose: bo
 
 
 def _compare_with_now(
-    session: Session,
-    decisions: Mapping[str, Decision],
+    session: "Session",
+    decisions: Mapping[str, "Decision"],
     stage: str,
-    last: StageRun,
+    last: "StageRun",
     *,
     verbose: bool,
 ) -> None:
+    from posttrain.pipeline.explain import Explanation
+
     decision = decisions[stage]
     click.echo(f"{stage} {_VERBS[decision.action]}; compared with run {_named(last)}:")
     found = Explanation.between(_side(session, last), _side_of_now(session, decisions, stage, last))
@@ -135,15 +146,19 @@ def _compare_with_now(
             click.echo(f"what it reads from '{name}' may change: posttrain why {name}")
 
 
-def _side(session: Session, record: StageRun) -> ComparedKey:
+def _side(session: "Session", record: "StageRun") -> "ComparedKey":
+    from posttrain.pipeline.explain import ComparedKey
+
     run = session.ledger.run(record.run_id)
     return ComparedKey.of(record, run.git_commit if run is not None else None)
 
 
 def _side_of_now(
-    session: Session, decisions: Mapping[str, Decision], stage: str, last: StageRun
-) -> ComparedKey:
+    session: "Session", decisions: Mapping[str, "Decision"], stage: str, last: "StageRun"
+) -> "ComparedKey":
     """The key as it would be now; inputs that are still to be made count as they were."""
+    from posttrain.pipeline.explain import ComparedKey
+
     upstream = [decisions[name] for name in session.dag.upstream(stage)]
     if all(decision.known is not None for decision in upstream):
         made = {
@@ -158,7 +173,9 @@ def _side_of_now(
     return ComparedKey("now", key.components, inputs)
 
 
-def _show(session: Session, found: Explanation, *, verbose: bool) -> None:
+def _show(session: "Session", found: "Explanation", *, verbose: bool) -> None:
+    from posttrain.pipeline.explain import Sources
+
     sources = Sources(
         session.workspace.root, session.planner.keys.archive, session.planner.keys.packages
     )
@@ -181,10 +198,10 @@ def _colored(line: str) -> str:
     return click.style(line, fg=color) if color else line
 
 
-def _named(record: StageRun) -> str:
+def _named(record: "StageRun") -> str:
     moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.ended))
     return f"{record.run_id} ({record.status}, {moment} UTC)"
 
 
-def _outputs(record: StageRun) -> dict[str, str]:
+def _outputs(record: "StageRun") -> dict[str, str]:
     return {artifact.role: artifact.digest for artifact in record.outputs}

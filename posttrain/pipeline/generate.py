@@ -10,11 +10,12 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from posttrain.pipeline.dvc_views import METRICS_FILE, PLOTS_FOLDER
-from posttrain.pipeline.recipe import PARAMS_FILE, Recipe
+from posttrain.pipeline.recipe import Recipe
 from posttrain.pipeline.slots import first_sentence
 from posttrain.pipeline.workspace import Workspace
 from posttrain.provenance.code import CodeClosure
 from posttrain.provenance.dvc.records import LockEntry
+from posttrain.provenance.ledger.location import PARAMS_FILE
 from posttrain.stage.errors import UserError
 from posttrain.stage.files import replacing
 from posttrain.stage.hashing import sha256_of

@@ -31,8 +31,6 @@ from posttrain.stage.resources import Resources
 from posttrain.stage.slots import parts_of_modules, plugged
 from posttrain.stage.spec import Dag
 
-PARAMS_FILE = "params.yaml"
-
 # Recipes of which it was said that they are of an old format: a command may read one twice.
 _noticed: set[Path] = set()
 

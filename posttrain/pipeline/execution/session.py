@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from posttrain.pipeline.execution.display import Display
-from posttrain.pipeline.execution.executor import Executor, StageFailed, begin_run, warm_processes
 from posttrain.pipeline.execution.lockstate import (
     keep_committed,
     learn_committed,
@@ -32,10 +30,13 @@ from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import StatCache
 from posttrain.stage.slots import plugged
 from posttrain.stage.spec import Dag
-from posttrain.views.tracking.base import Tracker
-from posttrain.views.tracking.projection import run_finished, run_started
 
-Runner = Callable[[Executor, Sequence[str]], None]
+if TYPE_CHECKING:
+    from posttrain.pipeline.execution.display import Display
+    from posttrain.pipeline.execution.executor import Executor
+    from posttrain.views.tracking.base import Tracker
+
+Runner = Callable[["Executor", Sequence[str]], None]
 
 
 @dataclass
@@ -97,8 +98,8 @@ class Session:
         decisions: Sequence[Decision],
         *,
         runner: Runner,
-        tracker: Tracker,
-        display: Display,
+        tracker: "Tracker",
+        display: "Display",
         command: str,
     ) -> Run:
         """Bring every stage of `decisions` up to date; always leaves ledger and dvc.lock true.
@@ -106,6 +107,15 @@ class Session:
         A recipe with which nothing new was made leaves the generated files of the one before.
         A signal that asks the run to end is heard from its first record to its last.
         """
+        # What only looks at a recipe does without.
+        from posttrain.pipeline.execution.executor import (
+            Executor,
+            StageFailed,
+            begin_run,
+            warm_processes,
+        )
+        from posttrain.views.tracking.projection import run_started
+
         self.refuse_places(makes=True)
         processes = warm_processes(self.planner, decisions)
         interruption = processes.interruption
@@ -143,8 +153,10 @@ class Session:
                 self._close(replace(run, status=status, ended=time.time()), executor)
             return run
 
-    def _close(self, run: Run, executor: Executor) -> None:
+    def _close(self, run: Run, executor: "Executor") -> None:
         """Say in every place how a run ended: in the ledger first, as time may be short."""
+        from posttrain.views.tracking.projection import run_finished
+
         assert run.ended is not None
         tracker, tracked = executor.tracker, executor.tracked_run
         tracker.finish(tracked, run_finished(run))

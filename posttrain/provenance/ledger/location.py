@@ -9,6 +9,7 @@ from posttrain.stage.errors import UserError
 ENVIRONMENT = "POSTTRAIN_LEDGER"
 STATE_DIR = ".posttrain"
 RECIPE_FILE = "recipe.yaml"
+PARAMS_FILE = "params.yaml"
 
 
 def ledger_location(root: Path) -> str:
