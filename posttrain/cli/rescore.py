@@ -109,6 +109,7 @@ def _rescored(
 ) -> "Rescored":
     from posttrain.data.schemas import ROLLOUTS
     from posttrain.data.tables import read_table
+    from posttrain.learning.models.record import answer_lengths_in, limit_for
     from posttrain.learning.rewards.components.verifier import VerifierCache
     from posttrain.learning.rewards.port_models import PortModels
     from posttrain.learning.rl.config import RlConfig
@@ -124,6 +125,10 @@ def _rescored(
                 f"rescore: {shown(path)} is not there; run the recipe first, or name a table by"
                 f" {option}"
             )
+    policy = inputs.get("policy")
+    if config.max_tokens == "auto" and policy is not None and (policy / "config.json").is_file():
+        # As the run chose it; without the policy, a component for length asks for a limit.
+        config = config.model_copy(update={"max_tokens": limit_for(answer_lengths_in(policy))})
     verifiers = inputs.get("verifiers")
     beside = verifiers if verifiers is not None and verifiers.is_file() else None
     return pay_again(

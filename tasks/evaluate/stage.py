@@ -13,7 +13,7 @@ from posttrain.learning.models.load import Policy, load_policy, weights_digest
 from posttrain.learning.models.reward_head import load_reward_model
 from posttrain.learning.models.tokenizer import check_same_tokenizer
 from posttrain.learning.rollouts.engines.config import open_engine
-from posttrain.learning.rollouts.limits import tokens_for
+from posttrain.learning.rollouts.limits import tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     make_prompts,
     read_problems,
@@ -62,11 +62,19 @@ def run(
             with open_engine(
                 config.engine, policy, batch_size=config.batch_size, ray=context.ray
             ) as engine:
+                # By its own template: training may have given it one that its parent lacks.
+                prompts = make_prompts(policy.tokenizer, problems)
+                tell_no_room(
+                    prompts,
+                    engine.context_length,
+                    of=f"policy '{name}'",
+                    then="they count as cut off",
+                    note=context.note,
+                )
                 scored = sample_and_score_all(
                     engine,
                     problems,
-                    # By its own template: training may have given it one that its parent lacks.
-                    make_prompts(policy.tokenizer, problems),
+                    prompts,
                     params,
                     verify=verify,
                     truncated=config.truncated,

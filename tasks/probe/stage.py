@@ -21,7 +21,7 @@ from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.rewards.components.verifier import places_of_answers, stated_answers
 from posttrain.learning.rollouts.engines.base import FinishReason
 from posttrain.learning.rollouts.engines.config import open_engine
-from posttrain.learning.rollouts.limits import refuse_cutting, tokens_for
+from posttrain.learning.rollouts.limits import refuse_cutting, tell_no_room, tokens_for
 from posttrain.learning.rollouts.scoring import (
     ScoredSample,
     make_prompts,
@@ -51,14 +51,22 @@ def run(
     refuse_cutting(config.max_tokens, policy.model, most=config.most_cut, where="probe")
     limit = tokens_for(config.max_tokens, policy.model, note=context.note)
     params = config.params(purpose_seed(context.seed, "probe"), max_tokens=limit)
+    prompts = make_prompts(policy.tokenizer, problems)
     with (
         open_engine(config.engine, policy, batch_size=config.batch_size, ray=context.ray) as engine,
         verifying(context.ray) as verify,
     ):
+        tell_no_room(
+            prompts,
+            engine.context_length,
+            of="the policy",
+            then="they count as cut off",
+            note=context.note,
+        )
         scored = sample_and_score_all(
             engine,
             problems,
-            make_prompts(policy.tokenizer, problems),
+            prompts,
             params,
             verify=verify,
             truncated=config.truncated,

@@ -182,6 +182,14 @@ def test_rescore_pays_a_run_by_the_reward_of_the_recipe(project):
     assert names[:4] == ["component", "correct", "reward", "paid"]
     told = json.loads(project.cli("rescore", "--json").stdout)
     assert told["reward"] == told["paid"] | {"name": "reward"}
+    # The limit goes by the policy, as in the run: this one says nothing, so 512.
+    long = "{components: {correct: verifier, over: overlong_length}}"
+    done = project.cli(
+        "rescore", "--set", "rl.max_tokens=auto", "--set", f"rl.reward={long}", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    (_, over) = json.loads(done.stdout)["components"]
+    assert (over["name"], over["mean"]) == ("over", 0.0)
     refused = project.cli("rescore", "--stage", "given")
     assert refused.returncode == 2
     assert refused.stderr.endswith(

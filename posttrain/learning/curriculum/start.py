@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posttrain.data.schemas import SOLVE_RATES
 from posttrain.data.source_verifiers import read_scored_problems
@@ -16,9 +17,14 @@ from posttrain.learning.curriculum.base import (
     ProblemStream,
 )
 from posttrain.learning.rewards.components.verifier import places_of_answers
-from posttrain.learning.rollouts.scoring import problems_of
+from posttrain.learning.rollouts.engines.base import Prompt
+from posttrain.learning.rollouts.limits import leaves_room, tell_no_room
+from posttrain.learning.rollouts.scoring import make_prompts, problems_of
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.started import started
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class SourceShares(ProblemStream):
@@ -101,6 +107,40 @@ def read_pool(
         where=str(solve_rates or problems),
         places=lambda: places_of_answers(problems_of(table)),
     )
+
+
+def with_room(
+    pool: ProblemPool,
+    tokenizer: "PreTrainedTokenizerBase",
+    context_length: int,
+    *,
+    note: Callable[[str], None],
+) -> tuple[ProblemPool, list[Prompt]]:
+    """Keep the problems that a policy can answer within its context.
+
+    Args:
+        pool: Problems, and what is known of them.
+        tokenizer: Of the policy, with its chat template.
+        context_length: Most tokens, prompt and completion together, that it can attend to.
+        note: Takes a sentence, where some are left out.
+
+    Returns:
+        The pool with those that are kept, and their prompts.
+
+    Raises:
+        UserError: None is.
+
+    """
+    prompts = make_prompts(tokenizer, problems_of(pool.problems))
+    tell_no_room(prompts, context_length, of="the policy", then="they are left out", note=note)
+    fits = [leaves_room(prompt, context_length) for prompt in prompts]
+    if not any(fits):
+        raise UserError(
+            f"{pool.where}: every prompt fills the {context_length} tokens of the policy's context;"
+            " take shorter problems, or a policy with a longer context"
+        )
+    fitting = replace(pool, problems=pool.problems.filter(fits))
+    return fitting, [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
 
 
 def start_sampler(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from posttrain.learning.curriculum.base import ProblemPool
-from posttrain.learning.curriculum.start import start_sampler
+from posttrain.learning.curriculum.start import start_sampler, with_room
 from posttrain.learning.models.checkpoint import Checkpointer
 from posttrain.learning.rl.config import RlConfig
 from posttrain.learning.rl.generations import Buffer, Queue, Rollouter
@@ -12,7 +12,7 @@ from posttrain.learning.rl.learner import PolicyLearner
 from posttrain.learning.rl.producers.base import Workbench, start_producer
 from posttrain.learning.rl.stop import Stopping
 from posttrain.learning.rl.store import RolloutStore
-from posttrain.learning.rollouts.scoring import make_prompts, problems_of
+from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.learning.training.best_weights import BestWeights
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.progress import Progress, Stateful
@@ -118,11 +118,12 @@ def start_state(
 
     """
     schedules = NumberSchedules(config)
-    count, problems = _most(config.problems_per_step), problems_of(pool.problems)
+    room, count = bench.engine.context_length, _most(config.problems_per_step)
+    pool, prompts = with_room(pool, bench.tokenizer, room, note=context.note)
     stream = start_sampler(config.draw.sampler, pool, count=count, sources=config.draw.sources)
     rollouter = Rollouter(
-        problems=problems,
-        prompts=make_prompts(bench.tokenizer, problems),
+        problems=problems_of(pool.problems),
+        prompts=prompts,
         stream=stream,
         bench=bench,
         production=start_producer(config.producer, bench),

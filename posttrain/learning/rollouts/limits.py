@@ -1,4 +1,4 @@
-"""How long an answer may get: so many tokens, or as many as the policy was taught to need."""
+"""How long an answer may get, and which prompts leave room for one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ from posttrain.stage.errors import UserError
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from posttrain.learning.rollouts.engines.base import Prompt
     from posttrain.learning.rollouts.sampling import MaxTokens
 
 _MUCH = 0.1
@@ -95,6 +96,47 @@ def refuse_cutting(
                 f" longer than max_tokens {max_tokens}, so that it would be cut off before it can"
                 f" be right; raise {where}.max_tokens, set it to auto, or raise {where}.most_cut"
             )
+
+
+def leaves_room(prompt: "Prompt", context_length: int) -> bool:
+    """Tell whether anything can be written behind a prompt.
+
+    Args:
+        prompt: As tokens.
+        context_length: Most tokens, prompt and completion together, that the policy can attend to.
+
+    Returns:
+        Whether there is room for one token.
+
+    """
+    return len(prompt.token_ids) < context_length
+
+
+def tell_no_room(
+    prompts: Sequence["Prompt"],
+    context_length: int,
+    *,
+    of: str,
+    then: str,
+    note: Callable[[str], None],
+) -> None:
+    """Say how many prompts fill the context, where there are some.
+
+    Args:
+        prompts: All of them, as tokens.
+        context_length: Most tokens, prompt and completion together, that the policy can attend to.
+        of: Whose context it is, as the sentence names it.
+        then: What becomes of them, the end of the sentence.
+        note: Takes the sentence.
+
+    """
+    full = [prompt for prompt in prompts if not leaves_room(prompt, context_length)]
+    if full:
+        longest = max(len(prompt.token_ids) for prompt in full)
+        note(
+            f"{len(full)} of {len(prompts)} prompts leave no room for an answer in the"
+            f" {context_length} tokens of the context of {of}, the longest has {longest}; {then}"
+        )
 
 
 def shares_cut(taught: Mapping[str, Sequence[int]], max_tokens: int) -> dict[str, float]:

@@ -23,6 +23,7 @@ from posttrain.learning.rollouts.engines.base import (
     Sample,
     SamplingParams,
 )
+from posttrain.learning.rollouts.limits import leaves_room
 from posttrain.stage.resources import RayResources
 
 if TYPE_CHECKING:
@@ -137,6 +138,8 @@ def sample_and_score(
 ) -> list[ScoredSample]:
     """Draw `params.num_samples` samples of every problem, and score them all at once.
 
+    Samples of a prompt that leaves no room for an answer are empty, and cut off.
+
     Args:
         engine: Draws the samples, by the policy that it holds.
         problems: What to answer.
@@ -149,7 +152,7 @@ def sample_and_score(
         The samples, problem by problem.
 
     """
-    samples = engine.sample(prompts, params)
+    samples = _sampled(engine, prompts, params)
     owners = [problem for problem in problems for _ in range(params.num_samples)]
     scores = verify([(sample.text, owner) for sample, owner in zip(samples, owners, strict=True)])
     return [
@@ -159,6 +162,22 @@ def sample_and_score(
             judged(score, truncated=sample.finish_reason is FinishReason.LENGTH, rule=truncated),
         )
         for owner, sample, score in zip(owners, samples, scores, strict=True)
+    ]
+
+
+def _sampled(
+    engine: RolloutEngine, prompts: Sequence[Prompt], params: SamplingParams
+) -> list[Sample]:
+    """What the engine draws; nothing for the prompts that fill the context, which it refuses."""
+    asked = [prompt for prompt in prompts if leaves_room(prompt, engine.context_length)]
+    drawn = iter(engine.sample(asked, params) if asked else ())
+    answered = {prompt.id for prompt in asked}
+    return [
+        next(drawn)
+        if prompt.id in answered
+        else Sample(prompt.id, index, (), (), "", FinishReason.LENGTH, policy_version=0)
+        for prompt in prompts
+        for index in range(params.num_samples)
     ]
 
 

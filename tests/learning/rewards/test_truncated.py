@@ -207,6 +207,8 @@ def test_what_is_of_no_component_is_refused_where_each_has_its_own_advantages(al
 class Cutting:
     """An engine whose second sample of each prompt is cut off."""
 
+    context_length = 8
+
     def sample(self, prompts, params):
         ends = [FinishReason.STOP, FinishReason.LENGTH]
         return [
