@@ -1,6 +1,8 @@
 """`posttrain run`: bring a recipe up to date and show what came out."""
 
+import importlib
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
 # After a signal; what MLflow has not heard by then it learns from `posttrain mlflow rebuild`.
 _HURRIED_SECONDS = 0.2
+_SOON_SECONDS = 0.7
 
 
 @click.command(cls=Documented)
@@ -88,6 +91,7 @@ def run(
             )
         else:
             lanes = slots or session.recipe.run.lanes()
+            _import_soon("posttrain.cli.summary")
             execute(session, decisions, local=local, slots=lanes, command=_command_line())
         from posttrain.cli.summary import show_summary
 
@@ -130,6 +134,13 @@ def execute(
             complaint = tracker.close(seconds=patience)
             if complaint and patience == CLOSE_SECONDS:
                 click.echo(f"note: {complaint}", err=True)
+
+
+def _import_soon(module: str) -> None:
+    """Import what shows a run while its stages work, once the first of them has begun."""
+    soon = threading.Timer(_SOON_SECONDS, importlib.import_module, [module])
+    soon.daemon = True
+    soon.start()
 
 
 def _runner(*, local: bool, slots: int) -> "Callable[[Executor, Sequence[str]], None]":

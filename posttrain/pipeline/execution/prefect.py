@@ -1,27 +1,30 @@
 """Run a DAG as a Prefect flow: one task per stage, with retries, timeouts and tags.
 
-The only module that imports Prefect; `posttrain run --local` never reaches it. Without a server
-of the user's (PREFECT_API_URL), Prefect starts one for the duration of the run, with its database
-under `.posttrain/prefect`.
+The only module of a run that imports Prefect; `posttrain run --local` never reaches it. Without a
+server of the user's (PREFECT_API_URL), one is started for the duration of the run, with its
+database under `.posttrain/prefect`; stages begin while it comes up.
 """
 
 import atexit
+import gc
+import importlib
 import os
-import queue
 import shutil
-import subprocess
 import sys
-import threading
-import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posttrain.pipeline.execution import die_with_parent
 from posttrain.pipeline.execution.executor import Executor
 from posttrain.pipeline.execution.failures import StageFailed, raise_all
+from posttrain.pipeline.execution.head_start import HeadStart
+from posttrain.pipeline.execution.prefect_server import (
+    AS_TEMPORARY,
+    TemporaryServer,
+    await_answer,
+    kept_process,
+)
 from posttrain.stage.errors import UserError, first_line
 from posttrain.views.tracking.blank import keep_blank, lay_blank
 
@@ -32,7 +35,8 @@ if TYPE_CHECKING:
     from prefect.states import State
 
 _RETRY_SECONDS = 2
-_POLL_SECONDS, _ANSWER_SECONDS = 0.1, 5.0
+# Files of this folder from which Prefect reads settings, and what they then contain.
+_SETTINGS_FILES = {"prefect.toml": "", "pyproject.toml": "tool.prefect", ".env": "PREFECT_"}
 # Prefect's database and its journal; where they do not fit, its server is started for ever.
 _SERVER_BYTES = 16 << 20
 
@@ -55,18 +59,51 @@ class _Ends:
 def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) -> None:
     """Bring `names` up to date through a Prefect flow run, which the executor remembers."""
     configure(executor.planner.workspace.state)
-    with executor.processes.interruption.abortable():
-        _start_server()
-        from prefect import flow, task
-        from prefect.cache_policies import NO_CACHE
-        from prefect.futures import wait
-        from prefect.runtime import flow_run
-        from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
-        from prefect.task_runners import ThreadPoolTaskRunner
+    with HeadStart(executor, names, slots=slots) as ahead:
+        server = _begin_server()
+        if server is None:
+            # Whether the user's server is there is known only when Prefect is.
+            with executor.processes.interruption.abortable():
+                _import_prefect()
+                _start_server()
+        else:
+            ahead.begin()
+            os.environ["PREFECT_API_URL"] = server.url
+            _import_prefect()
+            del os.environ["PREFECT_API_URL"]
+            server.wait()
+        ahead.hand_over()
+        ends = _Ends()
+        try:
+            _run_flow(executor, names, ahead, ends, slots=slots)
+        finally:
+            if server is not None and executor.prefect_run_id is not None:
+                # It ends while the rest of the run is written.
+                server.end(executor.prefect_run_id, ended=len(ends.done | ends.errors.keys()))
+
+
+def _import_prefect() -> None:
+    """Import what a flow needs; it stays: to look for garbage in it takes a fifth of the time."""
+    gc.disable()
+    try:
+        for name in ("flow_engine", "task_engine", "task_runners"):
+            importlib.import_module(f"prefect.{name}")
+    finally:
+        gc.enable()
+
+
+def _run_flow(
+    executor: Executor, names: Sequence[str], ahead: HeadStart, ends: _Ends, *, slots: int
+) -> None:
+    from prefect import flow, task
+    from prefect.cache_policies import NO_CACHE
+    from prefect.futures import wait
+    from prefect.runtime import flow_run
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.task_runners import ThreadPoolTaskRunner
 
     settings = executor.planner.recipe.run
     dag = executor.planner.dag
-    ends = _Ends()
 
     @task(  # type: ignore[untyped-decorator]
         cache_policy=NO_CACHE,
@@ -80,7 +117,7 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         from prefect.runtime import task_run
 
         try:
-            record = executor.bring_up_to_date(name, attempt=task_run.run_count or 1)
+            record = ahead.bring_up_to_date(name, attempt=task_run.run_count or 1)
         except BaseException as error:
             ends.errors[name] = error
             raise
@@ -129,18 +166,38 @@ def run_with_prefect(executor: Executor, names: Sequence[str], *, slots: int) ->
         ) from None
 
 
+def _begin_server() -> TemporaryServer | None:
+    """Start the server before Prefect is imported, where nobody says another thing of it."""
+    home = Path(os.environ["PREFECT_HOME"])
+    named = {name for name in os.environ if name.startswith("PREFECT_")} - {*_DEFAULTS}
+    read = any(
+        text in Path(name).read_text(encoding="utf-8", errors="replace")
+        for name, text in _SETTINGS_FILES.items()
+        if Path(name).is_file()
+    )
+    if (
+        read
+        or (home / "profiles.toml").exists()
+        or "prefect" in sys.modules
+        or named - {*_DEFAULTS}
+    ):
+        return None
+    return TemporaryServer(home, seconds=float(os.environ[_STARTUP]))
+
+
 def _start_server() -> None:
     """Start the server that Prefect would start for itself, so that it ends whatever happens.
 
     Prefect's own shares our terminal, where Ctrl-C reaches it before the flow has reported; waits
     two minutes for one that has ended; and outlives a command that is killed.
     """
-    from prefect.server.api.server import SubprocessASGIServer
     from prefect.settings import get_current_settings
 
     settings = get_current_settings()
     if settings.api.url is not None:
         return
+    from prefect.server.api.server import SubprocessASGIServer
+
     database = _database(settings)
     new = database is not None and not database.is_file() and not lay_blank("prefect", database)
     server = SubprocessASGIServer()
@@ -148,25 +205,24 @@ def _start_server() -> None:
     environment = {
         **os.environ,
         **settings.to_environment_variables(exclude_unset=True),
-        "PREFECT_UI_ENABLED": "0",
-        "PREFECT__SERVER_EPHEMERAL": "1",
-        "PREFECT__SERVER_FINAL": "1",
+        **AS_TEMPORARY,
     }
-    tied = (sys.executable, "-I", die_with_parent.__file__, str(os.getpid()))
     app = ("-m", "uvicorn", "--factory", "prefect.server.api.server:create_app")
     where = ("--host", "127.0.0.1", "--port", str(server.port))
     quiet = ("--log-level", "error", "--lifespan", "on")
-    process = _kept([*tied, sys.executable, *app, *where, *quiet], environment)
+    process = kept_process([sys.executable, *app, *where, *quiet], environment)
     server.server_process = process
     server.running = True
     atexit.register(server.stop)
-    deadline = time.monotonic() + settings.server.ephemeral.startup_timeout_seconds
-    while not _answers(f"{server.api_url}/health"):
-        if process.poll() is not None or time.monotonic() > deadline:
-            how = "did not answer in time" if process.poll() is None else "ended"
-            server.stop()
-            raise UserError(f"Prefect's temporary server {how}; run with --local")
-        time.sleep(_POLL_SECONDS)
+    try:
+        await_answer(
+            f"{server.api_url}/health",
+            process,
+            settings.server.ephemeral.startup_timeout_seconds,
+        )
+    except UserError:
+        server.stop()
+        raise
     if new:
         assert database is not None
         keep_blank("prefect", database, emptied=["configuration"])
@@ -181,48 +237,27 @@ def _database(settings: "Settings") -> Path | None:
     return place if own else None
 
 
-def _kept(command: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
-    """Start a program from a thread of its own, which waits for its end.
-
-    The kernel takes the end of the thread that started it for the end of the program's parent.
-    """
-    started: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
-
-    def keep() -> None:
-        process = subprocess.Popen(command, env=environment, start_new_session=True)
-        started.put(process)
-        process.wait()
-
-    threading.Thread(target=keep, name="prefect server", daemon=True).start()
-    return started.get()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=_ANSWER_SECONDS) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def _worth_retrying(_task: Any, _run: "TaskRun", state: "State[Any]") -> bool:
     error = state.result(raise_on_failure=False)
     return isinstance(error, StageFailed) and error.retryable
 
 
+_STARTUP = "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"
+_DEFAULTS = {
+    "PREFECT_HOME": "",
+    # A failed stage is said once, by us: Prefect would add a traceback and a line for each stage
+    # that waits for it.
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    _STARTUP: "120",
+    "DO_NOT_TRACK": "1",
+}
+
+
 def configure(state: Path) -> None:
     """Settings that Prefect reads when it is imported; what the user set stays."""
-    defaults = {
-        "PREFECT_HOME": str(state / "prefect"),
-        # A failed stage is said once, by us: Prefect would add a traceback and a line for each
-        # stage that waits for it.
-        "PREFECT_LOGGING_LEVEL": "CRITICAL",
-        "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
-        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-        "DO_NOT_TRACK": "1",
-    }
-    for name, value in defaults.items():
+    for name, value in (_DEFAULTS | {"PREFECT_HOME": str(state / "prefect")}).items():
         os.environ.setdefault(name, value)
     if "PREFECT_API_URL" not in os.environ and shutil.disk_usage(state).free < _SERVER_BYTES:
         raise UserError(

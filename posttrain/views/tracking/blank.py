@@ -72,6 +72,26 @@ def keep_blank(maker: str, database: Path, *, emptied: Sequence[str] = ()) -> No
         partial.replace(kept)
 
 
+def is_like_blank(maker: str, database: Path) -> bool:
+    """Say whether a database has the tables that this version of its maker makes.
+
+    Args:
+        maker: Name of the distribution.
+        database: Made by Alembic's migrations, as the blank one was.
+
+    """
+    versions = [_migrated_to(each) for each in (_kept(maker), database) if each.is_file()]
+    return len(versions) == 2 and versions[0] is not None and versions[0] == versions[1]
+
+
+def _migrated_to(database: Path) -> list[tuple[str]] | None:
+    try:
+        with contextlib.closing(sqlite3.connect(database)) as connection:
+            return connection.execute("SELECT version_num FROM alembic_version").fetchall()
+    except sqlite3.Error:
+        return None
+
+
 def _kept(maker: str) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(cache, "posttrain", f"{maker}-{version(maker)}.db")

@@ -152,3 +152,23 @@ def test_a_server_of_the_users_that_is_gone_is_said_in_one_sentence(toy, prefect
     assert not (toy.root / "dvc.yaml").exists()
     with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
         assert [run.status for run in ledger.runs()] == ["failed"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_where_the_temporary_server_fails_it_is_said_and_what_had_begun_is_kept(toy, prefect):
+    broken = toy.root / ".posttrain/prefect/prefect.db"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("no database at all " * 100)
+    refused = toy.cli("run", env=QUIET)
+    assert refused.returncode == 2
+    assert "error: Prefect's temporary server ended; run with --local\n" in refused.stderr
+    assert "Traceback" not in refused.stderr.partition("error: ")[2]
+    with open_ledger(toy.root / ".posttrain/ledger.db") as ledger:
+        (run,) = ledger.runs()
+        made = {stage.stage: stage.status for stage in ledger.stage_runs(run.id)}
+    assert run.status == "failed"
+    assert set(made.values()) == {"succeeded"}
+    done = toy.cli("run", "--local", env=QUIET)
+    assert done.returncode == 0, done.stderr
+    assert not {line.partition(":")[0] for line in done.stderr.splitlines()} & {*made}
