@@ -77,6 +77,8 @@ class PromptContext(StageConfig):
     """What stands between the prompt and its answer: calls of tools, and their results."""
     tools: tuple[Mapping[str, Any], ...] = ()
     """Tools that may be called, as JSON schemas."""
+    answer_calls: tuple[Mapping[str, Any], ...] = ()
+    """Calls of tools that the answer ends with, as chat templates take them."""
 
     def written(self) -> str:
         """Spell it as a row's `context`: JSON of what is not at its default, or nothing."""
@@ -87,6 +89,10 @@ class PromptContext(StageConfig):
     def read(cls, written: str) -> "PromptContext":
         """Read what `written` spells."""
         return cls.parse(json.loads(written), where="context") if written else cls()
+
+    def asking(self) -> "PromptContext":
+        """Return what of it is asked: all but the calls of the answer."""
+        return self.model_copy(update={"answer_calls": ()}) if self.answer_calls else self
 
     def with_row(self, row: "PromptContext") -> "PromptContext":
         """Let what a row states go before what its source states of all of them."""
@@ -127,7 +133,8 @@ class PromptContext(StageConfig):
     def calls_tools(self) -> bool:
         """True where tools may be called, or were."""
         said = (*self.turns, *self.between)
-        return bool(self.tools) or any(turn.tool_calls for turn in said)
+        called = self.answer_calls or any(turn.tool_calls for turn in said)
+        return bool(self.tools or called)
 
     def _before(self) -> Iterator[Message]:
         if self.system:
@@ -184,7 +191,8 @@ def in_context(texts: Sequence[str], contexts: Sequence[str]) -> list[AnyPrompt]
 def prompt_keys(prompts: Sequence[AnyPrompt]) -> list[str]:
     """Return a text for each prompt that is equal for equal prompts in equal contexts."""
     return [
-        each if isinstance(each, str) else each.text + each.context.written() for each in prompts
+        each if isinstance(each, str) else each.text + each.context.asking().written()
+        for each in prompts
     ]
 
 

@@ -179,7 +179,7 @@ def end_of_turn(tokenizer: "PreTrainedTokenizerBase") -> int:
 def fitting_answers(
     tokenizer: "PreTrainedTokenizerBase", prompts: Sequence[AnyPrompt], texts: Sequence[str]
 ) -> list[str]:
-    """Fit answers to what the template itself writes of a model's thinking before they begin.
+    """Fit answers to what the template itself writes: of thinking before them, of calls in them.
 
     Args:
         tokenizer: Its chat template may open the thinking for the model, or say that there is none.
@@ -187,22 +187,54 @@ def fitting_answers(
         texts: What follows.
 
     Returns:
-        The answers: without the tag that the prompt's text ends with already, and without any
-        thinking where that text ends with the closing tag.
+        The answers: with the calls of tools that they end with, without the tag that the prompt's
+        text ends with already, and without any thinking where that text ends with the closing tag.
+
+    Raises:
+        UserError: The template does not write the calls.
 
     """
     template = str(tokenizer.chat_template or "")
-    if THINKING not in template and THOUGHT not in template:
-        return list(texts)
+    thinks = THINKING in template or THOUGHT in template
     fitted = []
     for prompt, text in zip(prompts, texts, strict=True):
-        opened = render_prompt(tokenizer, prompt).rstrip() if prompt else ""
+        asked, context = PromptInContext.of(prompt)
+        opened = render_prompt(tokenizer, prompt).rstrip() if thinks and prompt else ""
+        if context.answer_calls:
+            text = _with_calls(tokenizer, asked, context, text)
         if opened.endswith(THOUGHT):
             text = without_thinking(text)
         elif opened.endswith(THINKING) and text.startswith(THINKING):
             text = text.removeprefix(THINKING).lstrip()
         fitted.append(text)
     return fitted
+
+
+def _with_calls(
+    tokenizer: "PreTrainedTokenizerBase", asked: str, context: PromptContext, text: str
+) -> str:
+    """The answer and its calls, as the template spells them, without the token that ends it."""
+    before = render_prompt(tokenizer, PromptInContext(asked, context))
+    words = without_thinking(text)
+    answer = {"role": "assistant", "content": words, "tool_calls": context.answer_calls}
+    whole = render_turns(
+        tokenizer, [*context.messages(asked), answer], tools=context.tools, open_answer=False
+    )
+    if not whole.startswith(before):
+        # A thought that the template opens, or closes at once, for the answer to come.
+        before = before.rpartition(THINKING)[0]
+    written = whole.removeprefix(before)
+    names = [str(call.get("function", call).get("name", "")) for call in context.answer_calls]
+    missing = next((name for name in names if name not in written), None)
+    if missing is not None or not whole.startswith(before):
+        raise UserError(
+            f"the tokenizer's chat template drops the call of {missing or names[0]!r};"
+            " use a template that writes calls of tools, or leave such answers out"
+        )
+    end = str(tokenizer.convert_ids_to_tokens(end_of_turn(tokenizer)))
+    # Some write an empty thought into the last turn; what was thought is the answer's own.
+    said = text.removesuffix(words) + without_thinking(written)
+    return said.rstrip().removesuffix(end).rstrip()
 
 
 def opening_tokens(tokenizer: "PreTrainedTokenizerBase") -> list[int]:

@@ -51,7 +51,7 @@ def _in_context(prompt: str, context: PromptContext) -> str:
 TAUGHT: Wanted[TaughtAnswer] = Wanted(
     take=lambda form: form.taught(),
     # A text that answers nothing stands for itself, or all of them would be on one side.
-    asked=lambda row: _in_context(row.prompt or row.answer, row.context),
+    asked=lambda row: _in_context(row.prompt or row.answer, row.context.asking()),
     content=lambda row: f"{_in_context(row.prompt, row.context)}\n\0{row.answer}",
     suits=lambda form: form.TEACHES,
     what="import_chats takes what has one answer to learn; import_pairs takes preferences and"

@@ -200,6 +200,30 @@ def test_calls_bear_loss_and_results_of_tools_and_turns_of_no_weight_do_not(ende
     assert learned_text(ended, row) == learned
 
 
+CALLING = PromptContext(tools=[{"name": "add"}], answer_calls=[{"name": "add"}, {"name": "check"}])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "<call>add</call><call>check</call>"),
+        ("so", "so<call>add</call><call>check</call>"),
+        ("<think>7?</think>so", "<think>7?</think>so<call>add</call><call>check</call>"),
+    ],
+)
+def test_an_answer_that_calls_tools_is_learned_as_the_template_spells_it(ended, text, said):
+    """As text: what spells a special token in an answer is none, and the turn ends once."""
+    (row,) = encode_rows(ended, [PromptInContext("3 + 4 =", CALLING)], [text])
+    assert ended.decode(row.ids).endswith(f"<|user|>3 + 4 =<|end|>\n<|assistant|>{said}<|end|>")
+    assert learned_text(ended, row) == f"{said}<|end|>"
+
+
+def test_a_template_that_writes_no_calls_is_refused_by_the_name_of_the_tool(ended):
+    ended.chat_template = TURNS.replace("tool_calls", "other_calls")
+    with pytest.raises(UserError, match="drops the call of 'add'; use a template that writes"):
+        encode_rows(ended, [PromptInContext("3 + 4 =", CALLING)], ["so"])
+
+
 def test_tools_want_a_template_also_where_they_were_called_already(tokenizer):
     with pytest.raises(UserError, match="comes with tools, which only a chat template can write"):
         render_prompt(tokenizer, PromptInContext("3 + 4 =", CALLED))

@@ -68,6 +68,12 @@ TAUGHT = {
             {"role": "tool", "content": "found"}, HI[1]],
             "tools": [{"type": "function", "function": SEARCH}]}, "yo"),
     ),
+    "a conversation that ends with the call of a tool": (
+        {"messages": [HI[0], {"role": "assistant", "content": None, "tool_calls": [CALL]}],
+         "tools": [SEARCH]},
+        "messages",
+        ("hi", {"answer_calls": [CALL], "tools": [{"type": "function", "function": SEARCH}]}, ""),
+    ),
     "an answer behind the result of a tool": (
         {"messages": [*HI, {"role": "user", "content": "where?"},
                       {"role": "assistant", "content": None, "tool_calls": [CALL]},
@@ -356,7 +362,6 @@ def test_what_is_whole_and_of_no_use_says_why():
     assert unfit(asks) == "its last message is the user's, so there is no answer to learn"
     assert unfit(says) == "the answer follows a message of no one's, and not of the user's"
     assert unfit(asks, {**says, "content": " "}) == "its last answer is empty"
-    assert unfit(asks, {**says, "tool_calls": [CALL]}).startswith("it ends with the call of a tool")
     assert unfit(says, tool, says) == (
         "the answer follows a message of the tool's, and not of the user's"
     )

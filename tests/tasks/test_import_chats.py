@@ -62,6 +62,26 @@ def test_every_row_is_learned_or_held_out_or_left_out_with_a_reason(imported):
     assert metrics["import_chats/num_left_out"] == 2
 
 
+def calling(asked, name, **arguments):
+    call = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return {"messages": [{"role": "user", "content": asked}, said], "tools": [{"name": name}]}
+
+
+def test_answers_that_call_tools_are_rows_and_one_question_stays_on_one_side(imported):
+    rows = [calling(f"q{n}", "look", of=of) for n in range(30) for of in ("a", "b")]
+    tables, _, metrics = imported({"c.jsonl": rows}, [{"path": "c.jsonl"}], heldout_fraction=0.3)
+    assert metrics["import_chats/num_left_out"] == 0
+    kept = pl.concat([tables["traces"], tables["heldout"]])
+    assert (len(kept), kept["id"].n_unique(), set(kept["text"])) == (60, 60, {""})
+    contexts = [PromptContext.read(each) for each in kept["context"]]
+    called = [dict(each.answer_calls[0]["function"]["arguments"]) for each in contexts]
+    assert sorted(each["of"] for each in called) == ["a"] * 30 + ["b"] * 30
+    sides = [set(tables[side]["prompt"]) for side in ("traces", "heldout")]
+    assert sides[1]
+    assert not sides[0] & sides[1]
+
+
 def test_sources_weigh_and_are_capped_and_parted_by_prompt(imported):
     files = {
         "a.jsonl": [chat(f"q{n}", "a") for n in range(20)],

@@ -88,7 +88,7 @@ class Conversation(Form):
         What follows the last answer that is to be learned, as its weight says, is left out.
 
         Raises:
-            Unfit: It does not end with an answer of the assistant's in words.
+            Unfit: It does not end with what the assistant says, or calls.
 
         """
         if not self.messages:
@@ -101,11 +101,12 @@ class Conversation(Form):
             *before, last = before[: answers[-1] + 1]
         if last["role"] != _ASSISTANT:
             raise Unfit(f"its last message is the {last['role']}'s, so there is no answer to learn")
-        if last.get("tool_calls"):
-            raise Unfit("it ends with the call of a tool, which is not learned yet")
-        if not last["content"].strip():
+        calls = tuple(last.get("tool_calls", ()))
+        if not calls and not last["content"].strip():
             raise Unfit("its last answer is empty")
         prompt, context = replace(self, messages=tuple(before)).asked()
+        if calls:
+            context = context.model_copy(update={"answer_calls": calls})
         return TaughtAnswer(prompt, context, last["content"].strip())
 
     def asked(self) -> tuple[str, PromptContext]:
