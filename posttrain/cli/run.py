@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,10 +93,17 @@ def run(
         else:
             lanes = slots or session.recipe.run.lanes()
             _import_soon("posttrain.cli.summary")
-            execute(session, decisions, local=local, slots=lanes, command=_command_line())
+            execute(
+                session,
+                decisions,
+                local=local,
+                slots=lanes,
+                command=_command_line(),
+                then=partial(_renew_page, session, alone=bool(only)),
+            )
         from posttrain.cli.summary import show_summary
 
-        show_summary(session, time.monotonic() - began, ran=not idle, alone=bool(only))
+        show_summary(session, time.monotonic() - began, alone=bool(only))
 
 
 def execute(
@@ -106,8 +114,12 @@ def execute(
     slots: int,
     command: str,
     shown: "Display | None" = None,
+    then: Callable[[], None] = lambda: None,
 ) -> None:
-    """Bring stages up to date, at most `slots` at once, and show how far they are."""
+    """Bring stages up to date, at most `slots` at once, and show how far they are.
+
+    What is to be done `then` is done while the tracker still writes.
+    """
     from posttrain.pipeline.execution.failures import StageFailed
     from posttrain.views.tracking import open_tracker
     from posttrain.views.tracking.base import CLOSE_SECONDS
@@ -115,6 +127,7 @@ def execute(
     tracker, patience = open_tracker(session.workspace.state), CLOSE_SECONDS
     with nullcontext(shown) if shown else progress_display() as display:
         try:
+            tracker.prepare()
             session.run(
                 decisions,
                 runner=_runner(local=local, slots=slots),
@@ -122,6 +135,7 @@ def execute(
                 display=display,
                 command=command,
             )
+            then()
         except Interrupted:
             patience = _HURRIED_SECONDS
             raise
@@ -134,6 +148,12 @@ def execute(
             complaint = tracker.close(seconds=patience)
             if complaint and patience == CLOSE_SECONDS:
                 click.echo(f"note: {complaint}", err=True)
+
+
+def _renew_page(session: "Session", *, alone: bool) -> None:
+    from posttrain.cli.summary import page_of, renew_report
+
+    renew_report(session, page_of(session, alone=alone))
 
 
 def _import_soon(module: str) -> None:

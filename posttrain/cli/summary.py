@@ -18,18 +18,21 @@ REPORT_FILE = "report.html"
 _VERSIONS = ("torch", "transformers", "polars", "prefect", "dvc", "mlflow")
 
 
-def show_summary(session: Session, seconds: float, *, ran: bool, alone: bool = False) -> None:
-    """Print the summary of the session's stages; renew the report page if any of them ran.
+def page_of(session: Session, *, alone: bool) -> Path:
+    """Where the report page lies: that of a stage run `alone` with its log, the whole's stays."""
+    if alone:
+        (record,) = session.records.values()
+        return session.workspace.run_dir(record.run_id) / REPORT_FILE
+    folder = session.workspace.tries if session.tries else session.recipe.directory
+    return folder / REPORT_FILE
 
-    The page of a stage that was run `alone` lies with its log: that of the whole stays.
-    """
+
+def show_summary(session: Session, seconds: float, *, alone: bool = False) -> None:
+    """Print the summary of the session's stages, and write the report page where there is none."""
     stages, artifacts = _facts(session)
     Console().print(summary_table(stages, artifacts))
-    folder = session.workspace.tries if session.tries else session.recipe.directory
-    if alone:
-        folder = session.workspace.run_dir(stages[-1].record.run_id)
-    page = folder / REPORT_FILE
-    if ran or not page.exists():
+    page = page_of(session, alone=alone)
+    if not page.exists():
         renew_report(session, page)
     _say_conflicts(session)
     click.echo(f"{os.path.relpath(page)} · done in {seconds:.1f} s", err=True)

@@ -1,10 +1,12 @@
 import hashlib
 from dataclasses import replace
+from importlib.metadata import distributions
 
 import pytest
+from packaging.requirements import Requirement
 
 from posttrain.provenance import key as key_module
-from posttrain.provenance.code import CodeClosure, installed_versions
+from posttrain.provenance.code import CodeClosure, installed_versions, requirements
 from posttrain.provenance.key import Difference, differences, stage_key
 
 CODE = CodeClosure({"a:f": "11", "a:g": "22"}, frozenset({"torch"}), frozenset({"a"}), {}, "33")
@@ -168,3 +170,17 @@ def test_a_license_with_empty_lines_hides_no_requirement(tmp_path, monkeypatch):
         )
     assert installed_versions(["folded-front"]) == {"folded-front": "1.5", "folded-behind": "1.5"}
     assert "polars-runtime-32" in installed_versions(["polars"])
+
+
+def test_of_every_installed_package_what_it_requires_is_what_the_specification_says():
+    lines = {
+        line
+        for each in distributions()
+        for line in each.metadata.get_all("Requires-Dist") or []
+        if "extra ==" not in line
+    }
+    assert len(lines) > 50
+    for line in [*lines, "a@ https://b/c;d.whl", "A.b_c [x,y]>=1 ; python_version < '3'", "n (>1)"]:
+        each = Requirement(line)
+        wanted = each.marker is None or each.marker.evaluate()
+        assert requirements._wanted(line) == (each.name if wanted else None), line

@@ -116,8 +116,9 @@ class Session:
         )
         from posttrain.views.tracking.projection import run_started
 
-        self.refuse_places(makes=True)
+        # Its imports overlap with ours.
         processes = warm_processes(self.planner, decisions)
+        self.refuse_places(makes=True)
         interruption = processes.interruption
         with interruption.heard(notice=self.recipe.run.grace_seconds):
             run = begin_run(self.planner, command)

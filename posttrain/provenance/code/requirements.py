@@ -36,6 +36,8 @@ as that takes as long as all else of a plan."""
 
 _CODE = (".py", ".so")
 _INSTALLING_NS = 2_000_000_000
+# As the specification of dependencies has it; what follows is a version, extras or an address.
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?=\s*(?:$|[\[(@<>=!~]))")
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
@@ -76,13 +78,19 @@ def _lying_about(name: str) -> str:
 
 @memoize
 def _required(distribution: str) -> frozenset[str]:
+    lines = _headers(distribution).get("Requires-Dist", [])
+    named = (_wanted(line) for line in lines if "extra ==" not in line)
+    return frozenset(_canonical(name) for name in named if name is not None)
+
+
+def _wanted(requirement: str) -> str | None:
+    """The name in a requirement; None where it says that it is for another machine."""
+    if ";" not in requirement and (simple := _NAME.match(requirement)) is not None:
+        return simple[0]
     from packaging.requirements import Requirement
 
-    lines = _headers(distribution).get("Requires-Dist", [])
-    wanted = (Requirement(line) for line in lines if "extra ==" not in line)
-    return frozenset(
-        _canonical(each.name) for each in wanted if each.marker is None or each.marker.evaluate()
-    )
+    each = Requirement(requirement)
+    return each.name if each.marker is None or each.marker.evaluate() else None
 
 
 @memoize

@@ -125,10 +125,10 @@ def _curriculum(item: FoundArtifact) -> Detail:
 
 def dropped_rows(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> list[Detail]:
     """Every table of dropped rows that is not empty, by reason."""
-    import polars as pl
-
     details = []
     for item in found(stages, artifacts, ArtifactKind.DROPPED):
+        import polars as pl
+
         reasons = pl.read_parquet(item.path, columns=["reason"])["reason"].value_counts(sort=False)
         rows = reasons.sort(["count", "reason"], descending=[True, False]).rows()
         if rows:

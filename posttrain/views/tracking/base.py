@@ -44,6 +44,9 @@ class Finished:
 class Tracker(ABC):
     """A view of runs for people. Nothing blocks or raises: trouble is said once."""
 
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to prepare
+        """Get ready beside what the caller does: a stage will run, if nothing is in its way."""
+
     @abstractmethod
     def start(self, started: Started) -> str:
         """Open a run or a stage; return an id of the tracker's own, known at once."""

@@ -1,7 +1,7 @@
 """The MLflow view: everything is queued, and a process writes it, off the pipeline's path.
 
 Importing mlflow takes seconds, and so does creating its database; both happen in that process. It
-starts with the first stage, so a run in which nothing runs never starts it.
+starts with the first stage, or where one is foreseen: a run in which nothing runs never starts it.
 """
 
 import queue
@@ -41,18 +41,27 @@ class MlflowTracker(Tracker):
         self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._external: dict[str, str] = {}
         self._thread: threading.Thread | None = None
+        self._awake = threading.Event()
+        self._stages = False
         self._process: WriterProcess | None = None
         self._problem: str | None = None
         self._when_closed: list[Callable[[], None]] = []
+
+    def prepare(self) -> None:
+        """See `Tracker`: the process comes up, and writes nothing before a stage begins."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write, name="mlflow", daemon=True)
+            self._thread.start()
 
     def start(self, started: Started) -> str:
         """See `Tracker`. Only a stage wakes the writer: a run without any is not worth a row."""
         handle = uuid.uuid4().hex
         moment = started.at or time.time()
         self._put("start", handle, started, moment)
-        if started.parent is not None and self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="mlflow", daemon=True)
-            self._thread.start()
+        if started.parent is not None:
+            self._stages = True
+            self._awake.set()
+            self.prepare()
         return handle
 
     def metrics(self, handle: str, step: int, values: Mapping[str, float]) -> None:
@@ -75,6 +84,10 @@ class MlflowTracker(Tracker):
 
     def close(self, *, seconds: float = CLOSE_SECONDS) -> str | None:
         """See `Tracker`; waits for the writer, but not for a server that does not answer."""
+        self._awake.set()
+        if self._thread is not None and not self._stages:
+            # Nothing is to be written, and the thread ends the process.
+            self._thread = None
         if self._thread is not None:
             self._operations.put(None)
             self._thread.join(seconds)
@@ -96,7 +109,12 @@ class MlflowTracker(Tracker):
     def _write(self) -> None:
         """Body of the thread that hands operations to the writer."""
         try:
-            self._process = WriterProcess(self._state, self._uri)
+            self._process = WriterProcess()
+            self._awake.wait()
+            if not self._stages:
+                self._process.close()
+                return
+            self._process.open(self._state, self._uri)
             while (operation := self._next()) is not None:
                 self._external.update(self._process.do(operation))
             self._process.do(_FLUSH)

@@ -8,7 +8,6 @@ killed run leaves behind ends with the operation that it was at.
 
 import contextlib
 import ctypes
-import gc
 import os
 import signal
 import subprocess
@@ -38,7 +37,7 @@ class WriterFailed(Exception):
 class WriterProcess:
     """Starts the writer; `do` returns when an operation is done, or raises `WriterFailed`."""
 
-    def __init__(self, state: Path, uri: str | None) -> None:
+    def __init__(self) -> None:
         self._connection, theirs = Pipe()
         package = str(Path(posttrain.__file__).parents[1])
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
@@ -52,6 +51,9 @@ class WriterProcess:
                 # Ctrl-C is the run's to handle: it still tells how its stages ended.
                 start_new_session=True,
             )
+
+    def open(self, state: Path, uri: str | None) -> None:
+        """Connect to a store, as `MlflowWriter.open` does; before, there is nothing but imports."""
         try:
             self._ask((state, uri, this_process()))
         except WriterFailed:
@@ -94,8 +96,6 @@ def main() -> None:
         return  # it was ended before the kernel could tell
     # For an import, what is None there is not installed; of this process alone.
     sys.modules.update(dict.fromkeys(_UNUSED))  # type: ignore[arg-type]
-    # What is imported stays; to look for garbage in it takes a fifth of the time.
-    gc.disable()
     with Connection(int(sys.argv[1])) as connection:
         try:
             for answer in _answers(_asked(connection)):
@@ -114,18 +114,19 @@ def _asked(connection: Connection) -> Iterator[Any]:
 
 def _answers(asked: Iterator[Any]) -> Iterator[_Answer]:
     try:
-        state, uri, owner = next(asked)
-        from posttrain.views.tracking.mlflow_writer import MlflowWriter
+        from posttrain.views.tracking.mlflow_writer import MlflowWriter, import_mlflow
 
+        import_mlflow()
+        state, uri, owner = next(asked)
         external: dict[str, str] = {}
         writer = MlflowWriter.open(state, uri, external, owner=owner)
-        gc.freeze()
-        gc.enable()
         yield {}, None
         for name, arguments in asked:
             known = set(external)
             getattr(writer, name)(*arguments)
             yield {key: external[key] for key in external.keys() - known}, None
+    except StopIteration:
+        return  # there was nothing to write
     except Exception as error:  # noqa: BLE001 - the boundary: tracking never ends a run
         yield {}, f"{type(error).__name__}: {first_line(error)}"
 

@@ -1,5 +1,6 @@
 """The MLflow view on real SQLite stores: what is written, by whom, and what if it fails."""
 
+import contextlib
 import math
 import os
 import shutil
@@ -92,9 +93,12 @@ def state(created: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 class WriterHere:
     """What the writer's process answers, without one: where a test is of what is written."""
 
-    def __init__(self, state: Path, uri: str | None) -> None:
-        self._asked: deque[Any] = deque([(state, uri, this_process())])
+    def __init__(self) -> None:
+        self._asked: deque[Any] = deque()
         self._answers = mlflow_process._answers(iter(self._asked.popleft, None))
+
+    def open(self, state: Path, uri: str | None) -> None:
+        self._asked.append((state, uri, this_process()))
         next(self._answers)
 
     def do(self, operation: mlflow_process.Operation) -> dict[str, str]:
@@ -338,6 +342,26 @@ def test_nothing_is_imported_where_nothing_runs(tmp_path: Path) -> None:
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=ROOT).returncode == 0
     assert not (tmp_path / "state").exists()
+
+
+def test_what_was_prepared_in_vain_writes_nothing_and_leaves_nobody(tmp_path: Path) -> None:
+    tracker = open_tracker(tmp_path / "state")
+    tracker.prepare()
+    while not (writers := [each for each in psutil.Process().children() if _writes(each)]):
+        time.sleep(0.02)
+    run = tracker.start(Started("r"))
+    tracker.finish(run, Finished("failed"))
+    began = time.monotonic()
+    assert tracker.close() is None
+    assert time.monotonic() - began < 5
+    assert psutil.wait_procs(writers, timeout=60)[1] == []
+    assert not (tmp_path / "state").exists()
+
+
+def _writes(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return mlflow_process.__name__ in process.cmdline()
+    return False
 
 
 def test_tracking_can_be_turned_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
