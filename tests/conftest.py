@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import itertools
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,10 +29,13 @@ hypothesis.settings.load_profile("busy")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Imports make a million objects that stay: the collector need not walk through them, now or later.
 gc.disable()
+# Also where Python is told to write none, bytecode of tests is kept: a third of collecting them.
+_WRITES_NONE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.session import Session
     from posttrain.pipeline.plan import Decision
+    from posttrain.provenance.code.symbols import Definitions
     from posttrain.provenance.ledger import StageRun
 
 
@@ -119,9 +123,10 @@ def assign(weights: Mapping[str, float], shards: int) -> dict[str, int]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Collect garbage of tests alone."""
+    """Collect garbage of tests alone, and write bytecode as told."""
     gc.freeze()
     gc.enable()
+    sys.dont_write_bytecode = _WRITES_NONE
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -165,6 +170,32 @@ def note_passed(shard: str) -> None:
     kept = {row[0]: row for row in rows} | {shard: [shard, told.stdout.strip(), today, minutes]}
     header = kept.pop("shard", ["shard", "commit", "day", "minutes"])
     PASSED.write_text("".join("\t".join(row) + "\n" for row in [header, *sorted(kept.values())]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def parsed_once() -> Iterator[None]:
+    """Parse each source once a process: every project of a test starts without a memory of it.
+
+    Of the first-party packages a table depends on its own and on those that its source names.
+    """
+    from posttrain.provenance.code import tree
+
+    parse, known = tree.parse_module, {}
+
+    def parse_once(
+        source: bytes, module: str, *, is_package: bool, packages: Container[str]
+    ) -> Definitions:
+        words = {*re.findall(rb"\w+", source), module.partition(".")[0].encode()}
+        named = frozenset(each for each in packages if each.encode() in words)
+        asked = (source, module, is_package, named)
+        if asked not in known:
+            found = parse(source, module, is_package=is_package, packages=packages)
+            known[asked] = found._replace(nodes={})
+        return known[asked]
+
+    tree.parse_module = parse_once
+    yield
+    tree.parse_module = parse
 
 
 _NUMBERS = itertools.count()
@@ -269,15 +300,10 @@ class Toy:
     def cli(
         self, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run `posttrain ...` in the project as a user would."""
-        return subprocess.run(
-            [sys.executable, "-m", "posttrain", *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, **(env or {})},
-        )
+        """Run `posttrain ...` in the project as a user would, see `tests.forked`."""
+        from tests.forked import posttrain
+
+        return posttrain(*arguments, cwd=self.root, environment=env)
 
 
 def _execute(session: Session, decisions: Sequence[Decision]) -> dict[str, StageRun]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from ruamel.yaml import YAML
+
+from tests.forked import posttrain
 
 if TYPE_CHECKING:
     from posttrain.pipeline.plan import Decision
@@ -131,14 +132,7 @@ class Extended:
 
     def cli(self, *arguments: str) -> str:
         """Run `posttrain ...` in the project as a user would; its output."""
-        done = subprocess.run(
-            [sys.executable, "-m", "posttrain", *arguments],
-            cwd=self.root,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
+        done = posttrain(*arguments, cwd=self.root)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -4,6 +4,7 @@ import ast
 import json
 import math
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def turn() -> int:
 def world(tmp_path_factory):
     tasks = stages_of_flow("flows.post_training", ROOT)
     return make_tiny_world(tmp_path_factory.mktemp("world"), tasks)
+
+
+@pytest.fixture(scope="module")
+def default_run(world, tmp_path_factory):
+    """The default algorithm of RL, driven through two updates."""
+    folder = tmp_path_factory.mktemp("default")
+    return drive_rl({}, world.tasks["rl"], world.inputs["rl"], folder, dtype=torch.float64)
 
 
 def method_file(root, name, **said):
@@ -91,10 +99,9 @@ def test_formulas_share_no_line_with_the_product():
                 assert node.module in allowed, file
 
 
-def test_the_formula_of_another_method_is_told_apart(world, tmp_path):
+def test_the_formula_of_another_method_is_told_apart(world, default_run):
     """Of the same rollouts: another denominator alone."""
-    task, inputs = world.tasks["rl"], world.inputs["rl"]
-    run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
+    run = default_run
     assert len(run.updates) == 2
     ours = formula_of(find_method("default"), "rl", world)
     assert run.errors(ours.loss).agree
@@ -114,7 +121,7 @@ def test_distances_of_gradients_that_are_0():
     assert apart(one * math.nan, one) == apart(one, one * math.inf) == math.inf
 
 
-def test_what_shows_nothing_does_not_agree(world, tmp_path):
+def test_what_shows_nothing_does_not_agree(world, default_run):
     errors = GradientErrors(0.0, 0.0, torch.float64)
     assert errors.agree
     assert not GradientErrors(0.0, 0.0, torch.float64, "the formula's gradient is 0").agree
@@ -122,10 +129,8 @@ def test_what_shows_nothing_does_not_agree(world, tmp_path):
     assert not GradientErrors(0.0, 2e-5, torch.float64).agree
     assert GradientErrors(0.0, 2e-5, torch.float32).agree
     # In the first update every ratio is 1, which tells no clip from another.
-    task, inputs = world.tasks["rl"], world.inputs["rl"]
     formula = formula_of(find_method("default"), "rl", world)
-    run = drive_rl({}, task, inputs, tmp_path, dtype=torch.float64)
-    run.updates[1:] = run.updates[:1]
+    run = replace(default_run, updates=default_run.updates[:1])
     assert run.errors(formula.loss).complaint == "no ratio is other than 1"
 
 
@@ -158,6 +163,8 @@ def test_a_method_of_ones_own_brings_its_formula_beside_its_file(tmp_path, monke
     assert "not shown to have their paper's gradients: other" in said.output
 
 
+# The sections one by one are compared above, and a formula of one's own is told apart.
+@pytest.mark.slow
 def test_each_section_of_a_method_has_a_formula_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sets = {"rl": {"algorithm": "reinforce"}, "preference": {"algorithm": {"beta": 0.3}}}

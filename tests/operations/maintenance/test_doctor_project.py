@@ -5,8 +5,6 @@ import os
 import shutil
 import socket
 import sqlite3
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from posttrain.operations.maintenance.checks import ledger, leftovers, objects
 from posttrain.operations.maintenance.checks.finding import CheckScope
 from posttrain.operations.schedule.notes import open_notes
 from posttrain.provenance.ledger import Run, open_ledger
+from tests.forked import posttrain
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 DEAD = 2**22 + 1
@@ -292,13 +291,7 @@ def test_the_command_in_both_forms(toy, cache, history):
 
 
 def test_outside_of_a_project_only_the_machine_is_looked_at(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-m", "posttrain", "doctor", "-o", "json"],
-        cwd=Path(tmp_path.root),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = posttrain("doctor", "-o", "json", cwd=Path(tmp_path.root))
     assert done.returncode == 0, done.stderr
     kinds = {each["check"] for each in json.loads(done.stdout)}
     assert {"python", "packages", "gpu"} <= kinds

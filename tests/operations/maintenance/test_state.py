@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-from mlflow import MlflowClient
 
 from posttrain.operations.maintenance.claims import Claims
 from posttrain.operations.maintenance.state import mlflow_nodes
@@ -11,6 +10,8 @@ from posttrain.operations.maintenance.state import mlflow_nodes
 
 @pytest.mark.slow
 def test_artifacts_of_runs_that_mlflow_deleted_go_and_those_of_kept_runs_stay(tmp_path):
+    from mlflow import MlflowClient
+
     client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}")
     experiment = client.create_experiment("e")
     ids = [client.create_run(experiment).info.run_id for _ in range(4)]

@@ -8,36 +8,27 @@ import pytest
 
 from posttrain.operations.project.create import create
 from posttrain.stage.errors import UserError
-
-
-def _posttrain(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "posttrain", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+from tests.forked import posttrain
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """A project as the command writes it."""
     folder = tmp_path_factory.mktemp("init")
-    done = _posttrain(folder, "init", "demo")
+    done = posttrain("init", "demo", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "cd demo && make run" in done.stdout
     return folder / "demo"
 
 
 def test_it_plans_with_installed_tasks_and_its_own(demo):
-    done = _posttrain(demo, "plan")
+    done = posttrain("plan", cwd=demo)
     assert done.returncode == 0, done.stderr
     assert "6 of 6 stages to run" in done.stdout
 
 
 def test_dvc_gets_the_files_of_the_project_and_none_of_the_installation(demo):
-    assert _posttrain(demo, "compile").returncode == 0
+    assert posttrain("compile", cwd=demo).returncode == 0
     text = (demo / "dvc.yaml").read_text()
     files = {line[6:] for line in text.splitlines() if line.startswith("    - ") and "/" in line}
     assert {"tasks/balance/stage.py", "tasks/__init__.py"} <= files
@@ -98,7 +89,7 @@ def test_a_bad_name_is_refused(tmp_path, name):
 def test_a_folder_with_something_in_it_is_left_alone(tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes").write_text("mine")
-    done = _posttrain(tmp_path, "init", "full")
+    done = posttrain("init", "full", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "is not empty" in done.stderr

@@ -1,7 +1,6 @@
 """`posttrain init --data`: a recipe that runs for a file of one's own, and what it refuses."""
 
 import json
-import os
 import subprocess
 import sys
 
@@ -15,6 +14,7 @@ from posttrain.learning.models.load import load_policy, save_policy, weights_dig
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.operations.project.data_recipe import BroughtData, recipe_for
 from posttrain.stage.errors import UserError
+from tests.forked import posttrain
 
 
 @pytest.fixture(scope="module")
@@ -105,14 +105,7 @@ def test_preferences_need_a_model(tmp_path):
 
 
 def cli(folder, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "posttrain", *map(str, arguments)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "POSTTRAIN_TRACKING": "off"},
-    )
+    return posttrain(*arguments, cwd=folder, environment={"POSTTRAIN_TRACKING": "off"})
 
 
 @pytest.mark.slow

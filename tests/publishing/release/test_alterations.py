@@ -28,8 +28,8 @@ def place(released, tmp_path):
 
 @pytest.mark.parametrize("room", WAYS)
 def test_what_is_altered_is_found_in_a_sentence(fresh, place, room):
-    # Five ways a run, others with another seed; the command tries all.
-    verdicts = fresh.submit(tried, place, room, 5, 7).result()
+    # The first three ways; below and by the command it is all of them.
+    verdicts = fresh.submit(tried, place, room, 3, 7).result()
     assert [each for each in verdicts if each.wrong] == []
     assert all(each.said.startswith(("altered  ", "error: ")) for each in verdicts)
     assert {path.name for path in place.iterdir()} == {"project", "keys", "said"}

@@ -121,9 +121,8 @@ def fail_at(monkeypatch):
 @pytest.mark.parametrize(
     "failing",
     [
-        # The first step and the last; those between take their turns.
-        "folder",
-        *(pytest.param(s, marks=pytest.mark.slow) for s in ("archive", "model_version", "tag")),
+        # After the last step there is most to undo; the others take their turns.
+        *(pytest.param(step, marks=pytest.mark.slow) for step in list(STEPS)[:-1]),
         "ledger",
     ],
 )
@@ -142,7 +141,10 @@ def test_a_release_that_fails_at_any_step_is_nowhere(
     assert ("mini", "v1.2.0") in registry.versions
 
 
-@pytest.mark.parametrize("killed_after", ["folder", "model_version", "tag"])
+@pytest.mark.parametrize(
+    "killed_after",
+    [*(pytest.param(step, marks=pytest.mark.slow) for step in ("folder", "model_version")), "tag"],
+)
 def test_what_a_killed_release_left_is_undone(
     project, registry, monkeypatch, fail_at, killed_after
 ):
