@@ -216,6 +216,7 @@ def test_help_imports_nothing_heavy():
         "polars",
         "datasets",
         "sqlalchemy",
+        "numpy",
         "pydantic",
         "ruamel",
         "multiprocessing",
