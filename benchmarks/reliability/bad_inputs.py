@@ -1,14 +1,17 @@
 """Bad inputs, each through the command line: one sentence, the right exit code, nothing damaged?
 
-    python -m benchmarks.reliability.bad_inputs [--kinds recipes,state] [--every 3] [--out FILE]
+    python -m benchmarks.reliability.bad_inputs [--kinds recipes,state] [--every 3]
+    python -m benchmarks.reliability.bad_inputs --out benchmarks/reliability/bad_inputs.json
 
 A small project is written and run once. Then each case of `bad_input_cases.json` breaks one thing
 (a recipe, data, a model, the environment, the project's state, the disk), and a command is asked.
-Of each is asked: its exit code (2, or 1 where a stage fails), that standard output and error hold
-no traceback, that its last sentence names the place, that no file of the project is another than
-before (but for records of runs), and that `posttrain plan` says what it said before once that one
-thing is mended, while all that the command left stays. Cases run in this process, which is quick,
-or in one of their own where the environment or the project's code is what is broken.
+Of each is asked: its exit code (2, or 1 where a stage fails); that nothing holds a traceback; that
+standard error ends with one sentence, which names the place, and has no other (behind that of a
+stage that failed, a line may say how to go on); that no file of the project is another than before,
+but for records of runs; and that `posttrain plan` says what it said before once that one thing is
+mended, while all that the command left stays. Cases run in this process, which is quick, or in one
+of their own where the environment or the project's code is what is broken. What was asked is
+written to --out after each case; what stands there already is not asked again.
 """
 
 import argparse
@@ -22,7 +25,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +62,16 @@ class Case:
     name: str
     command: Sequence[str]
     names: str
-    """What the sentence must hold: the place, as a person would look for it."""
+    """What the sentence must hold: the place, as a person would look for it, and where that is a
+    common word, what is wrong there. Where all is well, a line of the output must; empty: none."""
     steps: Sequence[Mapping[str, Sequence[Any]]] = ()
     """What is done to the project; `STEPS` by name, with arguments."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of the command; ROOT in them is the project."""
     codes: Sequence[int] = (2,)
     """Exit codes that are right; 0 where the input is bad and can be coped with."""
+    leaves: bool = False
+    """Stages ran well before the one that refuses: their outputs are the new ones."""
     alone: bool = False
     """In a process of its own, as the environment or the code is what is bad."""
     shell: str = ""
@@ -75,7 +81,12 @@ class Case:
 def read_cases() -> list[Case]:
     """Read all cases, by their kinds."""
     text = Path(__file__).with_name("bad_input_cases.json").read_text(encoding="utf-8")
-    return [Case(kind, **each) for kind, cases in json.loads(text).items() for each in cases]
+    found = [Case(kind, **each) for kind, cases in json.loads(text).items() for each in cases]
+    return [replace(case, command=[*map(_word, case.command)]) for case in found]
+
+
+def _word(written: Any) -> str:
+    return content_of(written).decode()
 
 
 def content_of(written: Any) -> bytes:
@@ -158,7 +169,7 @@ def main() -> None:
     options.add_argument("--only", help="cases whose name holds this text")
     options.add_argument("--unrun", action="store_true", help="of a project that never ran")
     options.add_argument("--verbose", action="store_true", help="print every sentence")
-    options.add_argument("--out", type=Path)
+    options.add_argument("--out", type=Path, help="where figures and cases are kept")
     given = options.parse_args()
     cases = read_cases()
     kinds = given.kinds.split(",") if given.kinds else {case.kind for case in cases}
@@ -168,21 +179,26 @@ def main() -> None:
         write(Path(folder))
         if not given.unrun:
             assert called(["run", "--local"], Path(folder) / "p").code == 0
-        found = measure(Path(folder), chosen[:: given.every], verbose=given.verbose)
-    figures = {
+        found = measure(Path(folder), chosen[:: given.every], given.out, verbose=given.verbose)
+    figures = figures_of(found)
+    figures |= {
+        "minutes": round((time.monotonic() - begun) / 60, 1),
+        "load": round(os.getloadavg()[0], 1),
+    }
+    print(json.dumps(figures, indent=1))
+    sys.exit(1 if figures["wrong"] else 0)
+
+
+def figures_of(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count what was found, by kinds and exit codes."""
+    return {
         "cases": len(found),
         "by_kind": dict(Counter(each["kind"] for each in found)),
         "exit_codes": {str(k): n for k, n in Counter(each["code"] for each in found).items()},
         "tracebacks": sum("a traceback" in each["wrong"] for each in found),
         "wrong": [each for each in found if each["wrong"]],
-        "minutes": round((time.monotonic() - begun) / 60, 1),
-        "load": round(os.getloadavg()[0], 1),
+        "seconds": round(sum(each["seconds"] for each in found)),
     }
-    print(json.dumps(figures, indent=1))
-    if given.out:
-        text = json.dumps({"figures": figures, "cases": found}, indent=1)
-        given.out.write_text(text + "\n", encoding="utf-8")
-    sys.exit(1 if figures["wrong"] else 0)
 
 
 def write(folder: Path) -> None:
@@ -199,13 +215,24 @@ def write(folder: Path) -> None:
     assert called(["compile"], root).code == 0
 
 
-def measure(folder: Path, cases: Sequence[Case], *, verbose: bool = False) -> list[dict[str, Any]]:
+def written(found: Sequence[Mapping[str, Any]]) -> str:
+    """Spell what --out holds: the figures, then a line for each case."""
+    cases = ",\n".join(map(json.dumps, found))
+    return f'{{"figures": {json.dumps(figures_of(found), indent=1)},\n"cases": [\n{cases}\n]}}\n'
+
+
+def measure(
+    folder: Path, cases: Sequence[Case], out: Path | None = None, *, verbose: bool = False
+) -> list[dict[str, Any]]:
     """Try cases on the project `p` of a folder, whose pristine state is kept beside it."""
     root, pristine = folder / "p", folder / "pristine"
     shutil.copytree(root, pristine, symlinks=True)
     expected = called(["plan"], root)
-    found = []
+    found = json.loads(out.read_text())["cases"] if out and out.exists() else []
+    asked = {(each["kind"], each["name"]) for each in found}
     for case in cases:
+        if (case.kind, case.name) in asked:
+            continue
         shutil.rmtree(root)
         shutil.copytree(pristine, root, symlinks=True)
         begun = time.monotonic()
@@ -216,17 +243,20 @@ def measure(folder: Path, cases: Sequence[Case], *, verbose: bool = False) -> li
         given = {name: text.replace("ROOT", str(root)) for name, text in case.environment.items()}
         said = called(case.command, root, given, alone=case.alone, shell=case.shell)
         wrong = [*judged(case, said)]
-        if _kept(broken) != _contents(root):
+        if not case.leaves and _kept(broken) != _contents(root):
             wrong.append("files of the project changed")
         _mend(root, pristine, broken)
         after = called(["plan"], root)
-        if (after.code, after.out) != (expected.code, expected.out):
+        if after.code != expected.code or (after.out != expected.out and not case.leaves):
             wrong.append(f"then plan says: {(after.err or after.out)[-300:]}")
         seconds = round(time.monotonic() - begun, 1)
+        line = said.line(case.names).replace(str(root), "ROOT")
         found.append({"kind": case.kind, "name": case.name, "code": said.code,
-                      "said": said.last, "seconds": seconds, "wrong": wrong})  # fmt: skip
+                      "said": line, "seconds": seconds, "wrong": wrong})  # fmt: skip
         if wrong or verbose:
-            print(f"{case.kind}: {case.name}: {said.code} {said.last}\n    {wrong}", flush=True)
+            print(f"{case.kind}: {case.name}: {said.code} {line}\n    {wrong}", flush=True)
+        if out:
+            out.write_text(written(found), encoding="utf-8")
     return found
 
 
@@ -236,11 +266,13 @@ class Said:
     def __init__(self, code: int, out: str, err: str) -> None:
         self.code, self.out, self.err = code, out, err
 
-    @property
-    def last(self) -> str:
-        """The sentence of an error, or what stands last on standard error."""
-        lines = self.err.splitlines() or [""]
-        return next((line for line in reversed(lines) if line.startswith("error: ")), lines[-1])
+    def line(self, names: str) -> str:
+        """The sentence of an error; else the first line that names the place, or none."""
+        lines = self.err.splitlines()
+        if self.code:
+            return next((line for line in reversed(lines) if line.startswith("error: ")), "")
+        told = (line for line in [*lines, *self.out.splitlines()] if names in line)
+        return next(told, "") if names else ""
 
 
 def judged(case: Case, said: Said) -> Iterator[str]:
@@ -249,9 +281,16 @@ def judged(case: Case, said: Said) -> Iterator[str]:
         yield f"exit code {said.code}"
     if "Traceback (most recent call last)" in said.out + said.err:
         yield "a traceback"
-    if said.code and not case.shell and not said.last.startswith("error: "):
-        yield "no sentence"
-    if case.names not in said.err + said.out:
+    lines = said.err.splitlines()
+    sentences = [line for line in lines if line.startswith("error: ")]
+    if case.names and said.code:
+        if len(sentences) != 1:
+            yield f"{len(sentences) or 'no'} sentences"
+        elif said.code != 1 and lines[-1] != sentences[0]:
+            yield f"behind the sentence: {lines[-1][:200]}"
+    elif sentences:
+        yield f"a sentence where none is due: {sentences[0][:200]}"
+    if case.names not in said.line(case.names):
         yield f"it does not name {case.names!r}"
 
 
@@ -357,7 +396,8 @@ def _kept(contents: dict[str, Any]) -> dict[str, Any]:
 def _mend(root: Path, pristine: Path, broken: dict[str, Any]) -> None:
     """Undo what the case did; what the command did since stays."""
     was = _contents(pristine, records=True)
-    for name in broken.keys() | was.keys():
+    # Files that stand where folders belong go before what lay in the folders comes back.
+    for name in sorted(broken.keys() | was.keys()):
         if broken.get(name) == was.get(name):
             continue
         place = root / name

@@ -153,6 +153,13 @@ def _write_what_cannot_be_spelled() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+def _one_line(text: str) -> str:
+    """Escape what ends a line or moves the cursor: a name of a file may hold it."""
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
+
+
 def main() -> None:
     """Entry point of the console script and of `python -m posttrain`."""
     try:
@@ -169,7 +176,7 @@ def main() -> None:
         hear(interrupt)
         cli.main(standalone_mode=False)
     except UserError as error:
-        click.echo(f"error: {error}", err=True)
+        click.echo(f"error: {_one_line(str(error))}", err=True)
         sys.exit(2)
     except click.UsageError as error:
         if error.ctx is not None:

@@ -2,6 +2,7 @@
 
 import difflib
 import importlib
+import inspect
 import pkgutil
 import sys
 from pathlib import Path
@@ -55,9 +56,17 @@ def load_flow(flow: str, root: Path, *, where: str) -> Any:
         raise UserError(f"{where}: there is no flow '{flow}'{hint}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's own code
         raise _broken(flow, error, where) from None
-    if not callable(getattr(module, "declare", None)):
+    if not _takes_one(getattr(module, "declare", None)):
         raise UserError(f"{flow} declares no DAG: it needs a function declare(build)")
     return module
+
+
+def _takes_one(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def declare(module: Any, build: Any, *, where: str) -> None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from posttrain.pipeline.connected_verifiers import connect_verifiers
 from posttrain.pipeline.flow import load_task
-from posttrain.pipeline.recipe_file import NO_STAGES
+from posttrain.pipeline.recipe_file import NO_STAGES, is_stage_name
 from posttrain.pipeline.recipe_method import refuse_section_of_method
 from posttrain.pipeline.recipe_values import RecipeValues
 from posttrain.pipeline.shared_tokenizers import refuse_other_tokenizers
@@ -99,6 +99,9 @@ class FlowBuilder:
         for name in self._recipe.names():
             if name not in self._used:
                 self._add_for_recipe(name)
+        if not self._dag.stages:
+            raise UserError(f"{file}: the flow '{self._recipe.flow}' declares no stage; call"
+                            " build.stage in its declare")  # fmt: skip
         for name in self._recipe.names():
             if name not in self._used:
                 refuse_section_of_method(self._recipe, name)
@@ -121,6 +124,11 @@ class FlowBuilder:
     def _add(self, declared: _Declared, section: str, origin: Mapping[str, str]) -> Stage:
         """Add a declared stage, or another of its kind under a section of its own."""
         name = section + declared.suffix
+        if not is_stage_name(name):
+            raise UserError(
+                f"{shown(self._recipe.path)}: flow '{self._recipe.flow}': '{name}' is no name for a"
+                " stage; use letters, digits, '-' and '_', a letter first"
+            )
         layers = list(dict.fromkeys((section, name)))
         self._used.update(layers)
         given, changes = lay_sections(self._recipe, layers, declared.task)

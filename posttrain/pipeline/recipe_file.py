@@ -159,9 +159,14 @@ def _entry_of(
         if name is None:
             raise UserError(f"{file}: {where}: name the stage, such as by as: {kind}_again")
         section = {"repeats": kind, **section}
-    if not isinstance(name, str) or not _STAGE_NAME.fullmatch(name) or name in NO_STAGES:
+    if not isinstance(name, str) or not is_stage_name(name):
         raise UserError(f"{file}: {where}: {name!r} is no name of a stage; take letters and _")
     return name, section
+
+
+def is_stage_name(name: str) -> bool:
+    """Whether a stage may be called so: a folder of its outputs is, and a section of the recipe."""
+    return bool(_STAGE_NAME.fullmatch(name)) and name not in NO_STAGES
 
 
 def section_of(file: Path, name: str, value: object) -> dict[str, Any]:

@@ -258,6 +258,8 @@ def _place(config: type[BaseModel], loc: tuple[int | str, ...]) -> tuple[list[st
         if not fields and len(models) > 1 and (chosen := [m for m in models if part in _tags(m)]):
             models = chosen
             continue
+        if not fields and str(part).startswith("constrained-"):
+            continue  # of a field that takes a number or a word, the number
         if fields:
             models = [model for field in fields for model in _models(field.annotation)]
         path.append(str(part))

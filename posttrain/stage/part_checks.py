@@ -76,6 +76,9 @@ def where_it_failed(error: BaseException) -> str:
     frames = [each for each in traceback.extract_tb(error.__traceback__) if each.filename[0] != "<"]
     libraries = tuple(get_paths()[name] for name in ("stdlib", "purelib", "platlib"))
     own = [each for each in frames if not each.filename.startswith(libraries)] or frames
+    # Where it was given what it cannot take, the line to correct is the one that gave it.
+    ours = str(Path(__file__).parents[1])
+    own = [each for each in own if not each.filename.startswith(ours)] or own
     place = f" ({shown(Path(own[-1].filename))}:{own[-1].lineno})" if own else ""
     return f"{name}: {error}{place}"
 

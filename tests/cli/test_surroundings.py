@@ -34,6 +34,51 @@ def test_a_broken_flow_breaks_the_recipes_that_name_it_alone(toy, posttrain, con
 
 
 @pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def declare(build):\n    pass\n", "recipe.yaml: the flow 'FLOW' declares no stage; call"),
+        ("def declare():\n    pass\n", "FLOW declares no DAG: it needs a function declare(build)"),
+        (
+            "from PACKAGE import TASK\ndef declare(build):\n    build.stage('../x', TASK)\n",
+            "recipe.yaml: flow 'FLOW': '../x' is no name for a stage; use letters, digits, '-' and",
+        ),
+        # The line to correct is the flow's, and none of ours.
+        (
+            "def declare(build):\n    build.stage('x', None)\n",
+            "recipe.yaml: declare of the flow 'FLOW' fails: AttributeError: 'NoneType' object has"
+            " no attribute 'config' (FILE:2); correct that line",
+        ),
+    ],
+)
+def test_a_flow_that_declares_what_cannot_be(toy, posttrain, contents, body, said):
+    flow = toy.flow.replace("chain", "odd")
+    file = f"{flow.replace('.', '/')}.py"
+    toy.write(file, body.replace("PACKAGE", toy.package))
+    toy.recipe(f"flow: {flow}\nrun: {{threads: 1}}\n")
+    before = contents()
+    refused = posttrain("plan")
+    assert refused.code == 2
+    assert refused.sentence.startswith(said.replace("FLOW", flow).replace("FILE", file))
+    assert contents() == before
+
+
+def test_a_name_that_holds_the_end_of_a_line_leaves_one_line(posttrain):
+    said = "there is no recipe at a\\nb\\x1b[2K; name a recipe file or a folder that has one"
+    assert posttrain("plan", "a\nb\x1b[2K").sentence == said
+
+
+def test_what_a_stage_returns_is_metrics(toy, posttrain, edit):
+    stage = toy.root / toy.package / "stage.py"
+    edit(stage, 'return {"sum": float(total)}', 'return "done"')
+    refused = posttrain("run", "--local")
+    assert refused.code == 2
+    assert refused.sentence == (
+        "stage 'first' returns 'done', and names with their numbers are needed; correct what its"
+        " run returns"
+    )
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("run", "--only", ""), "--only is empty; name one, or leave it out"),
@@ -235,7 +280,6 @@ def test_a_configuration_that_dvc_cannot_read_is_found_before_anything_runs(
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("def declare():\n    pass\n", "TypeError: declare() takes 0 positional arguments but 1"),
         ("def declare(build):\n    1 / 0\n", "ZeroDivisionError: division by zero"),
         ("def declare(build):\n    raise SystemExit(3)\n", "SystemExit: 3"),
     ],

@@ -293,6 +293,14 @@ def test_what_could_not_be_judged_is_a_share_of_each_policy_and_told(guesser, co
     assert any("samples of policy 'it' could not be judged" in each for each in notes)
 
 
+def test_a_limit_that_is_a_number_or_a_word_is_named_as_it_was_written():
+    with pytest.raises(UserError) as caught:
+        EvaluateConfig.parse({"max_tokens": 0}, where="evaluate")
+    assert str(caught.value) == (
+        "evaluate.max_tokens: input should be greater than or equal to 1, got 0"
+    )
+
+
 def test_at_temperature_0_the_likeliest_token_is_taken_and_every_problem_has_one_sample(
     guesser, coins_path, tmp_path
 ):

@@ -100,6 +100,17 @@ def concluded(
         return _shortage(error, assignment) or {"kind": "failed", "error": traced(error)}
 
 
+def _numbers(returned: object, stage: str) -> dict[str, float]:
+    """Metrics as a stage returned them, or a sentence where it returned something else."""
+    try:
+        return {name: float(value) for name, value in dict(returned or {}).items()}  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise UserError(
+            f"stage '{stage}' returns {repr(returned)[:60]}, and names with their numbers are"
+            " needed; correct what its run returns"
+        ) from None
+
+
 def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     set_up_as_needed(assignment)
     _require_device(assignment)
@@ -129,7 +140,7 @@ def _perform(assignment: Assignment, channel: Channel) -> dict[str, object]:
     verified = time.perf_counter()
     return {
         "kind": "done",
-        "metrics": {name: float(value) for name, value in metrics.items()},
+        "metrics": _numbers(metrics, assignment.stage),
         "rows": rows,
         "parts": parts,
         "imported": {**imported.first_party(), **loaded},
