@@ -98,6 +98,8 @@ def test_variables_of_a_person_do_not_move_portable_kernels(portable):
     assert trained("portable", **chosen)["weights"] == portable["weights"]
 
 
+# The control: it imports torch in one more process.
+@pytest.mark.slow
 def test_what_a_person_chose_is_found_where_kernels_are_fast():
     found = trained("fast", ATEN_CPU_CAPABILITY="default", MKL_CBWR="COMPATIBLE")
     assert (found["torch"], found["mkl"], found["kernels"]) == ("DEFAULT", "COMPATIBLE", "own")

@@ -20,7 +20,7 @@ from posttrain.publishing.release.verify import verify_contents, verify_path
 from posttrain.stage.hashing import sha256_of_json
 
 RANDOM = 20261121
-NUM_BYTES, NUM_ARCHIVE_BYTES = 140, 60
+NUM_BYTES, NUM_ARCHIVE_BYTES = 80, 30
 
 
 @pytest.fixture(scope="module")
