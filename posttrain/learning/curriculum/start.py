@@ -1,7 +1,7 @@
 """From a sampler's config to one that draws."""
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from posttrain.learning.curriculum.base import (
     ProblemStream,
 )
 from posttrain.learning.rewards.components.verifier import places_of_answers
+from posttrain.learning.rewards.score import final_answer
 from posttrain.learning.rollouts.engines.base import Prompt
 from posttrain.learning.rollouts.limits import leaves_room, tell_no_room
 from posttrain.learning.rollouts.scoring import make_prompts, problems_of
@@ -78,6 +79,72 @@ class SourceShares(ProblemStream):
         """Go on from what `state_dict` gave."""
         self.inner.load_state_dict(state["sampler"])
         self.owed = dict(state["owed"])
+
+    def metrics(self) -> dict[str, float]:
+        """Those of the sampler."""
+        return self.inner.metrics()
+
+
+class AnswerShares(ProblemStream):
+    """Keeps one answer from being right for most of the problems that a source gives.
+
+    Where it is, saying it earns more than trying, and a policy that cannot do the problems yet
+    learns to guess: gcd of two numbers is 1 or 2 more often than not. A problem whose answer has
+    had its share waits until the others have caught up.
+    """
+
+    def __init__(
+        self, inner: ProblemStream, *, most: float, answers: Sequence[str], sources: Sequence[str]
+    ) -> None:
+        self.inner = inner
+        self.most = most
+        self.answers = answers
+        self.sources = sources
+
+    def draw(
+        self, count: int, *, seed: int, step: int, without: Collection[int] = ()
+    ) -> Sequence[int]:
+        """Let common answers wait in the sampler's order; see `ProblemStream.draw`."""
+        order = self.inner.draw(len(self.sources), seed=seed, step=step, without=without)
+        of_source: dict[str, list[int]] = {}
+        for index in order:
+            of_source.setdefault(self.sources[index], []).append(index)
+        lines = {name: self._in_turn(indices) for name, indices in of_source.items()}
+        return [next(lines[self.sources[index]]) for index in order[:count]]
+
+    def _in_turn(self, indices: Sequence[int]) -> Iterator[int]:
+        """All of them; of the first n at most `most` have one answer, while others are left."""
+        waiting: dict[str, deque[tuple[int, int]]] = {}
+        drawn: Counter[str] = Counter()
+        coming = iter(enumerate(indices))
+        for num_drawn in range(len(indices)):
+            limit = math.ceil(self.most * (num_drawn + 1))
+            free = [each for each in waiting if drawn[each] < limit]
+            # Who waits came before all that are still to come.
+            answer = min(free, key=lambda each: waiting[each][0], default=None)
+            while answer is None and (arrived := next(coming, None)) is not None:
+                own = self.answers[arrived[1]]
+                waiting.setdefault(own, deque()).append(arrived)
+                answer = own if not own or drawn[own] < limit else None
+            if answer is None:
+                answer = min(waiting, key=lambda each: (drawn[each], waiting[each][0]))
+            _, index = waiting[answer].popleft()
+            if not waiting[answer]:
+                del waiting[answer]
+            drawn[answer] += 1
+            yield index
+
+    def observe(self, results: Sequence[GroupResult]) -> None:
+        """Let the sampler observe."""
+        self.inner.observe(results)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's state."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore the sampler's state."""
+        self.inner.load_state_dict(state)
 
     def metrics(self) -> dict[str, float]:
         """Those of the sampler."""
@@ -149,6 +216,7 @@ def start_sampler(
     *,
     count: int,
     sources: Mapping[str, float] | None = None,
+    most_of_one_answer: float = 1.0,
 ) -> ProblemStream:
     """Start a problem sampler, once the pool has what it needs.
 
@@ -157,6 +225,7 @@ def start_sampler(
         pool: Problems, and what is known of them.
         count: Problems per step.
         sources: Weight of every source; none leaves the sources to the sampler.
+        most_of_one_answer: Share of a step's problems of a source that may have one answer.
 
     Returns:
         A stream of problems, with its state.
@@ -178,6 +247,10 @@ def start_sampler(
             " connect a probe's, or set sampler to uniform"
         )
     stream = started(sampler, sampler.start(pool), ProblemStream, where="rl")
+    if most_of_one_answer < 1.0:
+        answers = [final_answer(each) or each for each in problems["answer"].to_list()]
+        of_source = problems["source"].to_list()
+        stream = AnswerShares(stream, most=most_of_one_answer, answers=answers, sources=of_source)
     if not sources:
         return stream
     return _share_sources(stream, sources, problems["source"].to_list(), count=count)

@@ -28,6 +28,9 @@ class DrawConfig(StageConfig):
     """Chooses the problems: `uniform`, `solve_rate`, or a mapping with a kind and its settings."""
     sources: dict[str, float] = Field(default_factory=dict)
     """Share of the problems that each source gives; empty leaves it to the sampler."""
+    most_of_one_answer: float = Field(default=1.0, gt=0.0, le=1.0)
+    """Share of a step's problems of a source that may have one answer, as long as it has others;
+    below 1, a policy that says the commonest one does not earn most."""
     max_rounds: int = Field(default=1, ge=1)
     """Rounds of sampling per step; above 1, groups without signal are made up for."""
     train_on: Literal["signal", "all"] = "all"

@@ -120,7 +120,14 @@ def start_state(
     schedules = NumberSchedules(config)
     room, count = bench.engine.context_length, _most(config.problems_per_step)
     pool, prompts = with_room(pool, bench.tokenizer, room, note=context.note)
-    stream = start_sampler(config.draw.sampler, pool, count=count, sources=config.draw.sources)
+    draw = config.draw
+    stream = start_sampler(
+        draw.sampler,
+        pool,
+        count=count,
+        sources=draw.sources,
+        most_of_one_answer=draw.most_of_one_answer,
+    )
     rollouter = Rollouter(
         problems=problems_of(pool.problems),
         prompts=prompts,
