@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from posttrain.provenance.dvc.objects import tree
 from posttrain.provenance.dvc.repository import open_repo, remote_failures
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.hashing import CacheName, sha256_of
@@ -54,16 +55,31 @@ class DvcRemote:
 
         """
         from dvc_data.hashfile.hash_info import HashInfo
+        from dvc_data.hashfile.transfer import transfer
 
+        cache = self._repo.cache.local
+        parts = {md5: {md5, *self._files_of(md5)} for md5 in objects}
         with self._explained("written to"):
-            new = [md5 for md5 in objects if not self._odb.exists(md5)]
-            if new:
-                self._repo.cloud.push([HashInfo("md5", md5) for md5 in new])
-            # A push may pass over what DVC remembers as uploaded.
-            lost = [md5 for md5 in new if not self._odb.exists(md5)]
+            lacking = self._lacking(set().union(*parts.values()))
+            # Not by DVC's own push: of a directory it sends the list alone, where its files are not
+            # named, and then takes them for sent. Here files go first, and their lists after them.
+            wanted = [HashInfo("md5", oid) for oid in sorted(lacking)]
+            transfer(cache, self._odb, wanted, cache_odb=cache)
+            lost = sorted(self._lacking(lacking))
         if lost:
             raise UserError(f"the DVC remote does not have {lost[0]} after the upload; try again")
-        return new
+        return [md5 for md5 in objects if parts[md5] & lacking]
+
+    def _files_of(self, md5: CacheName) -> set[str]:
+        """Objects that one consists of; none where its list is not in the cache."""
+        cache = self._repo.cache.local
+        if not Path(cache.oid_to_path(md5)).is_file():
+            return set()
+        return set(tree(cache, md5).values())
+
+    def _lacking(self, oids: Collection[str]) -> set[str]:
+        """Those that the remote does not have, as it says and not as DVC remembers."""
+        return set(oids) - set(self._odb.oids_exist(sorted(oids))) if oids else set()
 
     def files(self, folder: str) -> list[str]:
         """List the names of the files in a folder of the remote; none where it is not."""

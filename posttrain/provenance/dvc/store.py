@@ -84,9 +84,9 @@ class DvcStore:
             return False
 
     def remote_has(self, md5: CacheName) -> bool:
-        """Whether the default remote holds an object; False where there is no such remote.
+        """Whether the default remote holds an object, and what the cache lacks of its files.
 
-        The list of a directory's files is sent after the files: where it is, they are.
+        False where there is no such remote.
 
         Args:
             md5: Name of the object in the cache.
@@ -103,9 +103,10 @@ class DvcStore:
         with self._asking:
             if md5 not in self._remote_has:
                 try:
-                    odb = self._open().cloud.get_remote_odb(None, "pull")
-                    self._remote_has[md5] = bool(odb.exists(md5))
-                except NoRemoteError:
+                    repo = self._open()
+                    odb = repo.cloud.get_remote_odb(None, "pull")
+                    self._remote_has[md5] = bool(odb.exists(md5)) and not _lost(repo, odb, md5)
+                except (NoRemoteError, objects.Damaged):
                     self._remote_has[md5] = False
                 except remote_failures() as error:
                     raise UserError(f"the DVC remote cannot be read: {error}") from None
@@ -242,6 +243,16 @@ class DvcStore:
         )
         with self._locking, lock:
             yield
+
+
+def _lost(repo: Any, remote: Any, md5: CacheName) -> set[str]:
+    """Files of an object of the remote that neither the remote has nor the cache."""
+    if not md5.endswith(".dir"):
+        return set()
+    cache = repo.cache.local
+    files = set(objects.tree(remote, md5).values())
+    wanted = {oid for oid in files if not Path(cache.oid_to_path(oid)).is_file()}
+    return wanted - set(remote.oids_exist(sorted(wanted))) if wanted else set()
 
 
 def _cache(repo: Any) -> Path:
