@@ -18,6 +18,7 @@ from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
 from tasks.synthesize import TASK
+from tasks.synthesize.config import SynthesizeConfig
 from tasks.synthesize.stage import run
 
 GSM8K = Path(__file__).parents[3] / "shared/data/gsm8k/test.jsonl"
@@ -145,6 +146,19 @@ def test_bare_answers_and_own_solutions_are_accepted(synthesize, name, solved):
         assert all(text.startswith("#### ") and text.count("\n") == 8 for text in texts)
     if name == "gsm_symbolic":
         assert all("\n#### " in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["letter_counting"], "no source comes with solutions, so pretrain and sft have nothing"),
+        (["letter_counting", "chain_sum"], "no program solves 'letter_counting', so no SFT"),
+    ],
+)
+def test_the_plan_says_what_learns_nothing(names, told):
+    sources = [{"kind": "reasoning_gym", "name": name} for name in names]
+    *_, last = SynthesizeConfig(sources=sources).remarks()
+    assert last.startswith(told)
 
 
 def test_a_wrong_solution_is_kept_apart_with_its_reason(synthesize):
