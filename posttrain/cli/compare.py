@@ -60,7 +60,7 @@ def _rows(compared: Sequence[StageComparison]) -> "Iterator[Sequence[str | Text]
 def _status(run: StageRun | None) -> "str | Text":
     if run is None:
         return colored("not in this run", "dim")
-    return f"{run.status}, {run.ended - run.started:.1f} s"
+    return f"{run.status}, {run.seconds:.1f} s"
 
 
 def _shown(value: float | str | None) -> "str | Text":

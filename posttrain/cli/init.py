@@ -58,6 +58,16 @@ def init(
     there = shlex.quote(str(folder))
     click.echo(f"{folder}: {len(files)} files. Next: cd {there} && make run && make test")
     click.echo("Then commit it: git add -A && git commit -m 'A new project'")
+    inside = folder.resolve()
+    outside = [each for each in (file, model) if each and inside not in each.resolve().parents]
+    if outside:
+        names = " and ".join(map(str, outside))
+        click.echo(
+            f"note: {names} stay where they are, and a clone of the project looks for them at the"
+            " same places beside it; to share them, put them into the project, `dvc add` them and"
+            " name them so in recipe.yaml",
+            err=True,
+        )
 
 
 def _brought(

@@ -101,7 +101,7 @@ class Executor:
         with self._lock:
             self.made[name] = {output.role: output for output in record.outputs}
             self.results[name] = record
-        self.display.finished(name, record.status, record.ended - record.started)
+        self.display.finished(name, record.status, record.seconds)
 
     def _reuse(self, base: StageRun, decision: Decision, timings: Timings) -> StageRun:
         assert decision.known is not None
@@ -188,7 +188,7 @@ class Executor:
         )
         record = self._tracked(record, tracked)
         self.ledger.record(record)
-        self.display.finished(base.stage, "failed", record.ended - record.started)
+        self.display.finished(base.stage, "failed", record.seconds)
         raise StageFailed(
             base.stage, str(outcome.error), retryable=outcome.retryable, refused=outcome.refused
         )

@@ -248,7 +248,8 @@ _DEFAULTS = {
     # A failed stage is said once, by us: Prefect would add a traceback and a line for each stage
     # that waits for it.
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_LOGGING_SERVER_LEVEL": "ERROR",
+    # On a busy machine its end interrupts the recording of what was said already, with a traceback.
+    "PREFECT_LOGGING_SERVER_LEVEL": "CRITICAL",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     _STARTUP: "120",
     "DO_NOT_TRACK": "1",

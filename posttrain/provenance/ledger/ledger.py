@@ -22,6 +22,7 @@ from posttrain.provenance.ledger.records import (
     Run,
     RunStatus,
     StageRun,
+    worked_seconds,
 )
 from posttrain.provenance.ledger.store import Params, Row, SqliteStore, Store, insert_rows, query_in
 from posttrain.provenance.ledger.version import HEAD, ensure_current, stored_version
@@ -90,7 +91,7 @@ class StageHistory:
         return self._reader.where(condition, {"stage": stage, "recipe": recipe}, limit=limit)
 
     def durations(self, stages: Sequence[str], recipe: str | None = None) -> dict[str, float]:
-        """Look up how long the last execution of each stage took.
+        """Look up how long the last execution of each stage took; see `StageRun.seconds`.
 
         Args:
             stages: Names of stages.
@@ -102,14 +103,16 @@ class StageHistory:
         """
         own = "" if recipe is None else " AND r.recipe=:recipe"
         sql = (
-            "SELECT stage,ended-started AS seconds FROM stage_runs WHERE num IN (SELECT MAX(s.num)"
+            "SELECT stage,started,ended,timings FROM stage_runs WHERE num IN (SELECT MAX(s.num)"
             " FROM stage_runs s LEFT JOIN runs r ON r.id=s.run_id WHERE s.stage IN ({values})"
             f" AND s.status='succeeded'{own} GROUP BY s.stage)"
         )
         fixed = {} if recipe is None else {"recipe": recipe}
         rows = query_in(self._store, sql, list(stages), fixed=fixed)
-        # A clock that was set back during a stage must not make it take negative time.
-        return {row.stage: max(0.0, row.seconds) for row in rows}
+        return {
+            row.stage: worked_seconds(row.started, row.ended, json.loads(row.timings))
+            for row in rows
+        }
 
 
 class Compositions:

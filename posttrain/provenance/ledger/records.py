@@ -1,5 +1,6 @@
 """What the ledger remembers: runs, stage runs, artifacts and their parts, marks put on them."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -34,6 +35,24 @@ class ArtifactRecord:
     md5: CacheName | None = None
 
 
+def worked_seconds(started: float, ended: float, timings: Mapping[str, float]) -> float:
+    """Compute how long a stage itself took: without the start of its process and its imports.
+
+    Args:
+        started: When it was begun, in epoch seconds.
+        ended: When it was over.
+        timings: Seconds by phase, as in `StageRun`; without those of its process nothing is taken
+            off.
+
+    Returns:
+        Seconds; 0 where a clock was set back meanwhile.
+
+    """
+    at_work = timings.get("stage.run", math.inf) + timings.get("stage.verify", 0.0)
+    starting = max(0.0, timings.get("execute", 0.0) - at_work)
+    return max(0.0, ended - started - starting)
+
+
 @dataclass(frozen=True)
 class StageRun:
     """One execution, or one reuse, of a stage. Times are UTC epoch seconds, `timings` are seconds.
@@ -62,6 +81,11 @@ class StageRun:
     attempt: int = 1
     mlflow_run_id: str | None = None
     circumstances: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """How long the stage itself took; see `worked_seconds`."""
+        return worked_seconds(self.started, self.ended, self.timings)
 
 
 @dataclass(frozen=True)

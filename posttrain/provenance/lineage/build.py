@@ -145,7 +145,7 @@ def stage_node(run: StageRun, adoption: Adoption | None = None) -> Node:
         "run": run.run_id,
         "status": run.status,
         "started": run.started,
-        "seconds": round(max(0.0, run.ended - run.started), 3),
+        "seconds": round(run.seconds, 3),
         "key": run.key,
         "host": run.host,
         "attempt": run.attempt,

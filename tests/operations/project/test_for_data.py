@@ -113,6 +113,7 @@ def cli(folder, *arguments):
 def test_the_recipe_runs_and_a_row_leads_back_to_its_line(tmp_path, model, kind):
     file = brought(tmp_path, kind).file
     made = cli(tmp_path, "init", "mine", "--data", file, "--model", model)
+    assert "stay where they are, and a clone of the project looks for them" in made.stderr
     assert made.returncode == 0, made.stderr
     project = tmp_path / "mine"
     done = cli(project, "run", "--local")

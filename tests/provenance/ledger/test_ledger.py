@@ -29,6 +29,19 @@ def test_every_field_round_trips(make, ledger, url):
         assert list(again.every_stage_run()) == [make.full_stage_run()]
 
 
+def test_the_time_of_a_stage_counts_neither_the_start_of_its_process_nor_imports(make, ledger):
+    """Of 20 s, 9 in its process, of which it was at work for 4 and its outputs were read for 1."""
+    timings = {"execute": 9.0, "stage.import": 2.0, "stage.run": 4.0, "stage.verify": 1.0}
+    made = make.stage_run(1, started=10.0, ended=30.0, timings={"store": 3.0, **timings})
+    assert made.seconds == 16.0
+    # A stage that failed said nothing; of one that was set up before, nothing is to be taken off.
+    assert replace(made, timings={"execute": 9.0}).seconds == 20.0
+    assert replace(made, timings={"execute": 4.9, **timings, "stage.run": 9.0}).seconds == 20.0
+    assert replace(made, started=31.0).seconds == 0.0
+    ledger.record(made)
+    assert ledger.history.durations(["sft"]) == {"sft": 16.0}
+
+
 def test_a_batch_is_all_or_nothing(make, ledger):
     ledger.record(make.stage_run(1))
     with pytest.raises(Exception, match=r"(?i)unique"):
