@@ -26,6 +26,7 @@ def tables(answers, write):
     return {"all": write(answers, "all"), "verified": write(answers.filter("verified"), "verified")}
 
 
+@pytest.mark.slow
 def test_pretrain(tables, tmp_path, kill_runs):
     size = {"hidden": 16, "layers": 1, "heads": 2, "vocab_size": 290}
     kill_runs(
@@ -49,6 +50,7 @@ def test_sft(tables, base, tmp_path, kill_runs):
     )
 
 
+@pytest.mark.slow
 def test_reward(tables, base, tmp_path, kill_runs):
     kill_runs(
         tmp_path,
@@ -84,6 +86,7 @@ PREFERENCE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dpo", "rounds"])
 def test_preference(kind, guesser, coins_path, tmp_path, kill_runs):
     # The last is in the middle of a round that is not the first.
