@@ -23,6 +23,7 @@ _ACTIONS = {
     "restore": "[green]restore[/]",
     "run": "[cyan]run[/]",
     "pending": "[yellow]maybe[/]",
+    "missing": "[red]cannot tell[/]",
 }
 
 
@@ -75,6 +76,7 @@ def plan(recipe: Path, overrides: Sequence[str], start: str | None, verbose: boo
                 "An older posttrain recorded some of them, whose keys had other rules: what is the"
                 " same need not run again, see posttrain adopt."
             )
+        session.refuse_missing(decisions)
         session.refuse_places(makes=bool(running))
 
 

@@ -35,7 +35,8 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
         Sentences.
 
     """
-    yield from chain(_of_values(session), _limits(session, decisions))
+    unseen = chain.from_iterable(each.unseen for each in decisions)
+    yield from chain(unseen, _of_values(session), _limits(session, decisions))
 
 
 def _of_values(session: Session) -> Iterator[str]:

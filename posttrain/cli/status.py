@@ -12,13 +12,17 @@ from posttrain.cli.options import Documented, overrides_option, plain_table, rec
 from posttrain.stage.formatting import bytesize, duration
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from posttrain.pipeline.execution.session import Session
+    from posttrain.pipeline.plan import Decision
 
 _STATES = {
     "cached": "[green]up to date[/]",
     "restore": "[yellow]not in the workspace[/]",
     "run": "[red]out of date[/]",
     "pending": "[yellow]behind its inputs[/]",
+    "missing": "[red]its file is missing[/]",
 }
 _NUM_RUNS = 5
 
@@ -32,17 +36,22 @@ def status(recipe: Path, overrides: tuple[str, ...]) -> None:
 
     with open_session(recipe, overrides) as session:
         console = Console()
-        console.print(_stages(session))
+        decisions = session.planner.plan()
+        console.print(_stages(session, decisions))
+        for decision in decisions:
+            told = decision.reasons if decision.action == "missing" else decision.unseen
+            for line in told:
+                click.echo(f"note: {line}")
         runs = _runs(session)
         if runs.row_count:
             console.print()
             console.print(runs)
 
 
-def _stages(session: "Session") -> Table:
+def _stages(session: "Session", decisions: "Sequence[Decision]") -> Table:
     headings = ("stage and artifacts", "rows", "size", "digest")
     table = plain_table(*headings, right=("rows", "size"), unbroken=headings)
-    for decision in session.planner.plan():
+    for decision in decisions:
         made = decision.known or session.ledger.history.latest(decision.stage, session.recipe.name)
         state = _STATES[decision.action] if made else "[red]never ran[/]"
         table.add_row(f"[bold]{decision.stage}[/] {state}")

@@ -66,7 +66,9 @@ def _explain_now(session: "Session", stage: str, *, verbose: bool) -> None:
     decisions = {decision.stage: decision for decision in session.planner.plan()}
     executions = session.ledger.history.executions(stage, session.recipe.name, limit=2)
     last = session.ledger.history.latest(stage, session.recipe.name) or next(iter(executions), None)
-    if last is None:
+    if decisions[stage].action == "missing":
+        click.echo("; ".join(decisions[stage].reasons))
+    elif last is None:
         click.echo(f"{stage} never ran: there is nothing to compare with")
     elif decisions[stage].action == "cached" and _adopted(session, decisions[stage].known):
         pass

@@ -72,6 +72,8 @@ def _candidate(
     decision = planner.decide(name, made)
     if decision.action in ("cached", "restore"):
         return Candidate(name, "up to date", "", source=decision.known, key=decision.key)
+    if decision.action == "missing":
+        return Candidate(name, "run", decision.reasons[0])
     last = planner.ledger.history.latest(name, planner.recipe.name)
     key = decision.key
     if last is None or key is None:

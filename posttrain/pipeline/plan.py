@@ -1,7 +1,7 @@
 """Decide, stage by stage, what is up to date: the framework's key and nothing else."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -15,7 +15,7 @@ from posttrain.stage.errors import UserError
 from posttrain.stage.hashing import CacheName, StatCache, digest_path
 from posttrain.stage.spec import Dag
 
-Action = Literal["cached", "restore", "run", "pending"]
+Action = Literal["cached", "restore", "run", "pending", "missing"]
 
 
 class ObjectStore(Protocol):
@@ -34,7 +34,8 @@ class Decision:
 
     cached: its outputs are in place. restore: they come back from the cache, or from the remote.
     run: it executes. pending: that depends on whether a stage before it makes other bytes than
-    last time.
+    last time. missing: a file that it reads from outside the DAG is not there, and without it
+    nothing can be decided.
     """
 
     stage: str
@@ -43,6 +44,8 @@ class Decision:
     key: Key | None = None
     known: StageRun | None = None
     seconds: float | None = None
+    unseen: tuple[str, ...] = ()
+    """Of each file that is not there, and by whose recorded digest the stage is up to date."""
 
 
 @dataclass
@@ -56,6 +59,8 @@ class Planner:
     stat_cache: StatCache
     store: ObjectStore
     forced: frozenset[str] = frozenset()
+    committed: Mapping[str, StageRun] = field(default_factory=dict)
+    """What made the outputs of each stage, as the recipe's commit says."""
     keys: StageKeys = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,7 +84,35 @@ class Planner:
         return own_packages(self.keys, name)
 
     def decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
-        """Decide for one stage whose inputs all exist; `made` holds the outputs of those before."""
+        """Decide for one stage; `made` holds the outputs of those before.
+
+        A file from outside the DAG that is not there counts as the one that the committed record
+        of the stage names, where that is enough to find the stage made; the decision says so.
+        """
+        if not (absent := self.dag.stages[name].absent()):
+            return self._decide(name, made)
+        if absent.keys() <= self._recorded(name).keys():
+            decision = self._decide(name, made)
+            if decision.action in ("cached", "restore"):
+                return replace(decision, unseen=tuple(map(_counts_as_recorded, absent.values())))
+        return Decision(name, "missing", tuple(absent.values()))
+
+    def refuse_absent(self, names: Iterable[str]) -> None:
+        """Refuse stages that read a file from outside the DAG which is not there.
+
+        Args:
+            names: The stages.
+
+        Raises:
+            UserError: Says of the first where it should be, and how many more there are.
+
+        """
+        absent = [each for name in names for each in self.dag.stages[name].absent().values()]
+        if absent:
+            more = f" (and {len(absent) - 1} more: posttrain plan)" if len(absent) > 1 else ""
+            raise UserError(absent[0] + more)
+
+    def _decide(self, name: str, made: Mapping[str, Mapping[str, ArtifactRecord]]) -> Decision:
         inputs = self.input_records(name, made)
         key = self.keys.key(name, {role: record.digest for role, record in inputs.items()})
         last = self.ledger.history.latest(name, self.recipe.name)
@@ -106,7 +139,9 @@ class Planner:
         """Role, digest and size of every input of a stage."""
         records: dict[str, ArtifactRecord] = {}
         for role, ref in sorted(self.dag.stages[name].inputs.items()):
-            if ref.path is not None:
+            if ref.path is not None and not ref.path.exists() and role in self._recorded(name):
+                records[role] = self._recorded(name)[role]
+            elif ref.path is not None:
                 digest = digest_path(ref.path, cache=self.stat_cache)
                 path = _relative(ref.path, self.recipe.directory)
                 records[role] = ArtifactRecord(role, ref.type, path, digest.sha256, digest.size)
@@ -154,7 +189,9 @@ class Planner:
         if not open_stages:
             made = {stage: _by_role(run) for stage, run in known.items() if run is not None}
             decision = self.decide(name, made)
-            return Decision(**{**decision.__dict__, "seconds": seconds})
+            return replace(decision, seconds=seconds)
+        if absent := self.dag.stages[name].absent():
+            return Decision(name, "missing", tuple(absent.values()), seconds=seconds)
         reasons: tuple[str, ...] = ()
         if name in self.forced:
             reasons = ("asked for on the command line",)
@@ -169,6 +206,11 @@ class Planner:
             return Decision(name, "run", reasons, seconds=seconds)
         waits = f"if {' or '.join(open_stages)} makes other bytes than last time"
         return Decision(name, "pending", (waits,), seconds=seconds)
+
+    def _recorded(self, name: str) -> dict[str, ArtifactRecord]:
+        """Inputs of a stage by role, as its committed record has them."""
+        known = self.committed.get(name)
+        return {record.role: record for record in known.inputs} if known else {}
 
     def _explain_run(self, last: StageRun | None, key: Key) -> tuple[str, ...]:
         if last is None:
@@ -197,6 +239,10 @@ class Planner:
 
 def _by_role(run: StageRun) -> dict[str, ArtifactRecord]:
     return {record.role: record for record in run.outputs}
+
+
+def _counts_as_recorded(sentence: str) -> str:
+    return f"{sentence.partition(';')[0]}; up to date by its digest in posttrain.lock"
 
 
 def _sentences(found: list[Difference]) -> list[str]:

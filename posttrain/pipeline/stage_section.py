@@ -9,7 +9,6 @@ from posttrain.pipeline.recipe_file import section_of
 from posttrain.pipeline.recipe_formats import FORMAT, migrate
 from posttrain.pipeline.recipe_rewrites import LEFT_OUT
 from posttrain.pipeline.recipe_values import RecipeValues
-from posttrain.stage.config import StageConfig
 from posttrain.stage.declared import READS, Declared
 from posttrain.stage.errors import UserError, nearest
 from posttrain.stage.resources import Resources
@@ -77,14 +76,14 @@ def stage_from(
     seed_as = params.pop("seed_as", None)
     declared = recipe.declared.joined(Declared.parse(own["declares"], where=f"{name}.declares"))
     config = task.config.parse(params, where=name)
-    wired = dict(inputs) | _refer_to_files(recipe.directory, name, config)
+    wired = dict(inputs) | _refer_to(recipe.directory, "files", config.local_files())
     for port, given in own["inputs"].items():
         where = f"{name}.inputs.{port}"
         if given is None:
             _unplug(where, wired, task, port)
         else:
             wired[port] = _reference(where, str(given), task, port)
-    wired.update(_refer_to_reads(recipe.directory, name, declared))
+    wired.update(_refer_to(recipe.directory, READS, {each: each for each in declared.reads}))
     stated = {"inputs": own["inputs"], "seed_as": seed_as, "declares": own["declares"]}
     return Stage(
         name,
@@ -121,24 +120,12 @@ def _resources(recipe: RecipeValues, name: str, task: Task, own: Mapping[str, An
     return resources
 
 
-def _refer_to_files(directory: Path, stage: str, config: StageConfig) -> dict[str, Reference]:
-    files: dict[str, Reference] = {}
-    for name, given in config.local_files().items():
-        path = directory / Path(given).expanduser()
-        if not path.exists():
-            raise UserError(f"{stage}: source '{name}' is at {path}, and nothing is there")
-        files[f"files.{name}"] = Reference.to_file(path)
-    return files
-
-
-def _refer_to_reads(directory: Path, stage: str, declared: Declared) -> dict[str, Reference]:
-    files: dict[str, Reference] = {}
-    for given in declared.reads:
-        path = directory / Path(given).expanduser()
-        if not path.exists():
-            raise UserError(f"{stage}: it reads {given}, and nothing is there; correct the path")
-        files[f"{READS}.{given}"] = Reference.to_file(path)
-    return files
+def _refer_to(directory: Path, port: str, named: Mapping[str, str]) -> dict[str, Reference]:
+    """Refer to files by name, which may not be there: what is not there the plan tells."""
+    return {
+        f"{port}.{name}": Reference.to_file(directory / Path(given).expanduser())
+        for name, given in named.items()
+    }
 
 
 def _reference(where: str, text: str, task: Task, port: str) -> Reference:

@@ -119,6 +119,24 @@ class Stage:
             for name, port in self.task.outputs.items()
         }
 
+    def absent(self) -> dict[str, str]:
+        """Say of each input from outside the DAG, by role, where nothing is there: a sentence."""
+        missing = {
+            role: reference.path
+            for role, reference in self.inputs.items()
+            if reference.path is not None and not reference.path.exists()
+        }
+        said = {}
+        for role, path in missing.items():
+            port, _, name = role.partition(".")
+            said[role] = (
+                f"{self.name}: it reads {name}, and nothing is there; correct the path"
+                if port == READS
+                else f"{self.name}: source '{name}' is at {path}, and nothing is there; put it"
+                " there, or correct the path"
+            )
+        return said
+
     def __getitem__(self, output: str) -> Reference:
         """A reference to one output, for wiring the next stage."""
         if output not in self.task.outputs:
@@ -173,7 +191,8 @@ class Dag:
                 self._check_edge(stage, port, reference)
         self.order()
         for stage in self.stages.values():
-            if stage.task.refuse is not None:
+            # A file that is not there is for the plan to tell, and cannot be looked into.
+            if stage.task.refuse is not None and not stage.absent():
                 stage.task.refuse(stage, self)
 
     def _check_edge(self, stage: Stage, port: str, reference: Reference) -> None:

@@ -60,6 +60,8 @@ class Executor:
         with timings.phase("key"), self._lock:
             self.planner.keys.look_again()
             decision = self.planner.decide(name, self.made)
+        if decision.action == "missing":
+            self.planner.refuse_absent([name])
         base = self._base(decision, attempt)
         if decision.action == "run" or (
             decision.action == "restore" and not self._restore(decision, timings)
@@ -141,6 +143,7 @@ class Executor:
         tracked = self.tracker.start(stage_started(base, self.tracked_run, resumes=resumed))
         base = replace(base, log_path=str(log.relative_to(workspace.root)))
         try:
+            self.planner.refuse_absent([name])
             staged = prepare(staging, finals_of(self.planner, name))
             assignment = assign(self.planner, base, self.made, staged=staged, log=log)
             with timings.phase("execute"):

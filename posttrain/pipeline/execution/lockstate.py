@@ -60,22 +60,26 @@ def refresh_lock(
     return True
 
 
-def learn_committed(folder: Path, ledger: Ledger) -> None:
+def learn_committed(folder: Path, ledger: Ledger) -> dict[str, StageRun]:
     """Append what the file says and the ledger does not know yet.
 
     Args:
         folder: Of the recipe; without the file nothing is learned.
         ledger: What is appended to.
 
+    Returns:
+        The stage runs that the file names, by stage.
+
     Raises:
         UserError: The file is damaged, or holds a merge conflict.
 
     """
     lines = _lines(folder / NAME)
-    ids = [each.id for each in stage_runs_in(lines, where=NAME)]
+    runs = stage_runs_in(lines, where=NAME)
     sql = "SELECT id FROM stage_runs WHERE id IN ({values})"
-    if len(query_in(ledger.store, sql, ids)) < len(ids):
+    if len(query_in(ledger.store, sql, [each.id for each in runs])) < len(runs):
         import_ledger(ledger, lines, where=NAME)
+    return {each.stage: each for each in runs}
 
 
 def keep_committed(

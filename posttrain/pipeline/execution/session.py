@@ -2,9 +2,10 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -90,6 +91,7 @@ class Session:
 
     def settle(self, decisions: Sequence[Decision]) -> None:
         """Nothing to run: make sure that the generated files and locks say what is there."""
+        _say_unseen(decisions)
         self.records = {d.stage: d.known for d in decisions if d.known is not None}
         self._write_state()
 
@@ -116,6 +118,8 @@ class Session:
         )
         from posttrain.views.tracking.projection import run_started
 
+        self.refuse_missing(decisions)
+        _say_unseen(decisions)
         # Its imports overlap with ours.
         processes = warm_processes(self.planner, decisions)
         self.refuse_places(makes=True)
@@ -179,6 +183,10 @@ class Session:
             self._write_state()
         self.stat_cache.save()
 
+    def refuse_missing(self, decisions: Iterable[Decision]) -> None:
+        """Refuse a plan with stages that cannot be decided as their files are missing."""
+        self.planner.refuse_absent(each.stage for each in decisions if each.action == "missing")
+
     def refuse_places(self, *, makes: bool) -> None:
         """Refuse what stands in the way of writing results, before any is made.
 
@@ -208,9 +216,11 @@ class Session:
         if beside is not None:
             beside.mkdir(parents=True, exist_ok=True)
         write_generated(beside or self.recipe.directory, self.generated())
+        # Of a file that is not there dvc.lock goes on saying what it was.
         made = {
             name: {record.role: record for record in run.outputs}
             for name, run in self.records.items()
+            if not self.dag.stages[name].absent()
         }
         if self.keeps_lock:
             entries = self.entries()
@@ -230,10 +240,15 @@ def open_session(path: Path, overrides: Sequence[str] = ()) -> Iterator[Session]
     ledger_at = ledger_location(workspace.root)
     _say_new(ledger_at, workspace)
     with open_ledger(ledger_at) as ledger, plugged(recipe.plugins):
-        learn_committed(recipe.directory, ledger)
-        planner = Planner(recipe, dag, workspace, ledger, stat_cache, store)
+        known = learn_committed(recipe.directory, ledger)
+        planner = Planner(recipe, dag, workspace, ledger, stat_cache, store, committed=known)
         yield Session(recipe, dag, workspace, ledger, store, stat_cache, planner)
         stat_cache.save()
+
+
+def _say_unseen(decisions: Iterable[Decision]) -> None:
+    for line in chain.from_iterable(each.unseen for each in decisions):
+        print(f"note: {line}", file=sys.stderr)
 
 
 def _say_new(ledger_at: str, workspace: Workspace) -> None:

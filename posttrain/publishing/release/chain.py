@@ -118,6 +118,7 @@ def _up_to_date(session: Session) -> Mapping[str, StageRun]:
             f"not up to date: {', '.join(stale)}; a release is of what the recipe says now, "
             "so posttrain run first"
         )
+    session.planner.refuse_absent(session.dag.stages)
     return {each.stage: each.known for each in decisions if each.known is not None}
 
 
