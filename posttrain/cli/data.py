@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from posttrain.data.contexts import LearnedTurns
+    from posttrain.learning.training.lengths import MaxLength
     from posttrain.operations.inspect_data import Encoding, Inspection, ShownRow
     from posttrain.pipeline.recipe import Recipe
     from posttrain.stage.spec import Dag
@@ -33,7 +34,19 @@ class Limit(NamedTuple):
     field: str
     part: str
     """What it limits: the whole row, or an answer."""
-    most: int
+    most: "MaxLength"
+    """In tokens; `auto` goes by the rows themselves."""
+
+    def tokens(self, found: "Inspection") -> int:
+        """The most tokens that rows of this file may have.
+
+        Args:
+            found: What was found in it.
+
+        """
+        from posttrain.learning.training.lengths import limit_of_rows
+
+        return limit_of_rows(self.most, found.lengths["whole row"], ()).tokens
 
 
 @data.command("inspect", short_help="Say how FILE is read, how long its rows are, and show one.")
@@ -122,16 +135,15 @@ def _encoding(model: Path | None, dag: "Dag | None") -> "Encoding | None":
 def _limits(dag: "Dag | None") -> list[Limit]:
     """What a recipe's stages cut off; without a recipe, what training does by default."""
     if dag is None:
-        from posttrain.learning.training.config import TrainingConfig
-
-        default = TrainingConfig.model_fields["max_length"].default
-        return [Limit("the default max_length", "whole row", default)]
+        return [Limit("max_length auto, the default", "whole row", "auto")]
     found = []
     for name, part in (("max_length", "whole row"), ("max_tokens", "answer")):
         for stage in dag.stages.values():
             most = getattr(stage.config, name, None)
             if isinstance(most, int):
                 found.append(Limit(f"{stage.name}.{name}", part, most))
+            elif most == "auto" and name == "max_length":
+                found.append(Limit(f"{stage.name}.{name} auto", part, "auto"))
     return found
 
 
@@ -170,11 +182,12 @@ def _print_lengths(console: "Console", found: "Inspection", limits: "Sequence[Li
         return
     for limit in limits:
         parts = [limit.part] if limit.part in spreads else ["chosen", "rejected"]
+        most = limit.tokens(found)
         for part in (each for each in parts if each in spreads):
-            over, total = found.over(part, limit.most), len(found.lengths[part])
+            over, total = found.over(part, most), len(found.lengths[part])
             of = "rows" if part == "whole row" else f"{part}s" if part == "answer" else part
             share = f"  {over:,} of {total:,} {of} ({over / total:.1%})"
-            console.print(f"{share} are longer than {limit.field} ({limit.most})", markup=False)
+            console.print(f"{share} are longer than {limit.field} ({most})", markup=False)
 
 
 def _row_of(spread: Any) -> list[str]:

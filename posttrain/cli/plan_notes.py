@@ -8,6 +8,7 @@ from typing import Any
 
 from posttrain.learning.models.record import answer_lengths_in, limit_for
 from posttrain.learning.rollouts.limits import limit_told
+from posttrain.learning.training.lengths import row_limit_told
 from posttrain.pipeline.connected_verifiers import without_port
 from posttrain.pipeline.execution.session import Session
 from posttrain.pipeline.plan import Decision
@@ -36,7 +37,8 @@ def notes_on(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
 
     """
     unseen = chain.from_iterable(each.unseen for each in decisions)
-    yield from chain(unseen, _of_values(session), _limits(session, decisions))
+    limits = chain(_limits(session, decisions), _row_limits(session, decisions))
+    yield from chain(unseen, _of_values(session), limits)
 
 
 def _of_values(session: Session) -> Iterator[str]:
@@ -74,6 +76,17 @@ def _limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
         if folders and len(folders) == len(policies):
             taught = [answer_lengths_in(folder) for folder in folders]
             yield f"{name}: {limit_told(max(taught, key=limit_for))}"
+
+
+def _row_limits(session: Session, decisions: Sequence[Decision]) -> Iterator[str]:
+    """What `max_length: auto` came to where the stage that chose it is up to date."""
+    for each in decisions:
+        auto = getattr(session.dag.stages[each.stage].config, "max_length", None) == "auto"
+        known = each.known.metrics if each.known and each.action == "cached" else {}
+        figures = [known.get(f"{each.stage}/{name}") for name in ("max_length", "row_tokens")]
+        if auto and None not in figures:
+            tokens, needed = (int(figure or 0) for figure in figures)
+            yield f"{each.stage}: {row_limit_told(tokens, needed)}"
 
 
 def disagreement(dag: Dag) -> str | None:

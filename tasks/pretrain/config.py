@@ -9,6 +9,7 @@ from posttrain.data.chat_templates.own import OwnTemplate
 from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.learning.models.optimization import OptimizationConfig, OptimizerKind
 from posttrain.learning.training.config import PaceConfig, TrainingConfig
+from posttrain.learning.training.lengths import MaxLength
 from posttrain.stage.slots import InSlot
 
 
@@ -37,6 +38,10 @@ class PretrainConfig(TrainingConfig):
     """How a prompt is written; the model remembers it, and every later stage follows."""
     mixture: dict[str, float] = Field(default_factory=dict)
     """Share of each source among the training tokens; empty takes every row once per epoch."""
+    max_length: MaxLength = "auto"  # type: ignore[assignment]
+    """Longest prompt and completion in tokens; longer rows are left out and counted. `auto` goes by
+    them: a quarter more than 99% have, from 512 to 4096 tokens; it is the context of a model that
+    begins from nothing, and at most that of a given one."""
     loss_on_prompts: bool = False
     """Off spends a small model's capacity on the solutions, and none on predicting problems."""
     epochs: float = Field(1.5, gt=0.0)

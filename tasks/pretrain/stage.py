@@ -45,7 +45,7 @@ def run(
         outputs,
         config=config,
         context=context,
-        where=config.STAGE,
+        new_model="policy" not in inputs,
     )
     return {**metrics, "pretrain/num_parameters": float(num_parameters)}
 
@@ -72,6 +72,5 @@ def _start(
         layers=config.layers,
         heads=config.heads,
         seed=context.seed,
-        max_length=config.max_length,
     )
     return Policy(model.to(context.device), tokenizer)

@@ -10,6 +10,7 @@ from posttrain.data.chat_templates.registry import TEMPLATES
 from posttrain.data.contexts import LearnedTurns
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.lengths import MaxLength
 from posttrain.learning.training.row_losses.base import ROW_LOSS_NEEDS, RowLoss
 from posttrain.learning.training.row_losses.cross_entropy import CrossEntropy
 from posttrain.learning.training.row_losses.registry import ROW_LOSSES
@@ -36,6 +37,10 @@ class SftConfig(TrainingConfig):
     """What the tokens of a row are learned by: `cross_entropy`, or a mapping with a kind."""
     require_verified: bool = True
     """Refuse rows that no verifier accepted; false learns from whatever rows there are."""
+    max_length: MaxLength = "auto"  # type: ignore[assignment]
+    """Longest prompt and completion in tokens; longer rows are left out and counted. `auto` goes by
+    them: a quarter more than 99% have, from 512 to 4096 tokens and no more than the model's
+    context."""
     optimization: SftOptimization = SftOptimization()
     """Optimizer, learning rate and its schedule."""
 

@@ -13,6 +13,7 @@ from posttrain.data.rows import RowFacts, TokenRow, encode_rows
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table, refuse_nothing_solved
 from posttrain.learning.models.load import Policy, load_policy
+from posttrain.learning.training.lengths import most_measured
 from posttrain.learning.training.next_token import Corpus, fit
 from posttrain.learning.training.row_losses.base import RowLoss
 from posttrain.learning.training.token_batches import fitting, reference_logprobs
@@ -54,7 +55,6 @@ def run(
         outputs,
         config=config,
         context=context,
-        where=config.STAGE,
         loss_of=lambda changed: changed.loss,
     )
     if measured is None or before is None:
@@ -94,11 +94,10 @@ class _Measured:
         rows = encode_rows(
             policy.tokenizer, prompts_of(table), table["text"].to_list(), turns=config.turns
         )
-        kept = fitting(rows, max_length=config.max_length, where="sft.heldout")
+        most = most_measured(config.max_length, policy.model)
+        kept = fitting(rows, max_length=most, where="sft.heldout")
         if len(kept) < len(rows):
-            context.note(
-                f"left out {len(rows) - len(kept)} held-out rows over {config.max_length} tokens"
-            )
+            context.note(f"left out {len(rows) - len(kept)} held-out rows over {most} tokens")
         return cls(policy, [rows[index] for index in kept], config)
 
     def nll(self) -> float:

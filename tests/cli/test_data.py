@@ -48,7 +48,7 @@ def test_it_says_what_is_read_how_long_it_is_and_shows_a_row(said, tmp_path, mod
         ["3", "usable", "conversations"],
         ["1", "left", "out:", "duplicate"],
     ]
-    assert "  0 of 3 rows (0.0%) are longer than the default max_length (512)" in out
+    assert "  0 of 3 rows (0.0%) are longer than max_length auto, the default (512)" in out
     # The prompt's tokens and its border bear no loss; the answer's and the end do. Nothing that a
     # terminal would obey goes out, and what looks like markup stays as it is.
     assert out[-2:] == ["  - <bos>|0|?|\\n", "  + [|b|]|five|\\x1b|<eos>"]

@@ -1,8 +1,11 @@
+import random
+
 import polars as pl
 import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from posttrain.data.rows import TokenTable, encode_rows
+from posttrain.data.schemas import Completion, Problem, completions_table
 from posttrain.learning.models.load import load_policy, load_tokenizer
 from posttrain.learning.models.tokenizer import tokenizer_digest
 from posttrain.learning.training.token_batches import next_token_loss
@@ -136,3 +139,35 @@ def test_adapters_on_nothing_are_refused(places, tmp_path):
     config = TASK.config(**FAST | {"learner": {"lora": {}}})
     with pytest.raises(UserError, match="this one begins from nothing; leave learner.lora out"):
         run(config, inputs, outputs, quiet(tmp_path))
+
+
+def test_the_context_of_a_new_model_holds_the_rows_whatever_their_length(places, write, tmp_path):
+    """Texts of 600 letters, which a vocabulary of bytes spells in as many tokens."""
+    _, outputs = places
+    problems = [Problem("long", f"{index} =", "1", 1, "exact") for index in range(8)]
+    texts = ["".join(random.Random(index).choices("abcdefghijklmnop", k=600)) for index in range(8)]
+    rows = [
+        Completion(problem, text, "teacher", 1.0, True, "correct")
+        for problem, text in zip(problems, texts, strict=True)
+    ]
+    inputs = {"corpus": write(completions_table(rows))}
+    fast = FAST | {"vocab_size": 259, "steps": 1}
+    metrics = run(TASK.config(**fast), inputs, outputs, quiet(tmp_path))
+    config = AutoModelForCausalLM.from_pretrained(outputs["policy"]).config
+    needed = metrics["pretrain/row_tokens"]
+    assert needed > 600
+    assert 1.25 * needed <= config.max_position_embeddings == metrics["pretrain/max_length"]
+    assert metrics["pretrain/num_too_long"] == 0
+    with pytest.raises(UserError, match="100% of the rows are longer than max_length 512"):
+        run(TASK.config(**fast, max_length=512), inputs, outputs, quiet(tmp_path))
+
+
+def test_short_rows_leave_the_context_at_what_it_was(places, tmp_path):
+    inputs, outputs = places
+    saved = []
+    for name, values in (("auto", {}), ("stated", {"max_length": 512})):
+        made = {**outputs, "policy": tmp_path / name}
+        config = TASK.config(**FAST | {"steps": 1}, **values)
+        run(config, inputs, made, StageContext.quiet(tmp_path / f"scratch-{name}"))
+        saved.append({path.name: path.read_bytes() for path in made["policy"].iterdir()})
+    assert saved[0] == saved[1]

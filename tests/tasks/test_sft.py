@@ -173,13 +173,11 @@ def test_rows_beyond_the_context_of_the_model_are_refused(places, base, tmp_path
     tokenizer = load_policy(base).tokenizer
     short = build_llama(tokenizer, hidden=16, layers=1, heads=2, seed=0, max_length=8)
     save_policy(short, tokenizer, tmp_path / "short")
+    inputs = {**inputs, "policy": tmp_path / "short"}
     with pytest.raises(UserError, match="the model's context is 8; set max_length to 8 or less"):
-        run(
-            TASK.config(**CONFIG),
-            {**inputs, "policy": tmp_path / "short"},
-            outputs,
-            quiet(tmp_path),
-        )
+        run(TASK.config(**CONFIG, max_length=512), inputs, outputs, quiet(tmp_path))
+    with pytest.raises(UserError, match="^sft: 100% of the rows .* tokens of the model's context"):
+        run(TASK.config(**CONFIG), inputs, outputs, quiet(tmp_path))
 
 
 @pytest.mark.parametrize("save", ["merged", "adapter"])

@@ -12,6 +12,7 @@ from posttrain.learning.algorithms.presets import PreferenceAlgorithmConfig
 from posttrain.learning.models.optimization import OptimizationConfig
 from posttrain.learning.rollouts.sampling import SamplingConfig
 from posttrain.learning.training.config import TrainingConfig
+from posttrain.learning.training.lengths import MaxLength
 from posttrain.learning.training.metrics import PAIR_METRICS
 from posttrain.stage.config import StageConfig
 from posttrain.stage.slots import InSlot
@@ -84,6 +85,10 @@ class PreferenceConfig(TrainingConfig):
     """The policy that log-ratios compare with: the first one, or that at the start of a round."""
     sampling: RoundSamplingConfig = RoundSamplingConfig()
     """How the policy is sampled."""
+    max_length: MaxLength = "auto"  # type: ignore[assignment]
+    """Longest prompt and completion in tokens; longer pairs are left out and counted. `auto` goes
+    by them: a quarter more than 99% have, from 512 to 4096 tokens and no more than the model's
+    context."""
     optimization: PreferenceOptimization = PreferenceOptimization()
     """Optimizer, learning rate and its schedule."""
 

@@ -11,16 +11,21 @@ from posttrain.data.contexts import AnyPrompt, LearnedTurns, PromptInContext, pr
 from posttrain.data.rows import (
     RowFacts,
     TokenBatch,
+    TokenRow,
     TokenTable,
     check_answers,
     encode_rows,
 )
-from posttrain.data.templates import end_of_turn
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.curve import Curve
 from posttrain.learning.training.early_stop import hold_out
+from posttrain.learning.training.lengths import RowLimit, choose_limit
 from posttrain.learning.training.packing import check_packing
-from posttrain.learning.training.prepare import prepare_for_training, remember_answers
+from posttrain.learning.training.prepare import (
+    prepare_for_training,
+    remember_answers,
+    stop_at_turns,
+)
 from posttrain.learning.training.supervised import train
 from posttrain.learning.training.supervised_objective import SupervisedObjective
 from posttrain.learning.training.token_batches import (
@@ -75,7 +80,8 @@ def next_token_objective(
     context: StageContext,
     where: str,
     loss_of: LossOf = cross_entropy,
-) -> tuple[SupervisedObjective[TokenBatch], int]:
+    new_model: bool = False,
+) -> tuple[SupervisedObjective[TokenBatch], int, RowLimit]:
     """Encode, leave out what is too long, check, hold out, and plan every step.
 
     The policy remembers how long the answers are that it is taught.
@@ -87,9 +93,10 @@ def next_token_objective(
         context: Of the stage; gives the seed, takes notes.
         where: Name of the stage, for messages.
         loss_of: Finds in the config what a row is learned by; cross-entropy without it.
+        new_model: The model begins from nothing: its context becomes the longest row's limit.
 
     Returns:
-        The objective, and the number of rows kept.
+        The objective, the number of rows kept, and how long they may be.
 
     """
     check_answers(policy.tokenizer, corpus.prompts, corpus.texts)
@@ -100,20 +107,17 @@ def next_token_objective(
         mask_prompts=corpus.mask_prompts,
         turns=corpus.turns,
     )
-    kept = fitting(rows, max_length=config.max_length, where=where)
-    config.refuse_leaving_out([len(row.ids) for row in rows], what="rows", where=where)
+    lengths = [len(row.ids) for row in rows]
+    limit = choose_limit(policy.model, lengths, corpus.sources, config, new_model=new_model)
+    limit.tell(context.note)
+    kept = fitting(rows, max_length=limit.tokens, where=where)
     # Said aloud: a limit that drops half of the data would look like a small data set.
     if len(kept) < len(rows):
-        context.note(f"left out {len(rows) - len(kept)} rows over {config.max_length} tokens")
+        context.note(f"left out {len(rows) - len(kept)} rows over {limit.tokens} tokens")
     rows, corpus = [rows[index] for index in kept], corpus.take(kept)
     check_fit(policy, rows)
     if corpus.mask_prompts:
-        sources = corpus.sources or [where] * len(rows)
-        has_prompt = [bool(PromptInContext.of(prompt).text) for prompt in corpus.prompts]
-        # A plain text answers nothing: how long it is says nothing of answers.
-        remember_answers(
-            policy.model, list(compress(rows, has_prompt)), list(compress(sources, has_prompt))
-        )
+        _remember(policy, rows, corpus, where)
     part = loss_of(at(config, 0, {}))
     if "reference" in part.NEEDS:
         assert corpus.facts is not None
@@ -134,8 +138,10 @@ def next_token_objective(
     )
     measured = None
     if held:
-        kept_rows = [rows[index] for index in held]
-        measured = heldout_batches(policy, kept_rows, config, facts and facts.take(held))
+        left = [rows[index] for index in held]
+        measured = heldout_batches(policy, left, config, facts and facts.take(held))
+    if config.learner.packing:
+        check_packing(policy.model)
     objective = SupervisedObjective(
         batches=batches,
         loss=loss_by(part),
@@ -143,9 +149,16 @@ def next_token_objective(
         digests={"rows": TokenTable(rows, pad=0, facts=facts).digest},
         loss_at=lambda changed: loss_by(loss_of(changed)),
     )
-    if config.learner.packing:
-        check_packing(policy.model)
-    return objective, len(rows)
+    return objective, len(rows), limit
+
+
+def _remember(policy: "Policy", rows: Sequence[TokenRow], corpus: Corpus, where: str) -> None:
+    """Let the policy remember its answers; how long a plain text is says nothing of answers."""
+    sources = corpus.sources or [where] * len(rows)
+    has_prompt = [bool(PromptInContext.of(prompt).text) for prompt in corpus.prompts]
+    remember_answers(
+        policy.model, list(compress(rows, has_prompt)), list(compress(sources, has_prompt))
+    )
 
 
 def fit(
@@ -155,8 +168,8 @@ def fit(
     *,
     config: TrainingConfig,
     context: StageContext,
-    where: str,
     loss_of: LossOf = cross_entropy,
+    new_model: bool = False,
 ) -> dict[str, float]:
     """Train a policy to predict the texts, and save it with its curve.
 
@@ -164,24 +177,31 @@ def fit(
         policy: Trained in place.
         corpus: What it learns from.
         outputs: Paths of `policy` and `curve`.
-        config: Budgets, optimization and limits.
+        config: Budgets, optimization and limits; its `STAGE` is what metrics begin with.
         context: Of the stage.
-        where: Name of the stage, which its metrics begin with.
         loss_of: Finds in the config what a row is learned by; cross-entropy without it.
+        new_model: The model begins from nothing: its context becomes the longest row's limit.
 
     Returns:
         The stage's metrics.
 
     """
-    objective, num_rows = next_token_objective(
-        policy, corpus, config=config, context=context, where=where, loss_of=loss_of
+    where = config.STAGE
+    objective, num_rows, limit = next_token_objective(
+        policy,
+        corpus,
+        config=config,
+        context=context,
+        where=where,
+        loss_of=loss_of,
+        new_model=new_model,
     )
     trainable = prepare_for_training(policy.model, config.learner, seed=context.seed)
     curve = Curve(context)
     num_steps = train(
         trainable, objective, config=config, context=context, curve=curve, prefix=where
     )
-    _ends_its_turns(policy)
+    stop_at_turns(policy.model, policy.tokenizer)
     trainable.save(policy.tokenizer, outputs["policy"])
     curve.write(outputs["curve"])
     return {
@@ -189,12 +209,5 @@ def fit(
         f"{where}/num_steps": float(num_steps),
         f"{where}/num_rows": float(num_rows),
         f"{where}/num_too_long": float(len(corpus.texts) - num_rows),
+        **limit.metrics(where),
     }
-
-
-def _ends_its_turns(policy: "Policy") -> None:
-    """Let others stop where the template's turns end: the generation config is what they read."""
-    config, end = policy.model.generation_config, end_of_turn(policy.tokenizer)
-    known = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    if end not in {policy.tokenizer.eos_token_id, *known}:
-        config.eos_token_id = [*(token for token in known if token is not None), end]

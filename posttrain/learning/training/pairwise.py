@@ -16,6 +16,7 @@ from posttrain.data.rows import PairFacts, TokenRow, check_answers, encode_rows
 from posttrain.learning.maths.intervals import clustered_mean_interval
 from posttrain.learning.training.config import TrainingConfig
 from posttrain.learning.training.early_stop import hold_out
+from posttrain.learning.training.lengths import limit_of_rows, room_of
 from posttrain.learning.training.packing import check_packing
 from posttrain.learning.training.supervised_objective import Gather, Loss, SupervisedObjective
 from posttrain.learning.training.token_batches import check_fit
@@ -183,12 +184,18 @@ def encode_pairs(
         rows = encode_rows(policy.tokenizer, prompts, texts, allow_empty=True)
         sides.append(_as_drawn(rows, pairs, column))
     longest = [max(len(row.ids) for row in rows) for rows in zip(*sides, strict=True)]
-    kept = [index for index, length in enumerate(longest) if length <= config.max_length]
+    limit = limit_of_rows(
+        config.max_length, longest, pairs["source"].to_list(), room=room_of(policy.model)
+    )
+    limit.refuse_context(longest, most=config.most_left_out, what="pairs", where=where)
+    kept = [index for index, length in enumerate(longest) if length <= limit.tokens]
     if not kept:
-        raise UserError(f"{where}: no pair fits into max_length {config.max_length}; raise it")
+        raise UserError(f"{where}: no pair fits into max_length {limit.tokens}; raise it")
     if len(kept) < len(pairs):
-        config.refuse_leaving_out(longest, what="pairs", where=where)
-        context.note(f"left out {len(pairs) - len(kept)} pairs over {config.max_length} tokens")
+        limit.tell(context.note)
+        chosen = config.model_copy(update={"max_length": limit.tokens})
+        chosen.refuse_leaving_out(longest, what="pairs", where=where)
+        context.note(f"left out {len(pairs) - len(kept)} pairs over {limit.tokens} tokens")
     encoded = PairRows(
         sides=[[side[index] for index in kept] for side in sides],
         prompts=[prompts[index] for index in kept],

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from posttrain.data.rows import TokenRow
+from posttrain.data.templates import end_of_turn
 from posttrain.learning.models.adapters import Adapter, attach_adapter
 from posttrain.learning.models.attention import set_attention
 from posttrain.learning.models.load import save_policy
@@ -185,6 +186,20 @@ def remember_answers(
 
     """
     remember_lengths(model, [row.num_last for row in rows], sources)
+
+
+def stop_at_turns(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase") -> None:
+    """Let others stop where the template's turns end: the generation config is what they read.
+
+    Args:
+        model: The policy; its generation config gets one more end token.
+        tokenizer: With the template.
+
+    """
+    config, end = model.generation_config, end_of_turn(tokenizer)
+    known = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    if end not in {tokenizer.eos_token_id, *known}:
+        config.eos_token_id = [*(token for token in known if token is not None), end]
 
 
 def _recompute_activations(model: "PreTrainedModel") -> None:

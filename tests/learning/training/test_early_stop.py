@@ -66,7 +66,7 @@ def test_training_stops_when_the_heldout_loss_rises_also_after_a_kill(fresh, tmp
                 raise Killed
 
         context = StageContext(seed=0, threads=1, device="cpu", scratch=scratch, emit=emit)
-        objective, num_rows = next_token_objective(
+        objective, num_rows, _ = next_token_objective(
             policy, Corpus(prompts, texts), config=config, context=context, where="fit"
         )
         assert num_rows == 12
@@ -114,7 +114,7 @@ def test_the_best_weights_are_kept_also_after_a_kill(fresh, tmp_path, average):
             [f"{index * 37 % 101}" for index in range(12)],
             [f"{index * 7919 % 1009}" for index in range(12)],
         )
-        objective, _ = next_token_objective(
+        objective, *_ = next_token_objective(
             policy, corpus, config=config, context=context, where="fit"
         )
         trainable = prepare_for_training(policy.model, config.learner, seed=0)
