@@ -46,6 +46,7 @@ _LATE_SECONDS = 0.3
 _LEAVE_SECONDS = 10.0
 _EVERY = 10
 _STAGES = 5
+_MOST_CHARS = 4000
 # What stands on standard error beside the sentence: a line for each thing that a stage does.
 _OF_A_STAGE = re.compile(r"s\d{4}: (running \(.*\)|ran in .*|restored|up to date|stopped)")
 _SLOW = (
@@ -196,7 +197,7 @@ def _wrong_words(code: int, asked: int, said: str) -> Iterator[str]:
     others = said.replace(SENTENCE, "", 1).splitlines()
     odd = [line for line in others if not _OF_A_STAGE.fullmatch(line)]
     if odd or SENTENCE not in said:
-        yield said[-600:]
+        yield said[-_MOST_CHARS:]
 
 
 def _wrong_records(root: Path, *, begun_late: float) -> Iterator[str]:

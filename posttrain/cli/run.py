@@ -22,7 +22,7 @@ from posttrain.cli.options import (
     slots_option,
 )
 from posttrain.stage.errors import UserError
-from posttrain.stage.interrupts import Interrupted, end_now, hear
+from posttrain.stage.interrupts import Interrupted, end_now, hear, let_end
 
 if TYPE_CHECKING:
     from posttrain.pipeline.execution.display import Display
@@ -103,6 +103,8 @@ def run(
             )
         from posttrain.cli.summary import show_summary
 
+        # All is recorded: there is nothing to stop, and nothing to go on with.
+        hear(let_end)
         show_summary(session, time.monotonic() - began, alone=bool(only))
 
 

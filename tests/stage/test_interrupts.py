@@ -13,7 +13,7 @@ from posttrain.stage.interrupts import SENTENCE, Interrupted, hear
 
 WAITS = """
 import signal, time
-from posttrain.stage.interrupts import Interrupted, hear, interrupt, end_now
+from posttrain.stage.interrupts import Interrupted, hear, interrupt, end_now, let_end
 hear({handler})
 try:
     print("ready", flush=True)
@@ -23,8 +23,8 @@ except Interrupted as error:
 """
 
 
-def begin(handler, **options):
-    code = WAITS.format(handler=handler)
+def begin(handler, *, code=WAITS, **options):
+    code = code.format(handler=handler)
     process = subprocess.Popen([sys.executable, "-c", code], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, **options)  # fmt: skip
     assert process.stdout.readline() == "ready\n"
@@ -44,6 +44,18 @@ def test_a_signal_is_an_exception_with_its_number():
     process.send_signal(signal.SIGTERM)
     heard, said = process.communicate(timeout=20)
     assert (process.returncode, heard, said) == (0, "heard 15\n", "")
+
+
+def test_a_command_that_is_done_ends_as_the_success_that_it_is():
+    """By itself, or after a while: the second of these never comes to its end."""
+    done = begin("let_end", code=WAITS.replace("60)", "0.5)"))
+    done.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    assert (*done.communicate(timeout=20), done.returncode) == ("", "", 0)
+    assert time.monotonic() - began < interrupts.PATIENCE_SECONDS
+    stuck = begin("let_end")
+    stuck.send_signal(signal.SIGHUP)
+    assert (*stuck.communicate(timeout=20), stuck.returncode) == ("", "", 0)
 
 
 def test_what_never_returns_is_ended_all_the_same(monkeypatch):

@@ -15,8 +15,9 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
 
 from posttrain.pipeline.execution import die_with_parent
 from posttrain.stage.errors import UserError
@@ -185,7 +186,25 @@ def main() -> None:
     gc.enable()
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         config = uvicorn.Config(app, log_level="error", lifespan="on")
-        uvicorn.Server(config).run(sockets=[listening])
+        server = uvicorn.Server(config)
+        server.handle_exit = falling_silent(server.handle_exit)  # type: ignore[method-assign]
+        server.run(sockets=[listening])
+
+
+def falling_silent(then: Callable[..., None]) -> Callable[..., None]:
+    """Say nothing more on standard error once a signal asks for the end, and do `then`.
+
+    What the server breaks off at its end its libraries tell with a traceback, each by a logger of
+    its own; nobody waits for it any more.
+    """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        then(number, frame)
+
+    return handle
 
 
 if __name__ == "__main__":

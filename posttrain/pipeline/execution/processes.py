@@ -34,18 +34,23 @@ _CHANGING = threading.Lock()
 
 @contextmanager
 def _environment_with(variables: Mapping[str, str]) -> Iterator[None]:
-    """Lend variables to a process that is started in here; the caller's own stay as they were."""
+    """Lend variables to a process that is started in here; the caller's own stay as they were.
+
+    `os.environ` is left alone: other threads go through it meanwhile (Prefect as it is imported),
+    and fail where a variable goes away under them.
+    """
     with _CHANGING:
         before = {name: os.environ.get(name) for name in variables}
-        os.environ.update(variables)
+        for name, value in variables.items():
+            os.putenv(name, value)
         try:
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
-                    os.environ.pop(name, None)
+            for name, own in before.items():
+                if own is None:
+                    os.unsetenv(name)
                 else:
-                    os.environ[name] = value
+                    os.putenv(name, own)
 
 
 def _preloads(packages: Collection[str] | None) -> list[str]:

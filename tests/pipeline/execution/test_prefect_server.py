@@ -1,7 +1,9 @@
 """Prefect's server is begun before Prefect is imported, unless somebody says a thing of it."""
 
 import os
+import signal
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +61,26 @@ def test_who_has_prefect_already_has_its_settings(begun, monkeypatch):
     monkeypatch.setitem(sys.modules, "prefect", object())
     assert prefect._begin_server() is None
     assert begun == []
+
+
+SERVES = """
+import os, signal, sys, time
+from posttrain.pipeline.execution.prefect_server import falling_silent
+signal.signal(signal.SIGTERM, falling_silent(lambda number, _: told.append(number)))
+told = []
+print("before", file=sys.stderr, flush=True)
+while not told:
+    time.sleep(0.01)
+print("broken off", file=sys.stderr, flush=True)
+sys.exit(told[0])
+"""
+
+
+def test_what_is_broken_off_at_its_end_is_not_told():
+    process = subprocess.Popen([sys.executable, "-c", SERVES], stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline() == "before\n"
+    process.terminate()
+    assert (process.communicate(timeout=20)[1], process.returncode) == ("", signal.SIGTERM)
 
 
 def test_a_database_is_like_the_blank_one_where_both_were_migrated_alike(tmp_path, monkeypatch):

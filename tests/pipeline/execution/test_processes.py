@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from posttrain.pipeline.execution.processes import Workers, _preloads
+from posttrain.pipeline.execution.processes import Workers, _environment_with, _preloads
 
 
 @pytest.fixture
@@ -45,6 +45,21 @@ def test_what_libraries_of_stages_are_told_stays_out_of_this_process(workers):
     told = psutil.Process(worker.process.pid).parent().environ()
     assert told["ATEN_CPU_CAPABILITY"] == "avx2"
     worker.end(patient=True)
+
+
+def test_what_is_lent_goes_back_to_what_it_was(monkeypatch):
+    monkeypatch.setenv("POSTTRAIN_OWN", "mine")
+
+    def inherited():
+        code = "import os; print(os.environ.get('POSTTRAIN_OWN'), os.environ.get('POSTTRAIN_LENT'))"
+        return subprocess.check_output([sys.executable, "-c", code], text=True)
+
+    before = dict(os.environ)
+    with _environment_with({"POSTTRAIN_OWN": "lent", "POSTTRAIN_LENT": "lent"}):
+        assert inherited() == "lent lent\n"
+        # Prefect goes through these while it is imported, beside stages that begin.
+        assert dict(os.environ) == before
+    assert inherited() == "mine None\n"
 
 
 def test_one_that_was_killed_while_it_waited_is_not_given_out(workers):
