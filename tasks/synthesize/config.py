@@ -69,12 +69,4 @@ class SynthesizeConfig(SourcesConfig):
 
     def remarks(self) -> tuple[str, ...]:
         """Say which sources get no solutions; see `StageConfig.remarks`."""
-        found = tuple(filter(None, (source.remark(self.teacher) for source in self.sources)))
-        if len(found) < len(self.sources):
-            return found
-        return (
-            *found,
-            "no source comes with solutions, so pretrain and sft have nothing to learn and will"
-            " refuse; set synthesize.teacher to {kind: programs, without_program: answer}, or begin"
-            " with import_model and leave sft out",
-        )
+        return tuple(filter(None, (source.remark(self.teacher) for source in self.sources)))

@@ -157,7 +157,8 @@ def test_plan_refuses_it_and_writes_nothing(tmp_path, monkeypatch):
 
 def test_answers_that_the_verifier_cannot_read(dag, tmp_path):
     """By file and line, for the first rows; a hub's table is not there yet."""
-    rows = [{"prompt": f"q{n}", "answer": n if n != 6 else "six"} for n in range(9)]
+    answers = [*range(6), "six", 7, 8]
+    rows = [{"prompt": f"q{a}", "answer": a, "solution": f"#### {a}"} for a in answers]
     (tmp_path / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     source = "synthesize: {sources: [{kind: jsonl, name: own, path: own.jsonl%s}]}"
     assert refusal(dag, source % "") == (

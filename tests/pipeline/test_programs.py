@@ -30,7 +30,7 @@ def project(tmp_path, monkeypatch):
 
     def make(verifier, *installed):
         (tmp_path / "recipe.yaml").write_text(RECIPE.replace("VERIFIER", verifier))
-        (tmp_path / "d.jsonl").write_text('{"prompt": "p", "answer": "1"}\n')
+        (tmp_path / "d.jsonl").write_text('{"prompt": "p", "answer": "1", "solution": "1"}\n')
         (tmp_path / ".dvc").mkdir(exist_ok=True)
         monkeypatch.setattr(shutil, "which", lambda name, path="": name in installed or None)
         return tmp_path

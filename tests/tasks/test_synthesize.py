@@ -17,6 +17,11 @@ from posttrain.data.teachers.programs import PROGRAMS
 from posttrain.learning.rewards.references import refuse_unread_answers
 from posttrain.stage.context import StageContext
 from posttrain.stage.errors import UserError
+from posttrain.stage.spec import ArtifactKind, Dag, Reference, Stage
+from tasks.curate import TASK as CURATE
+from tasks.import_model import TASK as IMPORT_MODEL
+from tasks.pretrain import TASK as PRETRAIN
+from tasks.sft import TASK as SFT
 from tasks.synthesize import TASK
 from tasks.synthesize.config import SynthesizeConfig
 from tasks.synthesize.stage import run
@@ -148,17 +153,81 @@ def test_bare_answers_and_own_solutions_are_accepted(synthesize, name, solved):
         assert all("\n#### " in text for text in texts)
 
 
+def flow_of(tmp_path, sources, *, learners=("pretrain", "curate", "sft"), **values):
+    """A DAG of synthesize and stages that are fed by it, as shipped flows feed them."""
+    dag = Dag()
+    files = {each["name"]: each["path"] for each in sources if "path" in each}
+    inputs = {f"files.{name}": Reference.to_file(tmp_path / path) for name, path in files.items()}
+    raw = dag.add(Stage("synthesize", TASK, SynthesizeConfig(sources=sources, **values), inputs))
+    traces, wired = raw["traces"], {}
+    if "curate" in learners:
+        wired = {"problems": raw["problems"], "heldout": raw["heldout"], "traces": traces}
+        traces = dag.add(Stage("curate", CURATE, CURATE.config(), wired))["traces"]
+    if "pretrain" in learners:
+        dag.add(Stage("pretrain", PRETRAIN, PRETRAIN.config(), {"corpus": raw["corpus"]}))
+    if "sft" in learners:
+        policy = Reference(ArtifactKind.CHECKPOINT, "import_model", "policy")
+        dag.add(Stage("import_model", IMPORT_MODEL, IMPORT_MODEL.config(path="m"), {}))
+        dag.add(Stage("sft", SFT, SFT.config(), {"policy": policy, "traces": traces}))
+    return raw, dag
+
+
+ALONE = [{"kind": "reasoning_gym", "name": "letter_counting"}]
+QUIZ = [{"kind": "jsonl", "name": "quiz", "path": "quiz.jsonl"}]
+
+
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("learners", "who"),
     [
-        (["letter_counting"], "no source comes with solutions, so pretrain and sft have nothing"),
-        (["letter_counting", "chain_sum"], "no program solves 'letter_counting', so no SFT"),
+        (("pretrain", "curate", "sft"), "pretrain and sft"),
+        (("curate", "sft"), "sft"),
+        (("pretrain",), "pretrain"),
     ],
 )
-def test_the_plan_says_what_learns_nothing(names, told):
-    sources = [{"kind": "reasoning_gym", "name": name} for name in names]
-    *_, last = SynthesizeConfig(sources=sources).remarks()
-    assert last.startswith(told)
+def test_the_plan_refuses_to_train_on_solutions_that_nobody_writes(tmp_path, learners, who):
+    said = (
+        f"^synthesize: no source comes with solutions, so {who} would have nothing to learn from;"
+        r" set synthesize.teacher to \{kind: programs, without_program: answer\}, or train by RL"
+    )
+    with pytest.raises(UserError, match=said):
+        TASK.refuse(*flow_of(tmp_path, ALONE, learners=learners))
+
+
+def test_a_file_without_a_solution_is_refused_and_one_solution_is_enough(tmp_path):
+    lines = [json.dumps({"prompt": f"{i} + 1 =", "answer": str(i + 1)}) for i in range(5)]
+    (tmp_path / "quiz.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match="so pretrain and sft .* map a column to solution"):
+        TASK.refuse(*flow_of(tmp_path, QUIZ))
+    with pytest.raises(UserError, match="map a column to solution .*, or set synthesize.teacher"):
+        TASK.refuse(*flow_of(tmp_path, [*QUIZ, *ALONE]))
+    solved = {"prompt": "7 + 1 =", "answer": "8", "solution": "8\n#### 8"}
+    (tmp_path / "quiz.jsonl").write_text("\n".join([*lines, json.dumps(solved)]) + "\n")
+    TASK.refuse(*flow_of(tmp_path, QUIZ))
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        # RL alone, a generator that a program solves, bare answers.
+        {"sources": ALONE, "learners": ("curate",)},
+        {"sources": [*ALONE, {"kind": "reasoning_gym", "name": "chain_sum"}]},
+        {"sources": ALONE, "teacher": {"kind": "programs", "without_program": "answer"}},
+    ],
+)
+def test_what_may_have_solutions_is_not_refused(tmp_path, kept):
+    TASK.refuse(*flow_of(tmp_path, kept.pop("sources"), **kept))
+
+
+def test_a_model_as_the_teacher_may_solve_a_file(tmp_path):
+    (tmp_path / "quiz.jsonl").write_text('{"prompt": "1 + 1 =", "answer": "2"}\n')
+    server = {"kind": "server", "endpoint": {"base_url": "http://localhost:1/v1", "model": "m"}}
+    TASK.refuse(*flow_of(tmp_path, QUIZ, teacher=server))
+
+
+def test_the_plan_says_what_learns_nothing():
+    sources = [{"kind": "reasoning_gym", "name": name} for name in ("letter_counting", "chain_sum")]
+    (told,) = SynthesizeConfig(sources=sources).remarks()
+    assert told.startswith("no program solves 'letter_counting', so no SFT")
 
 
 def test_a_wrong_solution_is_kept_apart_with_its_reason(synthesize):

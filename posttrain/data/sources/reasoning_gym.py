@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from posttrain.data.gym_generators import SANDBOXED, SEVERAL_LINES
+from posttrain.data.gym_generators import SANDBOXED, SEVERAL_LINES, STATES_NO_ANSWER
 from posttrain.data.sources.base import Source, SourceRequest, SourceRows
 from posttrain.data.teachers.base import Teacher
 from posttrain.stage.errors import UserError, first_line, nearest
@@ -84,6 +85,14 @@ class ReasoningGymSource(Source):
             " learns it; a teacher of another kind may solve it, and programs with"
             " without_program: answer write bare answers"
         )
+
+    def without_solutions(self, teacher: Teacher, path: Path | None) -> str:
+        """Ask the teacher; see `TellsSolutions`."""
+        if teacher.solves(self.name):
+            return ""
+        if self.name in STATES_NO_ANSWER:
+            return "add a source with solutions"
+        return "set synthesize.teacher to {kind: programs, without_program: answer}"
 
     def check(self) -> None:
         """Refuse a generator that the library does not know; see `Source.check`."""

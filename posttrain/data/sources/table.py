@@ -16,12 +16,15 @@ from posttrain.data.sources.columns import (
     parse_row,
     unknown_field,
 )
-from posttrain.data.teachers.base import Solution
+from posttrain.data.teachers.base import Solution, Teacher
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import InSlot, Part
 
 if TYPE_CHECKING:
     from posttrain.data.schemas import Problem
+
+_LOOKED_AT = 20_000
+"""Rows among which a plan looks for a solution; of a longer table nothing is certain."""
 
 
 class TableSource(Source):
@@ -90,6 +93,25 @@ class TableSource(Source):
             raise UserError(f"{request.path or self.origin()}: there are no rows in it")
         return rows
 
+    def without_solutions(self, teacher: Teacher, path: Path | None) -> str:
+        """Look for the first solution in a local table; see `TellsSolutions`."""
+        if teacher.FOR_FILES:
+            return ""
+        if not self.only_heldout:
+            if path is None or not path.exists():
+                return ""
+            column = self.columns.get("solution", "solution")
+            records = islice(self.records(_to_look_at(path)), _LOOKED_AT + 1)
+            looked_at = 0
+            for _, record in records:
+                looked_at += 1
+                if str(record.get(column) or "").strip():
+                    return ""
+            # An empty table has a complaint of its own.
+            if not 0 < looked_at <= _LOOKED_AT:
+                return ""
+        return "map a column to solution in a source's columns"
+
     def first_problems(self, request: SourceRequest, most: int) -> "list[Problem]":
         """Read the first rows of a local table; see `Source.first_problems`."""
         if request.path is None or not request.path.exists():
@@ -135,6 +157,12 @@ class TableSource(Source):
         if known is not None:
             return known
         return "heldout" if falls_in_heldout(prompt, request.heldout_fraction) else "train"
+
+
+def _to_look_at(path: Path) -> SourceRequest:
+    return SourceRequest(
+        seed=0, num_problems=1, num_heldout=1, heldout_fraction=1.0, scratch=Path(), path=path
+    )
 
 
 class FileSource(TableSource):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from posttrain.stage.slots import Part
 
@@ -39,6 +39,9 @@ class TeacherRequest:
 
 class Teacher(Part):
     """Writes worked solutions of problems."""
+
+    FOR_FILES: ClassVar[bool] = True
+    """Whether it may solve problems that somebody brought in a file."""
 
     def solves(self, generator: str) -> bool:
         """Say whether the problems of a generator get solutions, before any is made.

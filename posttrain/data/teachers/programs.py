@@ -53,6 +53,8 @@ class ProgramTeacher(Teacher):
     A generator without a program gives its own solutions, where it has them: these do not err.
     """
 
+    FOR_FILES = False
+
     kind: Literal["programs"] = "programs"
     error_rate: float = Field(default=0.2, ge=0.0, le=1.0)
     """Probability that a step is wrong; the steps after it build on the error."""
