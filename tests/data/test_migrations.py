@@ -8,7 +8,7 @@ import pytest
 from posttrain.data.migrations import FORMAT_KEY, FORMATS, MIGRATIONS
 from posttrain.data.schemas import PAIRS, PROBLEMS, ROLLOUTS, SCHEMAS, SOLVE_RATES
 from posttrain.data.tables import check_table, read_table, write_table
-from posttrain.learning.rl.rollout import Span
+from posttrain.learning.episodes.episode import Span
 from posttrain.learning.rl.store import rollouts_table, stored_groups
 from posttrain.learning.rollouts.scoring import problems_of
 from posttrain.stage.errors import UserError

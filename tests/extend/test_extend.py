@@ -23,14 +23,15 @@ STAGES = {
     "format": {"import_chats"},
     "teacher": {"synthesize"},
     # The rows of problems name all three: what scores answers to them has their code in its key.
-    "constraint": {"synthesize", "probe", "preference", "rl", "evaluate"},
-    "extractor": {"synthesize", "probe", "preference", "rl", "evaluate"},
-    "verifier": {"synthesize", "probe", "preference", "rl", "evaluate"},
+    "constraint": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
+    "extractor": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
+    "verifier": {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"},
     "filter": {"curate"},
     "pair_builder": {"preference"},
     "template": {"sft"},
     "row_loss": {"sft"},
     "problem_sampler": {"rl"},
+    "environment": {"rl_play"},
     "producer": {"rl"},
     "engine": {"probe"},
     "component": {"rl"},
@@ -191,6 +192,19 @@ def test_the_producer_made_the_prompts(extended):
     assert len(ends) == 1
 
 
+def test_the_environment_answered_and_its_words_bear_no_loss(extended):
+    from posttrain.learning.models.load import load_policy
+
+    tokenizer = load_policy(extended.root / "data" / "sft" / "policy").tokenizer
+    rows = table(extended, "rl_play/rollouts").to_dicts()
+    assert any(len(row["versions"]) == 2 for row in rows)
+    for row in rows:
+        read = [span for span in row["spans"] if not span["drawn"]]
+        for span in read[1:]:
+            assert "Again:" in tokenizer.decode(row["token_ids"][span["begin"] : span["end"]])
+        assert ("#### " in row["text"].split("\n")[0]) <= (len(row["versions"]) == 1)
+
+
 def test_lineage_leads_through_the_parts(extended):
     shown = extended.cli("lineage", "up", "data/rl/policy")
     assert "synthesize" in shown
@@ -251,7 +265,7 @@ def test_another_verifier_runs_again_what_scores_and_no_training_before_it(exten
         assert plan["synthesize"].action == "run"
         records = extended.run()
         again = {name for name, record in records.items() if record.status == "succeeded"}
-        assert again == {"synthesize", "probe", "preference", "rl", "evaluate"}
+        assert again == {"synthesize", "probe", "preference", "rl", "rl_play", "evaluate"}
         assert table(extended, "curate/problems").equals(problems)
     finally:
         file.write_text(before)

@@ -11,6 +11,7 @@ import torch
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.token_weights.base import TokenWeight
+from posttrain.learning.episodes.episode import Span
 from posttrain.learning.models.load import load_policy, weights_digest
 from posttrain.learning.models.logprobs import token_logprobs
 from posttrain.learning.models.optim import NotFiniteError, build_optimizer
@@ -29,7 +30,7 @@ from posttrain.learning.rl.metrics import describe
 from posttrain.learning.rl.model_config import ReferenceConfig, ValueModelConfig
 from posttrain.learning.rl.passes import ModelPasses
 from posttrain.learning.rl.reference import ReferencePolicy
-from posttrain.learning.rl.rollout import Span, as_groups, marked
+from posttrain.learning.rl.rollout import as_groups, marked
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.learning.training.config import LearnerConfig
 from posttrain.learning.training.failed_batch import load_failed_batch

@@ -9,11 +9,12 @@ from posttrain.data.pair_builders.registry import PAIR_BUILDERS
 from posttrain.data.pairs import build_pairs
 from posttrain.data.schemas import COMPLETIONS, Problem, completions_table
 from posttrain.data.tables import read_table, write_table
+from posttrain.learning.episodes.episode import Span
 from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.rewards.score import Score
 from posttrain.learning.rl.metrics import describe
-from posttrain.learning.rl.rollout import Rollout, Span
+from posttrain.learning.rl.rollout import Rollout
 from posttrain.learning.rollouts.engines.base import FinishReason, Sample
 from posttrain.learning.rollouts.scoring import ScoredSample, share_unjudged
 from posttrain.stage.errors import UserError

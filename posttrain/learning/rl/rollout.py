@@ -5,22 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from posttrain.data.schemas import Problem
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.episode import Episode, Span
 from posttrain.learning.rollouts.engines.base import FinishReason, Prompt, Sample
 from posttrain.stage.errors import UserError
 
-POLICY = "policy"
-"""The role that is trained, and the origin of tokens that it drew itself."""
-
 _ENDS: Mapping[FinishReason, str] = {FinishReason.STOP: "over", FinishReason.LENGTH: "tokens"}
-
-
-class Span(NamedTuple):
-    """Tokens `begin` to `end` (exclusive) of one turn; `drawn` ones bear loss."""
-
-    begin: int
-    end: int
-    turn: int
-    drawn: bool
 
 
 class Rollout(NamedTuple):
@@ -133,7 +123,7 @@ def as_groups(
     """
     size = len(samples) // len(prompts)
     for sample in samples:
-        _check_sample(sample)
+        _check_drawn(sample.prompt_id, len(sample.token_ids), sample.logprobs)
     rollouts = [
         Rollout(
             problem_id=sample.prompt_id,
@@ -152,23 +142,55 @@ def as_groups(
     return grouped(rollouts)
 
 
+def of_episode(episode: Episode, problem: Problem, *, group: int) -> Rollout:
+    """Turn what the policy read and drew in an episode into a rollout that has earned nothing yet.
+
+    Args:
+        episode: That is over.
+        problem: What it was about.
+        group: Number of its group.
+
+    Returns:
+        The rollout, whose text is what the policy drew, a line a turn.
+
+    Raises:
+        UserError: The policy drew no token, or not one finite log-probability for each.
+
+    """
+    segment = episode.segment(POLICY)
+    num_drawn = sum(span.end - span.begin for span in segment.spans if span.drawn)
+    _check_drawn(problem.id, num_drawn, segment.logprobs)
+    return Rollout(
+        problem_id=problem.id,
+        source=problem.source,
+        group=group,
+        episode=episode.id,
+        token_ids=segment.token_ids,
+        spans=segment.spans,
+        logprobs=segment.logprobs,
+        versions=segment.versions,
+        end=episode.end,
+        text="\n".join(segment.texts),
+    )
+
+
 def _prompt_and_answer(prompt: Sequence[int], answer: Sequence[int]) -> tuple[Span, ...]:
     begin, end = len(prompt), len(prompt) + len(answer)
     return (Span(0, begin, 0, drawn=False), Span(begin, end, 0, drawn=True))
 
 
-def _check_sample(sample: Sample) -> None:
-    """Refuse a sample that no learner could use, whichever engine drew it."""
-    if not sample.token_ids or len(sample.token_ids) != len(sample.logprobs):
+def _check_drawn(problem: str, num_tokens: int, logprobs: Sequence[float]) -> None:
+    """Refuse what no learner could use, whichever engine drew it."""
+    if not num_tokens or num_tokens != len(logprobs):
         raise UserError(
-            f"rl: a sample of problem {sample.prompt_id} has {len(sample.token_ids)} tokens and"
-            f" {len(sample.logprobs)} log-probabilities; a learner needs one for each token, and"
-            " at least one token: check the engine's settings"
+            f"rl: a sample of problem {problem} has {num_tokens} tokens and {len(logprobs)}"
+            " log-probabilities; a learner needs one for each token, and at least one token: check"
+            " the engine's settings"
         )
-    if not math.isfinite(math.fsum(sample.logprobs)):
+    if not math.isfinite(math.fsum(logprobs)):
         raise UserError(
-            f"rl: a sample of problem {sample.prompt_id} has a log-probability that is not finite;"
-            " the engine drew what its policy excludes: check its number format"
+            f"rl: a sample of problem {problem} has a log-probability that is not finite; the"
+            " engine drew what its policy excludes: check its number format"
         )
 
 

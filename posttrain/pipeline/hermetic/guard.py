@@ -216,7 +216,7 @@ class DeclaredVariables:
         guard, withheld = self._guard, self._withheld
         stage = guard.view.stage
 
-        class Environment(type(os.environ)):  # type: ignore[misc]
+        class WatchedEnvironment(type(os.environ)):  # type: ignore[misc]
             """`os.environ`, which tells what it was asked for in vain."""
 
             def __getitem__(self, name: str) -> str:
@@ -232,7 +232,7 @@ class DeclaredVariables:
                     raise UserError(said)
                 return str(super().__getitem__(name))
 
-        os.environ.__class__ = Environment
+        os.environ.__class__ = WatchedEnvironment
 
 
 def asked_by(

@@ -6,6 +6,7 @@ import pytest
 
 from posttrain.data.schemas import Problem
 from posttrain.learning.algorithms.advantages.turns import TurnAdvantage
+from posttrain.learning.episodes.episode import Span
 from posttrain.learning.rewards.components.base import Answers, Component
 from posttrain.learning.rewards.components.token_log_ratio import TokenLogRatioComponent
 from posttrain.learning.rewards.config import RewardStack
@@ -13,7 +14,7 @@ from posttrain.learning.rewards.score import Score
 from posttrain.learning.rewards.stack import StackAtWork
 from posttrain.learning.rl.batch import rollout_batch
 from posttrain.learning.rl.config import RlConfig
-from posttrain.learning.rl.rollout import Rollout, Span
+from posttrain.learning.rl.rollout import Rollout
 from posttrain.stage.errors import UserError
 from posttrain.stage.slots import plugged
 

@@ -1,7 +1,8 @@
 """The producers that ship with posttrain."""
 
 from posttrain.learning.rl.producers.base import Producer
+from posttrain.learning.rl.producers.episodes import Episodes
 from posttrain.learning.rl.producers.plain import Plain
 from posttrain.stage.slots import Slot
 
-PRODUCERS = Slot("producer", Producer, {"plain": Plain}, one_of=("start",))
+PRODUCERS = Slot("producer", Producer, {"plain": Plain, "episodes": Episodes}, one_of=("start",))

@@ -1,0 +1,106 @@
+"""The slot of the environments: what a part of it implements.
+
+An environment holds no state. What it knows of an episode is a plain value that goes in and comes
+out, so that an episode can be kept, gone on with, and played again from what was said in it.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from posttrain.stage.slots import Part
+
+if TYPE_CHECKING:
+    from posttrain.data.schemas import Problem
+
+POLICY = "policy"
+"""The role that is trained, and the origin of tokens that it drew itself."""
+
+EpisodeState = Mapping[str, Any]
+"""What an environment knows of an episode: JSON values. A sandbox or a page is named by an id."""
+Nothing: Mapping[str, Any] = MappingProxyType({})
+
+
+class Told(NamedTuple):
+    """What a role is told: `Told("user", "Guess again.")`."""
+
+    author: str
+    """`user`, or `tool:NAME`."""
+    text: str
+
+
+class Ask(NamedTuple):
+    """A role is to speak."""
+
+    role: str
+    new: tuple[Told, ...] = ()
+    """What it has not read yet. Where an episode begins, nothing: it reads the problem's prompt."""
+
+
+class Act(NamedTuple):
+    """What a role said."""
+
+    role: str
+    text: str
+    """What it drew, as text: for the environment's eyes. Tokens are kept as they were drawn."""
+    cut: bool = False
+    """True where it met the limit of tokens or the end of the context, and may not be done."""
+
+
+class Situation(NamedTuple):
+    """Where an episode stands."""
+
+    state: EpisodeState
+    asks: tuple[Ask, ...] = ()
+    """Who is to speak, at most one ask per role; none where the episode is over."""
+    earned: Mapping[str, Mapping[str, float | None]] = Nothing
+    """Role -> name -> what its last act earned; None where that could not be judged."""
+    key: str = ""
+    """Equal keys, equal situations."""
+    facts: Mapping[str, float] = Nothing
+    """Counts of what happened, such as `tool_errors`; metrics that nobody is paid by."""
+    failed: str = ""
+    """Why the environment broke: such an episode is neither right nor wrong."""
+
+
+class Environment(Part):
+    """What answers a policy; derive from it, and define `start` and `step`."""
+
+    ROLES: ClassVar[tuple[str, ...]] = (POLICY,)
+    """Who speaks in it."""
+    EXACT: ClassVar[bool] = True
+    """True where equal problem, seed and acts give equal situations, bit for bit."""
+
+    def start(self, problem: "Problem", seed: int) -> Situation:
+        """Begin an episode.
+
+        Args:
+            problem: What it is about; the first that a role reads is its prompt.
+            seed: Of this problem: all episodes of a group begin alike.
+
+        Returns:
+            Where the episode stands, with who speaks first.
+
+        """
+        raise NotImplementedError
+
+    def step(self, state: EpisodeState, acts: Sequence[Act], seed: int) -> Situation:
+        """Answer what was said.
+
+        Args:
+            state: Of the situation that asked.
+            acts: One per ask, in the order of the asks.
+            seed: Of this episode and turn.
+
+        Returns:
+            Where the episode stands now.
+
+        """
+        raise NotImplementedError
+
+    def close(self, state: EpisodeState) -> None:
+        """Free what the state names, such as a sandbox; called once, however an episode ends."""
+
+    def authors(self) -> tuple[str, ...]:
+        """Name who speaks to the roles, as chat templates call them: `user`, `tool`."""
+        return ("user",)

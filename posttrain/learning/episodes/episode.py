@@ -1,0 +1,73 @@
+"""What is kept of an episode: its tokens, who drew them, and what was said."""
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from posttrain.learning.episodes.environments.base import Act, Situation
+
+if TYPE_CHECKING:
+    from posttrain.learning.rollouts.engines.base import Sample
+
+End = Literal["over", "turns", "tokens", "failed"]
+"""How an episode ended: by itself, at the most turns, without room for more tokens, or because the
+environment broke."""
+
+
+class Span(NamedTuple):
+    """Tokens `begin` to `end` (exclusive) of one turn; `drawn` ones bear loss."""
+
+    begin: int
+    end: int
+    turn: int
+    drawn: bool
+
+
+class Segment(NamedTuple):
+    """What one role read and drew in one sequence: what a learner trains on as one."""
+
+    role: str
+    token_ids: tuple[int, ...] = ()
+    """What was read and what was drawn, in order."""
+    spans: tuple[Span, ...] = ()
+    """All tokens, in order: whose turn it was, and which of them the role drew."""
+    logprobs: tuple[float, ...] = ()
+    """Of the drawn tokens in order, by the engine, in nats."""
+    versions: tuple[int, ...] = ()
+    """Step whose policy drew each turn."""
+    texts: tuple[str, ...] = ()
+    """What was drawn in each turn."""
+
+    def read(self, token_ids: tuple[int, ...]) -> "Segment":
+        """Return the segment with what was read behind it, as part of the turn to come."""
+        return self._behind(token_ids, drawn=False)
+
+    def drew(self, sample: "Sample") -> "Segment":
+        """Return the segment with a turn behind it, its tokens as they were drawn."""
+        return self._behind(sample.token_ids, drawn=True)._replace(
+            logprobs=self.logprobs + sample.logprobs,
+            versions=(*self.versions, sample.policy_version),
+            texts=(*self.texts, sample.text),
+        )
+
+    def _behind(self, token_ids: tuple[int, ...], *, drawn: bool) -> "Segment":
+        begin = len(self.token_ids)
+        span = Span(begin, begin + len(token_ids), len(self.versions), drawn)
+        return self._replace(token_ids=self.token_ids + token_ids, spans=(*self.spans, span))
+
+
+class Episode(NamedTuple):
+    """One episode from its beginning to its end."""
+
+    id: str
+    """Problem and place in the group: with the seed, what every draw of it depends on."""
+    segments: tuple[Segment, ...]
+    """One per role that has spoken or was about to."""
+    situations: tuple[Situation, ...]
+    """The first, and one after every turn."""
+    log: tuple[tuple[Act, ...], ...]
+    """What was said in each turn: with problem and seed, enough to stand at any of them again."""
+    end: End
+
+    def segment(self, role: str) -> Segment:
+        """Return what a role read and drew."""
+        (found,) = (each for each in self.segments if each.role == role)
+        return found

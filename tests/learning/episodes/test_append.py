@@ -1,0 +1,69 @@
+"""What is read between turns is what the chat template writes there, token by token."""
+
+import pytest
+
+from posttrain.data.templates import end_of_turn
+from posttrain.learning.episodes.append import appended, refuse_rewriting
+from posttrain.learning.episodes.environments.base import Told
+from posttrain.stage.errors import UserError
+from tests.learning.episodes.conftest import CHATML, small_tokenizer
+
+# Qwen3's kind: what was thought is left out once a user speaks again.
+FORGETFUL = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n"
+    "{% if m['role'] == 'assistant' and not loop.last %}{{ m['content'].split('</think>')[-1] }}"
+    "{% else %}{{ m['content'] }}{% endif %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_the_closing_of_a_turn_and_the_opening_of_the_next_are_read():
+    tokenizer = small_tokenizer(CHATML)
+    ids = appended(tokenizer, [Told("tool:calculate", "408")], ended=True)
+    assert tokenizer.decode(ids) == "\n<|im_start|>tool\n408<|im_end|>\n<|im_start|>assistant\n"
+    assert ids[1] == tokenizer.convert_tokens_to_ids("<|im_start|>")
+
+
+def test_together_they_are_what_the_template_writes():
+    tokenizer = small_tokenizer(CHATML)
+    said, end = "2 + 3 = 5", end_of_turn(tokenizer)
+    turns = [{"role": "user", "content": "2 + 3 ="}]
+    ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True)["input_ids"]
+    for number in range(3):
+        told = f"legs of {number}"
+        ids += [*tokenizer.encode(said, add_special_tokens=False), end]
+        ids += appended(tokenizer, [Told("user", told)], ended=True)
+        turns += [{"role": "assistant", "content": said}, {"role": "user", "content": told}]
+        assert tokenizer.decode(ids) == tokenizer.apply_chat_template(
+            turns, add_generation_prompt=True, tokenize=False
+        )
+
+
+@pytest.mark.parametrize("template", ["", CHATML])
+def test_a_turn_that_was_cut_off_is_closed_before_anything_follows(template):
+    tokenizer = small_tokenizer(template)
+    new = [Told("user", "2 + 3"), Told("user", "4")]
+    ids = appended(tokenizer, new, ended=False)
+    assert ids == (end_of_turn(tokenizer), *appended(tokenizer, new, ended=True))
+
+
+def test_without_a_template_messages_are_lines_and_spell_no_special_token():
+    tokenizer = small_tokenizer()
+    ids = appended(tokenizer, [Told("user", "2 <eos>"), Told("user", "3")], ended=True)
+    assert tokenizer.decode(ids) == "2 <eos>\n3\n"
+    assert not {tokenizer.bos_token_id, tokenizer.eos_token_id} & set(ids)
+
+
+def test_a_template_that_forgets_what_was_thought_is_refused():
+    refuse_rewriting(small_tokenizer(), ["user", "tool"])
+    refuse_rewriting(small_tokenizer(CHATML), ["user", "tool"])
+    # It forgets, but it does not say so: only templates that know thoughts are asked.
+    with pytest.raises(UserError, match="what was thought in them once a message of a user"):
+        refuse_rewriting(small_tokenizer(FORGETFUL), ["user"])
+    refuse_rewriting(small_tokenizer(FORGETFUL), [])
+
+
+def test_a_template_that_drops_what_was_said_is_refused():
+    silent = CHATML.replace("{{ m['content'] }}", "{{ m['content'] if m['role'] == 'user' }}")
+    with pytest.raises(UserError, match="drops what the assistant said before"):
+        appended(small_tokenizer(silent), [Told("user", "4")], ended=True)

@@ -1,0 +1,148 @@
+"""Episodes: what is drawn depends on the episode alone, and is learned from as it was drawn."""
+
+import pytest
+import torch
+
+from posttrain.learning.episodes.environments.base import POLICY
+from posttrain.learning.episodes.environments.single import Single
+from posttrain.learning.episodes.play import Role, play, retrace
+from posttrain.learning.models.logprobs import token_logprobs
+from posttrain.learning.rl.rollout import as_groups, of_episode
+from posttrain.learning.rollouts.engines.base import Prompt
+from posttrain.stage.errors import UserError
+from tests.learning.episodes.environments import Broken, Counting, Impolite
+from tests.scripted import FakeEngine
+
+SEED = 5
+
+
+@pytest.fixture(scope="module")
+def played(engine, tokenizer, params, problems, prompts):
+    roles = {POLICY: Role(engine, tokenizer, params)}
+    return play(Counting(), problems, prompts, roles, seed=SEED, most_turns=4)
+
+
+def everyone(played):
+    return [episode for group in played for episode in group]
+
+
+def test_equal_calls_give_equal_bits(played, engine, tokenizer, params, problems, prompts):
+    roles = {POLICY: Role(engine, tokenizer, params)}
+    again = play(Counting(), problems, prompts, roles, seed=SEED, most_turns=4)
+    assert again == played
+    assert len({episode.id for episode in everyone(played)}) == 15
+    assert max(len(episode.log) for episode in everyone(played)) == 3
+
+
+def test_a_problem_alone_draws_what_it_draws_in_company(
+    played, engine, tokenizer, params, problems, prompts
+):
+    roles = {POLICY: Role(engine, tokenizer, params)}
+    (alone,) = play(Counting(), problems[3:4], prompts[3:4], roles, seed=SEED, most_turns=4)
+    for one, other in zip(alone, played[3], strict=True):
+        assert (one.id, one.log, one.end) == (other.id, other.log, other.end)
+        assert one.segments[0].token_ids == other.segments[0].token_ids
+        torch.testing.assert_close(
+            torch.tensor(one.segments[0].logprobs),
+            torch.tensor(other.segments[0].logprobs),
+            atol=1e-4,
+            rtol=0,
+        )
+
+
+def test_what_was_said_alone_leads_to_the_same_situations(played, problems):
+    for problem, group in zip(problems, played, strict=True):
+        for episode in group:
+            again = retrace(Counting(), problem, episode.id, episode.log, seed=SEED)
+            assert tuple(again) == episode.situations
+    # A group begins alike, and no two turns share a seed.
+    states = [[e.situations[-1].state["seeds"] for e in group] for group in played]
+    assert all(len({seeds[0] for seeds in group}) == 1 for group in states)
+    later = [seed for group in states for seeds in group for seed in seeds[1:]]
+    assert len(set(later)) == len(later)
+
+
+def test_the_trainer_finds_the_log_probabilities_of_the_engine(played, model):
+    """Over joined segments: what was read between is context, and bears none."""
+    read = 0
+    for episode in everyone(played):
+        (segment,) = episode.segments
+        drawn = [span.drawn for span in segment.spans for _ in range(span.begin, span.end)]
+        assert len(drawn) == len(segment.token_ids)
+        ids, wanted = torch.tensor([segment.token_ids]), torch.tensor([drawn])
+        with torch.no_grad():
+            found = token_logprobs(model, ids, wanted_BT=wanted).logprobs_BT[wanted]
+        torch.testing.assert_close(found, torch.tensor(segment.logprobs), atol=1e-5, rtol=0)
+        read += sum(not each for each in drawn)
+    assert read > 200
+
+
+def test_spans_tell_apart_what_was_drawn_and_read(played, prompts):
+    for prompt, group in zip(prompts, played, strict=True):
+        for episode in group:
+            (segment,) = episode.segments
+            ends = [span.end for span in segment.spans]
+            assert [span.begin for span in segment.spans] == [0, *ends[:-1]]
+            assert [span.drawn for span in segment.spans] == [False, True] * len(episode.log)
+            assert [span.turn for span in segment.spans[::2]] == [*range(len(episode.log))]
+            assert segment.token_ids[: ends[0]] == prompt.token_ids
+            assert len(segment.versions) == len(segment.texts) == len(episode.log)
+            assert segment.texts == tuple(act.text for (act,) in episode.log)
+
+
+def test_single_turns_keep_the_bits_of_sampling(engine, tokenizer, params, problems, prompts):
+    roles = {POLICY: Role(engine, tokenizer, params)}
+    played = play(Single(), problems, prompts, roles, seed=SEED, most_turns=1)
+    plain = as_groups(engine.sample(prompts, params), problems, prompts)
+    made = [
+        [of_episode(episode, problem, group=number) for episode in group]
+        for number, (problem, group) in enumerate(zip(problems, played, strict=True))
+    ]
+    assert made == plain
+
+
+def scripted(tokenizer, texts, **options):
+    """Says the texts turn by turn, whoever is asked."""
+
+    def script(prompt, index, seed):  # noqa: ARG001 - what an engine is asked
+        return texts[int(prompt.id.partition("@")[2] or 0)]
+
+    return FakeEngine(tokenizer, script, **options)
+
+
+@pytest.fixture
+def play_script(tokenizer, params, problems, prompts):
+    def run(environment, texts, *, most_turns=4, **options):
+        role = Role(scripted(tokenizer, texts, **options), tokenizer, params)
+        (group, *_) = play(
+            environment, problems, prompts, {POLICY: role}, seed=SEED, most_turns=most_turns
+        )
+        return group[0]
+
+    return run
+
+
+def test_how_an_episode_ends_is_told_apart(play_script):
+    assert play_script(Counting(rounds=1), ["5", "5"]).end == "over"
+    assert play_script(Counting(rounds=9), ["5"] * 3, most_turns=3).end == "turns"
+    assert play_script(Counting(rounds=0), ["2 + 3 = 5 2 + 3 = 5 2 + 3 = 5"]).end == "tokens"
+    broken = play_script(Broken(), ["5", "4"])
+    assert broken.end == "failed"
+    assert len(broken.log) == 2
+
+
+def test_an_episode_without_room_ends_with_what_was_said(play_script, problems, prompts):
+    episode = play_script(Counting(), ["5", "5"], context_length=len(prompts[0].token_ids) + 8)
+    (segment,) = episode.segments
+    assert episode.end == "tokens"
+    assert segment.texts == ("5",)
+    assert [span.drawn for span in segment.spans] == [False, True, False]
+    assert of_episode(episode, problems[0], group=0).truncated
+
+
+def test_what_no_environment_may_do_is_refused(play_script, problems, tokenizer, params):
+    with pytest.raises(UserError, match="asked policy again and told it nothing"):
+        play_script(Impolite(), ["5", "5"])
+    role = Role(scripted(tokenizer, ["5"]), tokenizer, params)
+    with pytest.raises(UserError, match="'p' has no tokens"):
+        play(Single(), problems[:1], [Prompt("p", ())], {POLICY: role}, seed=0, most_turns=1)
