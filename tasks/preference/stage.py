@@ -82,7 +82,9 @@ def run(
     curve.write(outputs["curve"])
     outputs["report"].write_text(json.dumps(report, indent=1, sort_keys=True) + "\n")
     names = ("accuracy", "accuracy_low", "margin", "kl", "kl_per_token")
-    return {f"preference/{name}": float(report[name]) for name in names} | {
+    # Answers that were judged alone have no order that could be right.
+    measured = {f"preference/{name}": float(report[name]) for name in names if name in report}
+    return measured | {
         "preference/num_pairs": float(len(pairs)),
         "preference/num_steps": float(log.num_steps),
     }

@@ -12,6 +12,7 @@ from posttrain.data.contexts import prompts_of
 from posttrain.data.rows import RowFacts, TokenRow, encode_rows
 from posttrain.data.schemas import COMPLETIONS
 from posttrain.data.tables import read_table, refuse_nothing_solved
+from posttrain.learning.maths.intervals import Interval, clustered_mean_interval
 from posttrain.learning.models.load import Policy, load_policy
 from posttrain.learning.training.lengths import most_measured
 from posttrain.learning.training.next_token import Corpus, fit
@@ -60,11 +61,17 @@ def run(
     if measured is None or before is None:
         return metrics
     after = measured.nll()
+    nll, low, high = (float(each) for each in (after.estimate, after.low, after.high))
+    # One row says nothing of the spread.
+    known = math.isfinite(low)
+    span = {"sft/heldout_nll_low": max(0.0, low), "sft/heldout_nll_high": high} if known else {}
     return {
         **metrics,
-        "sft/heldout_nll_before": before,
-        "sft/heldout_nll": after,
-        "sft/heldout_perplexity": math.exp(after),
+        "sft/heldout_nll_before": float(before.estimate),
+        "sft/heldout_nll": nll,
+        **span,
+        "sft/heldout_perplexity": math.exp(nll),
+        "sft/num_heldout_rows": float(len(measured.rows)),
     }
 
 
@@ -100,10 +107,15 @@ class _Measured:
             context.note(f"left out {len(rows) - len(kept)} held-out rows over {most} tokens")
         return cls(policy, [rows[index] for index in kept], config)
 
-    def nll(self) -> float:
-        """Negative log-likelihood of the tokens that bear loss: their mean, in nats a token."""
-        logprobs_N = torch.cat(reference_logprobs(self.policy, self.rows, self.config))
-        return -float(logprobs_N.double().mean())
+    def nll(self) -> Interval:
+        """Negative log-likelihood of the tokens that bear loss: their mean, in nats a token.
+
+        Tokens of one row go together in the interval, as they are not independent.
+        """
+        logprobs = reference_logprobs(self.policy, self.rows, self.config)
+        counts = torch.tensor([len(each) for each in logprobs])
+        row_N = torch.repeat_interleave(torch.arange(len(logprobs)), counts)
+        return clustered_mean_interval(-torch.cat(logprobs).double(), row_N)
 
 
 def _refuse_unverified(traces: pl.DataFrame, path: Path) -> None:

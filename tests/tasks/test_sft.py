@@ -416,6 +416,9 @@ def test_what_is_held_out_is_measured_before_and_after_and_changes_nothing(
     )
     assert metrics["sft/heldout_nll"] == pytest.approx(nll(policies[0], held), abs=1e-4)
     assert metrics["sft/heldout_nll"] < metrics["sft/heldout_nll_before"]
+    assert metrics["sft/num_heldout_rows"] == len(held)
+    assert metrics["sft/heldout_nll_low"] < metrics["sft/heldout_nll"]
+    assert metrics["sft/heldout_nll"] < metrics["sft/heldout_nll_high"]
     assert metrics["sft/heldout_perplexity"] == pytest.approx(
         2.718281828 ** metrics["sft/heldout_nll"]
     )

@@ -85,6 +85,8 @@ def grade(
 
     Returns:
         Accuracy with its interval over problems, margin, both rewards and counts, for the report.
+        Answers to two prompts have no right order: they are in no accuracy, and where there are no
+        others there is none.
 
     """
     tokens = config.batch_tokens
@@ -96,13 +98,24 @@ def grade(
     beta = config.algorithm.at(0).beta
     kept = pairs[list(rows.kept)]
     return {
-        **accuracy_interval(chosen_B - rejected_B, kept["problem_id"]),
+        **_accuracy(chosen_B - rejected_B, kept),
         "margin": beta * float((chosen_B - rejected_B).mean()),
         "chosen_reward": beta * float(chosen_B.mean()),
         "rejected_reward": beta * float(rejected_B.mean()),
         "num_heldout_pairs": len(kept),
         "num_heldout_problems": kept["problem_id"].n_unique(),
     }
+
+
+def _accuracy(gap_B: torch.Tensor, pairs: pl.DataFrame) -> dict[str, float]:
+    if "rejected_prompt" not in pairs.columns:
+        return accuracy_interval(gap_B, pairs["problem_id"])
+    comparable = pairs["prompt"] == pairs["rejected_prompt"]
+    found: dict[str, float] = {"num_compared_pairs": int(comparable.sum())}
+    if comparable.any():
+        gaps = gap_B[torch.tensor(comparable.to_list())]
+        found |= accuracy_interval(gaps, pairs.filter(comparable)["problem_id"])
+    return found
 
 
 @torch.no_grad()

@@ -4,21 +4,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
+from rich.markup import escape
 from rich.table import Table
 
 from posttrain.stage.formatting import duration, number
 from posttrain.views.report.evaluation import EvaluatedPolicy, Evaluation, evaluations
 from posttrain.views.report.facts import StageFacts
+from posttrain.views.report.headline import headlines
 
 
 def summary_table(stages: Sequence[StageFacts], artifacts: Mapping[str, Path]) -> Table:
-    """What each policy can do, of the last evaluation; what each stage did, where there is none."""
+    """What each policy can do, of the last evaluation; without one, what each stage did
+    and measured on held-out rows.
+    """
+    table = _stages(stages)
     try:
         if evaluated := evaluations(stages, artifacts):
             return _policies(evaluated[-1])
+        _write_below(table, headlines(stages, artifacts))
     except (KeyError, TypeError, ValueError, IndexError, OSError):
         pass
-    return _stages(stages)
+    return table
 
 
 def _policies(report: Evaluation) -> Table:
@@ -39,10 +45,14 @@ def _policies(report: Evaluation) -> Table:
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for policy in report.policies:
         table.add_row(*_cells(policy, last, over=_crosses(report)))
-    if report.warnings:
-        table.caption = "\n".join(report.warnings)
-        table.caption_justify = "left"
+    _write_below(table, report.warnings)
     return table
+
+
+def _write_below(table: Table, sentences: Sequence[str]) -> None:
+    if sentences:
+        table.caption = "\n".join(map(escape, sentences))
+        table.caption_justify = "left"
 
 
 def _crosses(report: Evaluation) -> bool:

@@ -15,6 +15,7 @@ from posttrain.learning.models.build import build_llama
 from posttrain.learning.models.load import Policy
 from posttrain.learning.models.tokenizer import train_tokenizer
 from posttrain.learning.preference.config import PreferenceConfig
+from posttrain.learning.preference.heldout import grade
 from posttrain.learning.preference.lone_answers import count_lone, encode_opposed, opposed
 from posttrain.learning.training.pairwise import encode_pairs
 from posttrain.stage.context import StageContext
@@ -111,3 +112,21 @@ def test_the_loss_is_a_mean_over_answers_whatever_they_answer():
     loss, _ = algorithm.pair_loss(ratios)
     costs = [1 - 1 / (1 + math.exp(-0.5)), 1 - 1 / (1 + math.exp(-1.0))]
     assert float(loss) == pytest.approx(sum(costs) / 2)
+
+
+def test_answers_to_two_prompts_are_in_no_accuracy(policy, tmp_path):
+    config = PreferenceConfig(algorithm=KTO)
+    options = {"config": config, "context": StageContext.quiet(tmp_path), "where": "preference"}
+
+    def graded(pairs):
+        pairs = opposed(pairs.filter(split="train"), KTO, where="preference")
+        rows = encode_opposed(policy, pairs, **options)
+        return grade(policy.model, policy.model, rows, pairs, config=config, scratch=tmp_path)
+
+    alone = graded(LONE)
+    assert (alone["num_heldout_pairs"], alone["num_compared_pairs"]) == (3, 0)
+    assert not [name for name in alone if "accuracy" in name]
+    # Nothing was learned, so that the one pair of one prompt is a tie, which counts half.
+    mixed = graded(pl.concat([table(("p1", "g1", "b1", "train")), LONE]))
+    assert (mixed["num_heldout_pairs"], mixed["num_compared_pairs"]) == (4, 1)
+    assert mixed["accuracy"] == 0.5
